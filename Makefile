@@ -1,0 +1,45 @@
+# `make demo` and `make test` set up everything they need; only Python 3.11+, git and make are taken for granted.
+PYTHON ?= python3
+PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test test-torch test-slow lint examples clean
+
+demo: .venv/.user
+	.venv/bin/reluscope demo
+
+test: .venv/.test
+	.venv/bin/python -m pytest -n 2 -m "not slow"
+
+test-slow: .venv/.test
+	.venv/bin/python -m pytest -n 2 -m slow
+
+# torch stays optional: its own environment, so that `make test` shows the package works without it.
+test-torch: .venv-torch/.test
+	KERAS_BACKEND=torch .venv-torch/bin/python -m pytest tests/formats -m "not slow" -k "torch or keras"
+
+lint: .venv/.test
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+examples: .venv/.test
+	.venv/bin/python tools/train_examples.py
+
+.venv/.user: pyproject.toml constraints.txt
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	.venv/bin/pip install $(PIP_FLAGS) -e ".[all]"
+	touch $@
+
+.venv/.test: pyproject.toml constraints.txt
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	.venv/bin/pip install $(PIP_FLAGS) -e ".[test]" ruff mypy
+	touch $@ .venv/.user
+
+.venv-torch/.test: pyproject.toml constraints.txt
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/pip install $(PIP_FLAGS) torch==2.13.0
+	.venv-torch/bin/pip install $(PIP_FLAGS) -e ".[test]" keras
+	touch $@
+
+clean:
+	rm -rf .venv .venv-torch reluscope-demo .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,68 @@
+"""Reluscope: what a trained ReLU network does, where, and how likely that is.
+
+The public names below are imported when they are first used, so `import reluscope` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from reluscope._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from reluscope.activations import Activation as Activation
+    from reluscope.errors import InputError as InputError
+    from reluscope.errors import InputLimitError as InputLimitError
+    from reluscope.errors import MissingExtraError as MissingExtraError
+    from reluscope.errors import ReluscopeError as ReluscopeError
+    from reluscope.errors import ReluscopeWarning as ReluscopeWarning
+    from reluscope.errors import UnsupportedError as UnsupportedError
+    from reluscope.examples import example as example
+    from reluscope.formats import load as load
+    from reluscope.formats.vnnlib import vnnlib as vnnlib
+    from reluscope.inputs import Gaussian as Gaussian
+    from reluscope.inputs import GaussianMixture as GaussianMixture
+    from reluscope.inputs import Particles as Particles
+    from reluscope.inputs import Truncated as Truncated
+    from reluscope.inputs import Uniform as Uniform
+    from reluscope.inputs import kde as kde
+    from reluscope.inputs import standard as standard
+    from reluscope.limits import Limits as Limits
+    from reluscope.network import Network as Network
+
+_HOME = {
+    "Activation": "reluscope.activations",
+    "Gaussian": "reluscope.inputs",
+    "GaussianMixture": "reluscope.inputs",
+    "InputError": "reluscope.errors",
+    "InputLimitError": "reluscope.errors",
+    "Limits": "reluscope.limits",
+    "MissingExtraError": "reluscope.errors",
+    "Network": "reluscope.network",
+    "Particles": "reluscope.inputs",
+    "ReluscopeError": "reluscope.errors",
+    "ReluscopeWarning": "reluscope.errors",
+    "Truncated": "reluscope.inputs",
+    "Uniform": "reluscope.inputs",
+    "UnsupportedError": "reluscope.errors",
+    "example": "reluscope.examples",
+    "kde": "reluscope.inputs",
+    "load": "reluscope.formats",
+    "standard": "reluscope.inputs",
+    "vnnlib": "reluscope.formats.vnnlib",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'reluscope' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,105 @@
+"""Validation of arguments: each function returns a clean value or raises one `InputError` that names the argument."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def describe(value: Any) -> str:
+    """Say briefly what `value` is, for an error message."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"{type(value).__name__} of shape {tuple(shape)} and dtype {getattr(value, 'dtype', '?')}"
+    if isinstance(value, (list, tuple, dict, set)):
+        return f"{type(value).__name__} of length {len(value)}"
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def real_array(value: Any, name: str, *, ndim: int | tuple[int, ...] | None = None, finite: bool = True) -> FloatArray:
+    """`value` as a float64 array, C-contiguous, finite unless told otherwise.
+
+    Accepts whatever `numpy.asarray` takes (lists, pandas, torch CPU tensors, any byte order); refuses complex,
+    text, objects, masked entries and integers that float64 would change.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        raise InputError(f"{name} has masked entries; fill or drop them first")
+    if hasattr(value, "detach"):  # a torch tensor, possibly with grad
+        value = value.detach().cpu()
+    try:
+        raw = np.asarray(value)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise InputError(f"{name} must be a rectangular array of real numbers, got {describe(value)}") from error
+    if raw.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, got {describe(value)} (dtype {raw.dtype})")
+    with np.errstate(over="ignore"):  # longdouble beyond float64 becomes inf and is refused below
+        out = np.ascontiguousarray(raw, dtype=np.float64).reshape(raw.shape)
+    if raw.dtype.kind in "iu" and raw.dtype.itemsize == 8 and raw.size and (np.abs(out) > 2.0**53).any():
+        raise InputError(f"{name} has integers beyond 2**53 that float64 cannot hold; scale the data first")
+    if ndim is not None:
+        wanted = (ndim,) if isinstance(ndim, int) else ndim
+        if out.ndim not in wanted:
+            kinds = " or ".join(f"{n}-D" for n in wanted)
+            raise InputError(f"{name} must be a {kinds} array, got shape {out.shape}")
+    if finite:
+        bad = ~np.isfinite(out)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise InputError(
+                f"{name} must be finite, got {out[where]} at index {where} ({int(bad.sum())} such entries)"
+            )
+    return out
+
+
+def real(value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, open_: bool = False) -> float:
+    """`value` as a finite float within [low, high] (or the open interval)."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.ndarray, np.generic)):
+        raise InputError(f"{name} must be a real number, got {describe(value)}")
+    try:
+        out = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name} must be a real number, got {describe(value)}") from error
+    inside = (low < out < high) if open_ else (low <= out <= high)
+    if not np.isfinite(out) or not inside:
+        bounds = f"({low}, {high})" if open_ else f"[{low}, {high}]"
+        raise InputError(f"{name} must be a finite number in {bounds}, got {out}")
+    return out
+
+
+def integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
+    """`value` as an int within [low, high]."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise InputError(f"{name} must be a whole number, got {describe(value)}")
+    out = int(value)
+    if out < low or (high is not None and out > high):
+        bound = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InputError(f"{name} must be {bound}, got {out}")
+    return out
+
+
+def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
+    """`value` if it is one of `options`."""
+    if not isinstance(value, str) or value not in options:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, options))}, got {describe(value)}")
+    return value
+
+
+def generator(rng: Any, name: str = "rng") -> np.random.Generator:
+    """`rng` as a numpy Generator: None, a non-negative int, a SeedSequence or a Generator."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if rng is None or isinstance(rng, np.random.SeedSequence):
+        return np.random.default_rng(rng)
+    if isinstance(rng, numbers.Integral) and not isinstance(rng, (bool, np.bool_)) and int(rng) >= 0:
+        return np.random.default_rng(int(rng))
+    raise InputError(
+        f"{name} must be None, a non-negative whole number, a SeedSequence or a numpy Generator, got {describe(rng)}"
+    )

@@ -1,0 +1,71 @@
+"""Budgets: how long a call may take, said by the user in words.
+
+`budget="60s"`, `"5 min"`, `"10000 regions"`, `"60s, 10000 regions"`, a number of seconds, or None for no limit.
+When a budget ends, the answer is the best so far and says so.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from reluscope._check import describe
+from reluscope.errors import InputError
+
+_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
+_SECONDS |= {"minute": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}
+_REGIONS = ("region", "regions", "cells", "cell")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits on seconds and on regions; the clock starts when the record is made."""
+
+    seconds: float = float("inf")
+    regions: float = float("inf")
+    started: float = field(default_factory=time.monotonic)
+
+    def spent(self, regions: int = 0) -> str | None:
+        """Which limit has been reached, in words, or None."""
+        if regions >= self.regions:
+            return f"budget of {int(self.regions):,} regions reached"
+        if self.elapsed() >= self.seconds:
+            return f"budget of {self.seconds:g} s reached"
+        return None
+
+    def elapsed(self) -> float:
+        """Seconds since the budget was made."""
+        return time.monotonic() - self.started
+
+
+def parse_budget(value: Any) -> Budget:
+    """A `Budget` from what the user wrote."""
+    if value is None:
+        return Budget()
+    if isinstance(value, Budget):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
+        return Budget(seconds=float(value))
+    if isinstance(value, str):
+        limits: dict[str, float] = {}
+        for part in value.split(","):
+            found = _PART.fullmatch(part)
+            if found is None:
+                break
+            number, unit = float(found[1]), found[2].lower()
+            if unit in _SECONDS:
+                limits["seconds"] = number * _SECONDS[unit]
+            elif unit in _REGIONS:
+                limits["regions"] = number
+            else:
+                break
+        else:
+            if limits and min(limits.values()) > 0:
+                return Budget(**limits)
+    raise InputError(
+        f'budget must be like "60s", "5 min", "10000 regions", "60s, 10000 regions" or a positive number of seconds, '
+        f"got {describe(value)}"
+    )

@@ -1,0 +1,1 @@
+"""How a network cuts space: one traversal, a geometry for each dimension."""

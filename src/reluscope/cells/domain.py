@@ -1,0 +1,104 @@
+"""Where to look: a box, a polytope, or the whole space, as a starting cell of the fitting geometry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, choice, real_array
+from reluscope.errors import InputError
+
+GEOMETRIES = ("auto", "interval", "polygon", "vertex", "polytope")
+
+MOST_VERTEX_DIMENSIONS = 6
+"""Above this, cells have so many vertices that half-spaces and linear programs are cheaper."""
+
+
+def box_bounds(box: Any, dimension: int, name: str = "box") -> tuple[FloatArray, FloatArray]:
+    """`(lo, hi)` with numbers or arrays of `dimension` entries, checked: finite and lo < hi."""
+    if not isinstance(box, (tuple, list)) or len(box) != 2:
+        raise InputError(f"{name} must be a pair (lower, upper), got {type(box).__name__}")
+    sides = []
+    for value, side in zip(box, ("lower", "upper"), strict=True):
+        array = real_array(value, f"{name}[{side}]", ndim=(0, 1))
+        if array.ndim == 1 and len(array) != dimension:
+            raise InputError(f"{name}[{side}] has {len(array)} entries, the network has {dimension} inputs")
+        sides.append(np.ascontiguousarray(np.broadcast_to(array, (dimension,))))
+    lower, upper = sides
+    if not (lower < upper).all():
+        i = int(np.argmin(lower < upper))
+        raise InputError(f"{name} must have lower < upper, got {lower[i]} and {upper[i]} for input {i}")
+    return lower, upper
+
+
+def half_spaces(polytope: Any, dimension: int, name: str = "polytope") -> tuple[FloatArray, FloatArray]:
+    """`(A, b)` meaning `A x <= b`, checked; rows are scaled to unit length and zero rows dropped."""
+    if not isinstance(polytope, (tuple, list)) or len(polytope) != 2:
+        raise InputError(f"{name} must be a pair (A, b) meaning A x <= b, got {type(polytope).__name__}")
+    A, b = real_array(polytope[0], f"A of {name}", ndim=2), real_array(polytope[1], f"b of {name}", ndim=1)
+    if A.shape != (len(b), dimension):
+        raise InputError(f"{name} needs A of shape (rows, {dimension}) and b of shape (rows,), got {A.shape}, {b.shape}")
+    norm = np.linalg.norm(A, axis=1)
+    if (b[norm == 0] < 0).any():
+        raise InputError(f"{name} is empty: a zero row demands 0 <= {b[norm == 0].min()}")
+    keep = norm > 0
+    return A[keep] / norm[keep, None], b[keep] / norm[keep]
+
+
+def geometry_class(dimension: int, geometry: str = "auto") -> Any:
+    """The geometry that fits the dimension, or the one asked for."""
+    choice(geometry, "geometry", GEOMETRIES)
+    if geometry == "auto":
+        by_dimension = {1: "interval", 2: "polygon"}
+        geometry = by_dimension.get(dimension, "vertex" if dimension <= MOST_VERTEX_DIMENSIONS else "polytope")
+    if geometry == "interval":
+        from reluscope.cells.interval import Intervals as Chosen
+    elif geometry == "polygon":
+        from reluscope.cells.polygon import Polygons as Chosen  # type: ignore[assignment]
+    elif geometry == "vertex":
+        from reluscope.cells.vertex import VertexCells as Chosen  # type: ignore[assignment]
+    else:
+        from reluscope.cells.polytope import HPolytopes as Chosen  # type: ignore[assignment]
+    wanted = getattr(Chosen, "dimension", None)
+    if isinstance(wanted, int) and wanted != dimension:
+        raise InputError(f"geometry {geometry!r} is for {wanted} inputs, the network has {dimension}")
+    return Chosen
+
+
+def starting_cell(
+    dimension: int,
+    *,
+    box: tuple[FloatArray, FloatArray] | None = None,
+    polytope: tuple[FloatArray, FloatArray] | None = None,
+    geometry: str = "auto",
+) -> Any:
+    """One cell that holds the domain: the box, cut by the half-spaces; the whole space when neither is given.
+
+    Facets of the box are labelled -1 - 2 i (lower side of input i) and -2 - 2 i (upper); row k of the half-spaces is
+    labelled -1 - 2 dimension - k.
+    """
+    kind = geometry_class(dimension, geometry)
+    cell = kind.space(dimension) if box is None else kind.box(*box)
+    return cell if polytope is None else clip(cell, *polytope)
+
+
+def clip(cell: Any, A: FloatArray, b: FloatArray) -> Any:
+    """The part of one starting cell where `A x <= b` (rows of unit length); an empty result is an error."""
+    if not len(A):
+        return cell
+    maps = np.concatenate([A.T, -b[None]])[None]
+    scale = np.abs(A) @ cell.reach()[0] + np.abs(b)
+    tolerance = 16 * np.finfo(float).eps * scale[None]
+    found = cell.split(maps, tolerance, np.zeros((len(A), 1)), 0)
+    inside = np.flatnonzero((found.piece == 0).all(axis=1))
+    if not len(inside):
+        raise InputError("polytope has no interior inside the box: no point satisfies all rows strictly")
+    i = int(inside[0])
+    kept = found.cells.part(i, i + 1)
+    return kept.relabelled(lambda labels: _outer(labels, cell.dimension))
+
+
+def _outer(labels: npt.NDArray[np.int32], dimension: int) -> npt.NDArray[np.int32]:
+    return np.where(labels >= 0, -1 - 2 * dimension - labels, labels).astype(np.int32)

@@ -1,0 +1,401 @@
+"""Regions: all the pieces on which a network is affine, with their patterns, affine maps and cells.
+
+A region is an activation pattern whose cell has a full-dimensional interior. Three counts are told apart:
+`len(regions)` counts patterns; `regions.merge_equal()` joins regions that touch and share one affine map; and
+`regions.distinct_maps()` counts affine maps wherever they occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, describe, integer, real_array
+from reluscope.budget import Budget, parse_budget
+from reluscope.cells.domain import box_bounds, half_spaces, starting_cell
+from reluscope.cells.subdivide import Leaves, first_labels, subdivide
+from reluscope.errors import InputError
+from reluscope.network import Network, Pattern
+from reluscope.progress import meter
+
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Where the regions were looked for: a box (or None for the whole space), cut by half-spaces `A x <= b`."""
+
+    box: tuple[FloatArray, FloatArray] | None
+    half_spaces: tuple[FloatArray, FloatArray] | None
+
+    def contains(self, X: FloatArray) -> npt.NDArray[np.bool_]:
+        """Whether each row lies in the (closed) domain."""
+        inside = np.ones(len(X), dtype=bool)
+        if self.box is not None:
+            inside &= ((self.box[0] <= X) & (self.box[1] >= X)).all(axis=1)
+        if self.half_spaces is not None:
+            inside &= (X @ self.half_spaces[0].T <= self.half_spaces[1]).all(axis=1)
+        return inside
+
+    def __str__(self) -> str:
+        if self.box is None:
+            base = "the whole space"
+        elif (self.box[0] == self.box[0][0]).all() and (self.box[1] == self.box[1][0]).all():
+            base = f"[{self.box[0][0]:g}, {self.box[1][0]:g}]^{len(self.box[0])}"
+        else:
+            base = "a box"
+        return base if self.half_spaces is None else f"{base} cut by {len(self.half_spaces[1])} half-spaces"
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """One region: `y = C x + d` on the cell around `interior`."""
+
+    index: int
+    pattern: Pattern
+    C: FloatArray
+    d: FloatArray
+    interior: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """Groups of regions with the same affine map that touch: `group[i]` is the group of region i."""
+
+    group: Index
+    count: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Regions:
+    """The regions of a network in a domain. Arrays have one row per region.
+
+    `pattern` (n, units), `C` (n, outputs, inputs), `d` (n, outputs), `interior` (n, inputs). `complete` is False when a
+    budget or an interrupt ended the search early (`stopped` says which); what was found by then is here.
+    """
+
+    network: Network
+    domain: Domain
+    cells: Any
+    pattern: Pattern
+    maps: FloatArray
+    stopped: str | None = None
+
+    # -- size and rows -------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.pattern)
+
+    def __iter__(self) -> Iterator[Region]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> Region:
+        i = integer(i, "i", low=-len(self), high=len(self) - 1) % len(self)
+        return Region(i, self.pattern[i], self.C[i], self.d[i], self.interior[i])
+
+    @property
+    def complete(self) -> bool:
+        """Whether every region of the domain is here."""
+        return self.stopped is None
+
+    @property
+    def C(self) -> FloatArray:
+        """Linear part of the affine map of each region, shape (n, outputs, inputs)."""
+        return self.maps[:, :-1, :].transpose(0, 2, 1)
+
+    @property
+    def d(self) -> FloatArray:
+        """Constant part of the affine map of each region, shape (n, outputs)."""
+        return self.maps[:, -1, :]
+
+    @cached_property
+    def interior(self) -> FloatArray:
+        """A point strictly inside each region, shape (n, inputs)."""
+        return self.cells.interior()
+
+    @cached_property
+    def volume(self) -> FloatArray:
+        """Length, area or volume of each region; `inf` when unbounded."""
+        return self.cells.volumes()
+
+    @cached_property
+    def inradius(self) -> FloatArray:
+        """Radius of the largest ball inside each region (`inf` if there is none); one linear program each."""
+        from reluscope.cells.lp import interior_point
+
+        return np.array([interior_point(*self.half_spaces(i))[1] for i in range(len(self))])
+
+    def vertices(self, i: int) -> FloatArray:
+        """Vertices of region i, shape (k, inputs); counter-clockwise in the plane. Unbounded cells: see `rays`."""
+        return self.cells.vertices(self._row(i))
+
+    def rays(self, i: int) -> FloatArray:
+        """Extreme directions in which region i is unbounded, shape (k, inputs); no rows when it is bounded."""
+        return self.cells.rays_of(self._row(i))
+
+    def half_spaces(self, i: int) -> tuple[FloatArray, FloatArray]:
+        """`(A, b)` with `A x <= b`: the facets of region i, one unit-length row each, none of them redundant."""
+        from reluscope.cells.facets import facet_rows
+
+        return facet_rows(self, self._row(i))
+
+    def facets(self, i: int) -> list[dict[str, int]]:
+        """The facets of region i: which unit's break point (layer, unit, break) or which side of the domain."""
+        labels, offsets = self._facets
+        i = self._row(i)
+        return [describe_label(self.network, int(label)) for label in labels[offsets[i] : offsets[i + 1]]]
+
+    # -- queries -------------------------------------------------------------------------------------------------
+
+    def find(self, X: npt.ArrayLike) -> Index:
+        """Index of the region that holds each row of `X`; -1 outside the domain (or not found before a budget ended).
+
+        A row exactly on a boundary follows the tie rule of the network; if the tie names a pattern without interior,
+        the answer is -1.
+        """
+        X = real_array(X, "X", ndim=2)
+        found = self._lookup(self.network.pattern(X))
+        found[~self.domain.contains(X)] = -1
+        return found
+
+    def neighbours(self, i: int) -> Index:
+        """Indices of the regions across the facets of region i, in the order of `facets`; -1 where there is none."""
+        i = self._row(i)
+        _, offsets = self._facets
+        return self._across[offsets[i] : offsets[i + 1]]
+
+    def adjacency(self) -> npt.NDArray[np.int64]:
+        """All pairs (i, j), i < j, of regions that share a facet, shape (pairs, 2)."""
+        _, offsets = self._facets
+        one = np.repeat(np.arange(len(self)), np.diff(offsets))
+        keep = self._across > one
+        pairs = np.column_stack([one[keep], self._across[keep]])
+        return np.unique(pairs, axis=0) if len(pairs) else pairs.astype(np.int64)
+
+    def merge_equal(self, tolerance: float = 1e-9) -> Merged:
+        """Join regions that touch and have the same affine map, within `tolerance` of the maps' size."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        pairs = self.adjacency()
+        a, b = self.maps[pairs[:, 0]], self.maps[pairs[:, 1]]
+        size = np.maximum(np.abs(a), np.abs(b)).max(axis=(1, 2), initial=0)
+        same = pairs[np.abs(a - b).max(axis=(1, 2), initial=0) <= tolerance * size]
+        n = len(self)
+        graph = coo_array((np.ones(len(same)), (same[:, 0], same[:, 1])), shape=(n, n))
+        count, group = connected_components(graph, directed=False)
+        return Merged(group.astype(np.int64), int(count))
+
+    def distinct_maps(self, digits: int = 9) -> int:
+        """How many different affine maps occur, compared after rounding to `digits` significant digits."""
+        flat = self.maps.reshape(len(self), -1)
+        scale = 10.0 ** np.floor(np.log10(np.abs(flat).max(initial=1e-300)))
+        return len(np.unique(np.round(flat / scale, digits), axis=0))
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Columns by name: the interior point, the affine map, the volume (one and two dimensions) and the pattern."""
+        columns: dict[str, Any] = {"region": np.arange(len(self))}
+        columns |= {f"x{k}": self.interior[:, k] for k in range(self.network.n_inputs)}
+        for o in range(self.network.n_outputs):
+            columns |= {f"C{o}_{k}": self.C[:, o, k] for k in range(self.network.n_inputs)}
+            columns[f"d{o}"] = self.d[:, o]
+        if self.network.n_inputs <= 2:
+            columns["volume"] = self.volume
+        columns["pattern"] = ["".join(map(str, row)) for row in self.pattern.tolist()]
+        return columns
+
+    def to_pandas(self) -> Any:
+        """The columns of `to_dict` as a pandas DataFrame."""
+        from reluscope._extras import require
+
+        return require("pandas", "pandas").DataFrame(self.to_dict())
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the regions, with their network, to an `.npz` file; `Regions.load` reads it back."""
+        from reluscope.cells.storage import save_regions
+
+        save_regions(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Regions:
+        """Read regions written by `save`."""
+        from reluscope.cells.storage import load_regions
+
+        return load_regions(path)
+
+    def __repr__(self) -> str:
+        state = "" if self.complete else f", incomplete: {self.stopped}"
+        return f"Regions({len(self):,} regions of {self.network!r} in {self.domain}{state})"
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _row(self, i: int) -> int:
+        return integer(i, "i", low=-len(self), high=len(self) - 1) % len(self)
+
+    @cached_property
+    def _facets(self) -> tuple[npt.NDArray[np.int32], Index]:
+        return self.cells.facet_labels()
+
+    @cached_property
+    def _hash_weights(self) -> npt.NDArray[np.uint64]:
+        # Fixed odd multipliers: a pattern's hash is a sum, so flipping one unit changes it by one term.
+        drawn = np.random.default_rng(20260101).integers(0, 2**63, self.network.n_units, dtype=np.uint64)
+        return 2 * drawn + 1
+
+    def _hash(self, pattern: Pattern) -> npt.NDArray[np.uint64]:
+        total = np.zeros(len(pattern), dtype=np.uint64)
+        for start in range(0, pattern.shape[1], 256):
+            part = pattern[:, start : start + 256].astype(np.uint64)
+            total += (part * self._hash_weights[start : start + 256]).sum(axis=1, dtype=np.uint64)
+        return total
+
+    @cached_property
+    def _sorted_hashes(self) -> tuple[npt.NDArray[np.uint64], Index]:
+        hashes = self._hash(self.pattern)
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], order
+
+    def _lookup(self, pattern: Pattern) -> Index:
+        hashes, order = self._sorted_hashes
+        wanted = self._hash(pattern)
+        found = np.full(len(pattern), -1, dtype=np.int64)
+        place = np.searchsorted(hashes, wanted)
+        open_ = np.flatnonzero((place < len(hashes)) & (hashes[np.minimum(place, len(hashes) - 1)] == wanted))
+        while len(open_):  # more than one round only when two patterns share a 64-bit hash
+            candidate = order[place[open_]]
+            hit = (self.pattern[candidate] == pattern[open_]).all(axis=1)
+            found[open_[hit]] = candidate[hit]
+            open_ = open_[~hit]
+            place[open_] += 1
+            inside = place[open_] < len(hashes)
+            open_ = open_[inside]
+            open_ = open_[hashes[place[open_]] == wanted[open_]]
+        return found
+
+    @cached_property
+    def _across(self) -> Index:
+        """For every facet of every region, the region on its other side (-1: none)."""
+        from reluscope.cells.facets import across_facets
+
+        return across_facets(self)
+
+
+def describe_label(net: Network, label: int) -> dict[str, int]:
+    """What a facet label stands for: a hidden unit's break point, or a side of the domain.
+
+    `{"layer", "unit", "break"}` with layer and unit counted from 0 within the layer, or `{"input", "side"}` for a box
+    side (side 0 lower, 1 upper), or `{"row"}` for a half-space of the domain.
+    """
+    if label < 0:
+        k = -1 - label
+        return {"input": k // 2, "side": k % 2} if k < 2 * net.n_inputs else {"row": k - 2 * net.n_inputs}
+    starts = first_labels(net)
+    layer = int(np.searchsorted(starts, label, side="right")) - 1
+    steps = net.layers[layer].units.breaks.shape[1]
+    unit, step = divmod(label - starts[layer], steps)
+    return {"layer": layer, "unit": unit, "break": step}
+
+
+def stream_regions(
+    net: Network,
+    box: Any = None,
+    *,
+    polytope: Any = None,
+    law: Any = None,
+    geometry: str = "auto",
+    budget: Any = None,
+    progress: Any = None,
+) -> Iterator[Regions]:
+    """The regions in batches, without holding all of them in memory. The arguments are those of `regions`.
+
+    When the budget ends, the batch at hand is the last one and its `stopped` says why.
+    """
+    net, domain = _domain(net, box, polytope, law)
+    cell = starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=geometry)
+    limit: Budget = parse_budget(budget)
+    found = 0
+    with meter(progress, "regions") as report:
+        for leaves in subdivide(net, cell):
+            batch = _regions(net, domain, leaves)
+            found += len(batch)
+            report(found, f"{found:,} found")
+            spent = limit.spent(found)
+            if spent is not None:
+                extra = int(max(found - limit.regions, 0))
+                yield replace(_first(batch, len(batch) - extra), stopped=spent)
+                return
+            yield batch
+
+
+def regions(
+    net: Network,
+    box: Any = None,
+    *,
+    polytope: Any = None,
+    law: Any = None,
+    geometry: str = "auto",
+    budget: Any = None,
+    progress: Any = "auto",
+) -> Regions:
+    """All regions of `net` in a box `(lo, hi)`, in a polytope `(A, b)` (`A x <= b`), or where a law lives.
+
+    With none of these, the whole space. The geometry follows the dimension (intervals, polygons, cells with vertices,
+    half-spaces with linear programs) unless named. Cost is linear in the number of regions. A budget (`"60s"`, `"10000
+    regions"`) or Ctrl-C ends the search early and keeps what was found. Guarantee: the enumeration is complete up to
+    double-precision rounding (see `reluscope.cells.subdivide`).
+    """
+    batches: list[Regions] = []
+    stopped = None
+    try:
+        for batch in stream_regions(
+            net, box, polytope=polytope, law=law, geometry=geometry, budget=budget, progress=progress
+        ):
+            batches.append(batch)
+            stopped = batch.stopped
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+        if not batches:
+            raise
+    first = batches[0]
+    if len(batches) == 1:
+        return replace(first, stopped=stopped)
+    return Regions(
+        first.network,
+        first.domain,
+        type(first.cells).join([b.cells for b in batches]),
+        np.concatenate([b.pattern for b in batches]),
+        np.concatenate([b.maps for b in batches]),
+        stopped,
+    )
+
+
+def _regions(net: Network, domain: Domain, leaves: Leaves) -> Regions:
+    return Regions(net, domain, leaves.cells, leaves.pattern, leaves.maps)
+
+
+def _first(batch: Regions, n: int) -> Regions:
+    if n >= len(batch):
+        return batch
+    return replace(batch, cells=batch.cells.part(0, n), pattern=batch.pattern[:n], maps=batch.maps[:n])
+
+
+def _domain(net: Any, box: Any, polytope: Any, law: Any) -> tuple[Network, Domain]:
+    if not isinstance(net, Network):
+        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    if law is not None:
+        if box is not None or polytope is not None:
+            raise InputError("give either law or box / polytope, not both")
+        from reluscope.measure.support import support_box
+
+        box = support_box(law, net.n_inputs)
+    bounds = None if box is None else box_bounds(box, net.n_inputs)
+    rows = None if polytope is None else half_spaces(polytope, net.n_inputs)
+    return net, Domain(bounds, rows)

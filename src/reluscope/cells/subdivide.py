@@ -1,0 +1,160 @@
+"""The one traversal: layer by layer, split each cell by the hyperplanes that cross it.
+
+Cells are worked on in batches. A geometry cuts a batch by the units of one layer (compiled code); one matrix
+product gives the next layer's affine maps on all children at once; the children wait on a stack, in batches again,
+so memory is bounded by depth times batch size however many regions there are. Nothing is visited twice: the cost
+is linear in the number of cells over all layers.
+
+Rounding. Next to every affine map travels the probable error `e` of the pre-activations on its cell,
+
+    e'^2 = (W o W) (s^2 e^2 + eps^2 z^2) + eps^2 b^2,
+
+with `z` the largest activation on the cell. A unit whose value at a vertex is within `16 e` of a break point counts as
+being on it. Thus coincident hyperplanes (duplicate units, zero biases, integer weights) cut once, and true slivers
+stay, however thin, as long as double precision can tell them from a coincidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from reluscope._check import FloatArray
+from reluscope.network import Layer, Network, Pattern
+from reluscope.parallel import blas_threads
+
+BATCH_NUMBERS = 1 << 20
+"""Numbers in the affine maps of one batch of cells (8 MB)."""
+
+_PROBABLE_ERRORS = 16.0
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class Leaves(NamedTuple):
+    """A batch of final cells: where the whole network is affine.
+
+    `maps[i]` has shape (dimension + 1, outputs): `y = maps[i, :-1].T x + maps[i, -1]`. `root[i]` is the starting cell.
+    """
+
+    cells: Any
+    pattern: Pattern
+    maps: FloatArray
+    root: npt.NDArray[np.int64]
+
+
+class _Pending(NamedTuple):
+    """Children waiting to be split by layer `layer`; maps are made from the parents' when their turn comes."""
+
+    layer: int
+    cells: Any
+    parent: npt.NDArray[np.int64]
+    piece: Pattern
+    before: _Batch
+
+
+class _Batch(NamedTuple):
+    maps: FloatArray
+    error2: FloatArray
+    top: FloatArray
+    pattern: Pattern
+    root: npt.NDArray[np.int64]
+
+
+def subdivide(
+    net: Network, cells: Any, start: FloatArray | None = None, *, batch: int | None = None
+) -> Iterator[Leaves]:
+    """All cells on which `net` is affine inside the starting cells, in batches.
+
+    `cells` is a geometry (see `reluscope.cells.split`). `start` gives the first layer's pre-activations on the starting
+    cells, shape (n, dimension + 1, units) or (1, ...); by default the cells live in the network's input space.
+    """
+    first = net.layers[0]
+    if start is None:
+        start = np.concatenate([first.dense().T, first.bias[None]])[None]
+    n = len(cells)
+    maps = np.broadcast_to(start, (n, *start.shape[1:]))
+    width = max(net.widths[1:])
+    size = batch or max(64, BATCH_NUMBERS // ((maps.shape[1] + 1) * width))
+    error2 = (_EPS * _EPS) * _scale2(cells, maps)
+    empty = np.zeros((n, 0), np.uint8)
+    root = np.arange(n)
+    with blas_threads(width):
+        if not net.hidden:
+            yield Leaves(cells, empty, np.ascontiguousarray(maps), root)
+            return
+        stack: list[_Pending] = []
+        for begin in reversed(range(0, n, size)):
+            end = min(begin + size, n)
+            part = _Batch(maps[begin:end], error2[begin:end], np.zeros((0, 0)), empty[begin:end], root[begin:end])
+            stack += _children(net, 0, cells.part(begin, end), part, size)
+        while stack:
+            pending = stack.pop()
+            made = _advance(net.layers[pending.layer - 1], net.layers[pending.layer], pending)
+            if pending.layer == len(net.hidden):
+                yield Leaves(pending.cells, made.pattern, made.maps, made.root)
+            else:
+                stack += _children(net, pending.layer, pending.cells, made, size)
+
+
+def _children(net: Network, layer: int, cells: Any, at: _Batch, size: int) -> list[_Pending]:
+    """Split a batch by one layer's units; the children come in batches, last first."""
+    units = net.layers[layer].units
+    first_label = first_labels(net)[layer]
+    tolerance = _PROBABLE_ERRORS * np.sqrt(at.error2)
+    found = cells.split(np.ascontiguousarray(at.maps), tolerance, units.breaks, first_label)
+    at = at._replace(top=found.top)
+    total = len(found.cells)
+    return [
+        _Pending(
+            layer + 1,
+            found.cells.part(begin, min(begin + size, total)),
+            found.parent[begin : begin + size],
+            found.piece[begin : begin + size],
+            at,
+        )
+        for begin in reversed(range(0, total, size))
+    ]
+
+
+def _advance(layer: Layer, following: Layer, pending: _Pending) -> _Batch:
+    """Affine maps, probable errors and patterns of the children, for the units of the following layer."""
+    before, parent = pending.before, pending.parent
+    slopes, intercepts = layer.units.on(pending.piece)
+    maps = before.maps[parent]
+    n, rows, m = maps.shape
+    maps *= slopes[:, None, :]
+    if layer.units.has_intercepts:
+        maps[:, -1, :] += intercepts
+    slopes *= slopes
+    activation2 = np.abs(before.top)[parent] ** 2 * slopes
+    if layer.units.has_intercepts:
+        activation2 += intercepts**2
+    error2 = before.error2[parent] * slopes + (_EPS * _EPS) * activation2
+    new = _times(maps.reshape(n * rows, m), following.weight).reshape(n, rows, following.width)
+    new[:, -1, :] += following.bias
+    new_error2 = _times(error2, following.weight**2) + (_EPS * _EPS) * following.bias**2
+    pattern = np.concatenate([before.pattern[parent], pending.piece], axis=1)
+    return _Batch(new, new_error2, np.zeros((0, 0)), pattern, before.root[parent])
+
+
+def _times(rows: FloatArray, weight: Any) -> FloatArray:
+    if sparse.issparse(weight):
+        return np.ascontiguousarray((weight @ rows.T).T)
+    return rows @ weight.T
+
+
+def _scale2(cells: Any, maps: FloatArray) -> FloatArray:
+    """Sum of squares of the terms of each first-layer pre-activation, at the far corner of each starting cell."""
+    reach = cells.reach()
+    with np.errstate(over="ignore"):
+        return np.einsum("nd,ndm->nm", reach**2, maps[:, :-1] ** 2) + maps[:, -1] ** 2
+
+
+def first_labels(net: Network) -> list[int]:
+    """The label of the first facet of each hidden layer: labels number (layer, unit, break point)."""
+    sizes = [layer.width * layer.units.breaks.shape[1] for layer in net.hidden]
+    return [int(n) for n in np.concatenate([[0], np.cumsum(sizes)])]

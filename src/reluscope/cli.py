@@ -1,0 +1,119 @@
+"""The command line: `reluscope COMMAND ...`.
+
+Exit codes: 0 done, 1 an asked-for condition is not met, 2 bad input. Errors are one line on standard error; `--json`
+prints one JSON object on standard output. Heavy imports wait until a command needs them, so `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reluscope._version import __version__
+from reluscope.errors import ReluscopeError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the return value is the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.run is None:
+        parser.print_help()
+        return 2
+    try:
+        return int(options.run(options))
+    except ReluscopeError as error:
+        print(f"reluscope: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"reluscope: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+    except KeyboardInterrupt:
+        print("reluscope: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="reluscope", description="What a trained ReLU network does, where, and how likely that is."
+    )
+    parser.add_argument("--version", action="version", version=f"reluscope {__version__}")
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    info = _command(
+        commands, "info", _info, "what a model file holds: layers, activations, parameters, what was folded"
+    )
+    info.add_argument("model", type=Path, help="an .onnx, .npz, .safetensors, .pt or .pth file")
+
+    demo = _command(commands, "demo", _demo, "run the main job on a built-in network")
+    demo.add_argument("name", nargs="?", default="moons", help="which built-in network (default: moons)")
+    demo.add_argument("--out", type=Path, default=Path("reluscope-demo"), help="folder for the results")
+    return parser
+
+
+def _command(commands: Any, name: str, run: Any, about: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=about, description=about[0].upper() + about[1:] + "."
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _show(options: argparse.Namespace, facts: dict[str, Any], text: str) -> None:
+    print(json.dumps(facts, allow_nan=False) if options.json else text)
+
+
+def _info(options: argparse.Namespace) -> int:
+    from reluscope._text import table
+    from reluscope.formats import load
+
+    net = load(options.model)
+    layers = net.describe()
+    facts = {
+        "model": str(options.model),
+        "inputs": net.n_inputs,
+        "input_shape": list(net.input_shape),
+        "outputs": net.n_outputs,
+        "output_shape": list(net.output_shape),
+        "hidden_units": net.n_units,
+        "switching_units": int((net.pieces > 1).sum()),
+        "parameters": net.n_parameters,
+        "layers": layers,
+        "notes": list(net.notes),
+    }
+    lines = [
+        f"{options.model}: {net}",
+        f"inputs   {net.n_inputs:,} {_shape(net.input_shape)}",
+        f"outputs  {net.n_outputs:,} {_shape(net.output_shape)}",
+        f"units    {facts['switching_units']:,} that switch, {net.n_units - facts['switching_units']:,} that carry",
+        "",
+        table(layers),
+    ]
+    if net.notes:
+        lines += ["", *(f"note: {note}" for note in net.notes)]
+    _show(options, facts, "\n".join(lines))
+    return 0
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"as {' x '.join(map(str, shape))}" if len(shape) > 1 else ""
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from reluscope.demo import run
+
+    facts, text = run(options.name, options.out)
+    _show(options, facts, text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

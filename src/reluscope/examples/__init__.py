@@ -1,0 +1,41 @@
+"""Built-in networks with an input law, small enough to ship: `example("moons")`.
+
+Each was trained by `tools/train_examples.py`, which also wrote the files beside this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from typing import Any
+
+from reluscope._check import choice
+from reluscope.network import Network
+
+NAMES = ("moons",)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A network, the law of its inputs, and one sentence about them."""
+
+    name: str
+    network: Network
+    law: Any
+    about: str
+
+
+def example(name: str = "moons") -> Example:
+    """The built-in example of that name."""
+    choice(name, "name", NAMES)
+    from reluscope.formats import load
+    from reluscope.inputs import law_from_json
+
+    folder = files("reluscope.examples")
+    with as_file(folder / f"{name}.npz") as weights, as_file(folder / f"{name}.json") as law:
+        return Example(name, load(weights), law_from_json(law), _ABOUT[name])
+
+
+_ABOUT = {
+    "moons": "2-4-4-4-1 classifier of scikit-learn's two moons (noise 0.2); inputs follow one Gaussian mixture per class",
+}

@@ -1,0 +1,559 @@
+"""Network: affine layers with piecewise-linear units.
+
+A network with input `x = z_0` computes, layer by layer,
+
+    h_l = W_l z_{l-1} + b_l,      z_l = act_l(h_l)      (l = 1..L),      y = h_L,
+
+where the last layer has no activation. Where no unit sits on a break point the network is affine: with the slopes
+`s_l` and intercepts `t_l` of the pieces in force, `h_l = C_l x + d_l` with
+
+    C_1 = W_1,  d_1 = b_1,      C_l = W_l diag(s_{l-1}) C_{l-1},      d_l = W_l (s_{l-1} * d_{l-1} + t_{l-1}) + b_l.
+
+The vector of piece indices of all hidden units is the *activation pattern*. Everything is float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from reluscope._check import FloatArray, describe, real_array
+from reluscope.activations import Activation, Units, activation
+from reluscope.errors import InputError
+from reluscope.parallel import blas_threads
+
+Pattern = npt.NDArray[np.uint8]
+Matrix: TypeAlias = Any
+"""A float64 ndarray, or a scipy `csr_array` when few weights are non-zero."""
+
+_CHUNK_NUMBERS = 1 << 18
+"""Numbers in the widest intermediate array of a chunk of rows: 2 MB, so that chunks stay in cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One affine map `h = W z + b` and the activations of its units. `weight` is dense or scipy CSR."""
+
+    weight: Matrix
+    bias: FloatArray
+    units: Units
+
+    @property
+    def width(self) -> int:
+        """Number of units."""
+        return int(self.weight.shape[0])
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs of this layer."""
+        return int(self.weight.shape[1])
+
+    @property
+    def n_parameters(self) -> int:
+        """Stored weights and biases (non-zeros for a sparse weight)."""
+        stored = self.weight.nnz if sparse.issparse(self.weight) else self.weight.size
+        return int(stored) + self.width
+
+    def dense(self) -> FloatArray:
+        """The weight as a dense array (no copy when it is dense already)."""
+        return self.weight.toarray() if sparse.issparse(self.weight) else self.weight
+
+    def affine(self, z: FloatArray) -> FloatArray:
+        """`z W^T + b` for rows `z` of shape (n, inputs)."""
+        if sparse.issparse(self.weight):
+            return (self.weight @ z.T).T + self.bias
+        return z @ self.weight.T + self.bias
+
+
+@dataclass(frozen=True, eq=False)
+class AffineMaps:
+    """The affine maps of one activation pattern: `h_l = C_l x + d_l` for each hidden layer, `y = C x + d`."""
+
+    hidden: tuple[tuple[FloatArray, FloatArray], ...]
+    C: FloatArray
+    d: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class LocalMaps:
+    """The affine map in force at each row: `y = C[i] x + d[i]`. Shapes (n, outputs, inputs) and (n, outputs)."""
+
+    pattern: Pattern
+    C: FloatArray
+    d: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.C)
+
+    def __repr__(self) -> str:
+        n, m, k = self.C.shape
+        return f"LocalMaps({n} rows, each R^{k} -> R^{m})"
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope:
+    """The inputs `{x : A x <= b}` of one activation pattern; `strict` rows hold with `<`.
+
+    `unit[i]` is the hidden unit (index into the pattern) that row i belongs to. By the tie rule the lower end of a
+    piece is strict, the upper end is not.
+    """
+
+    A: FloatArray
+    b: FloatArray
+    strict: npt.NDArray[np.bool_]
+    unit: npt.NDArray[np.intp]
+
+    def contains(self, X: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Whether each row of `X` satisfies every inequality, in plain float64 arithmetic."""
+        X = real_array(X, "X", ndim=(1, 2))
+        slack = self.b - X @ self.A.T
+        return np.where(self.strict, slack > 0, slack >= 0).all(axis=-1)
+
+    def __repr__(self) -> str:
+        return f"Polytope({self.A.shape[0]} inequalities in R^{self.A.shape[1]})"
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Network:
+    """An immutable piecewise-affine network.
+
+    `layers` is a sequence of `(W, b)` or `(W, b, activation)` with `W` of shape (outputs, inputs), dense or scipy
+    sparse, and `b` of shape (outputs,) or None. `activation` (a name, an `Activation`, or one per unit) applies to
+    every layer that does not bring its own, except the last, which is affine. If the last layer is given an
+    activation, an identity output layer follows it.
+
+    >>> net = Network([([[1.0, -1.0], [0.5, 2.0]], [0.0, -1.0]), ([[1.0, 1.0]], [0.0])])
+    >>> net([1.0, 2.0])
+    array([3.5])
+    """
+
+    layers: tuple[Layer, ...]
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    name: str
+    notes: tuple[str, ...]
+
+    def __init__(
+        self,
+        layers: Sequence[Any],
+        activation: Any = "relu",
+        *,
+        input_shape: Sequence[int] | None = None,
+        output_shape: Sequence[int] | None = None,
+        name: str = "network",
+        notes: Sequence[str] = (),
+    ) -> None:
+        built = _build_layers(layers, activation)
+        n_in, n_out = built[0].n_inputs, built[-1].width
+        object.__setattr__(self, "layers", built)
+        object.__setattr__(self, "input_shape", _shape(input_shape, n_in, "input_shape"))
+        object.__setattr__(self, "output_shape", _shape(output_shape, n_out, "output_shape"))
+        object.__setattr__(self, "name", str(name))
+        object.__setattr__(self, "notes", tuple(str(n) for n in notes))
+
+    # -- shape ---------------------------------------------------------------------------------------------------
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of input variables."""
+        return self.layers[0].n_inputs
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs."""
+        return self.layers[-1].width
+
+    @property
+    def hidden(self) -> tuple[Layer, ...]:
+        """The layers that have units: all but the last."""
+        return self.layers[:-1]
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Inputs, units of each hidden layer, outputs."""
+        return (self.n_inputs, *(layer.width for layer in self.layers))
+
+    @cached_property
+    def offsets(self) -> npt.NDArray[np.intp]:
+        """Where each hidden layer starts in a pattern; the last entry is the number of hidden units."""
+        return np.concatenate([[0], np.cumsum([layer.width for layer in self.hidden])]).astype(np.intp)
+
+    @property
+    def n_units(self) -> int:
+        """Number of hidden units, identity units included (they have one piece, index 0)."""
+        return int(self.offsets[-1])
+
+    @cached_property
+    def pieces(self) -> npt.NDArray[np.int64]:
+        """Number of pieces of each hidden unit, shape (n_units,)."""
+        if not self.hidden:
+            return np.zeros(0, dtype=np.int64)
+        return np.concatenate([layer.units.pieces for layer in self.hidden])
+
+    @property
+    def n_parameters(self) -> int:
+        """Stored weights and biases over all layers."""
+        return sum(layer.n_parameters for layer in self.layers)
+
+    # -- evaluation ----------------------------------------------------------------------------------------------
+
+    def __call__(self, X: npt.ArrayLike) -> FloatArray:
+        """Outputs, shape (n, outputs) for rows (n, inputs) or (n, *input_shape); (outputs,) for a single input."""
+        rows, single = self._rows(X)
+        out = np.empty((len(rows), self.n_outputs))
+        with blas_threads(max(self.widths)):
+            for part in self._chunks(len(rows)):
+                z = rows[part]
+                for layer in self.layers:
+                    z = layer.units(layer.affine(z))
+                out[part] = z
+        return out[0] if single else out
+
+    def preactivations(self, X: npt.ArrayLike) -> tuple[FloatArray, ...]:
+        """`h_l` of each hidden layer and then the output, each of shape (n, width) or (width,)."""
+        rows, single = self._rows(X)
+        found = []
+        z = rows
+        with blas_threads(max(self.widths)):
+            for layer in self.layers:
+                h = layer.affine(z)
+                found.append(h[0] if single else h)
+                z = layer.units(h)
+        return tuple(found)
+
+    def pattern(self, X: npt.ArrayLike) -> Pattern:
+        """Index of the linear piece of every hidden unit, shape (n, n_units) or (n_units,), one byte each.
+
+        A pre-activation exactly on a break point counts to the piece below it (a ReLU at 0 is off).
+        """
+        rows, single = self._rows(X)
+        out = np.empty((len(rows), self.n_units), dtype=np.uint8)
+        with blas_threads(max(self.widths)):
+            for part in self._chunks(len(rows)):
+                self._trace(rows[part], out[part])
+        return out[0] if single else out
+
+    def key(self, pattern: npt.ArrayLike) -> Any:
+        """Patterns packed into as few bits as they need.
+
+        One pattern gives hashable `bytes`; a batch (n, n_units) gives an array of n fixed-width byte strings
+        (numpy void), fit for `np.unique` and, through `.tolist()`, for dictionaries. Units with one piece take no
+        bits.
+        """
+        p = self._patterns(pattern)
+        batch = np.atleast_2d(p)
+        bits = [
+            (batch[:, self.pieces > 1 << k] >> k) & 1 for k in range(int(self.pieces.max(initial=1) - 1).bit_length())
+        ]
+        packed = np.packbits(np.concatenate(bits, axis=1), axis=1) if bits else np.zeros((len(batch), 1), np.uint8)
+        if packed.shape[1] == 0:
+            packed = np.zeros((len(batch), 1), np.uint8)
+        keys = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}")[:, 0]
+        return keys if p.ndim == 2 else keys[0].tobytes()
+
+    # -- affine maps ---------------------------------------------------------------------------------------------
+
+    def affine(self, pattern: npt.ArrayLike) -> AffineMaps:
+        """The affine map of every layer on the cell of one pattern (dense; memory `n_units * n_inputs`)."""
+        p = self._patterns(pattern)
+        if p.ndim != 1:
+            raise InputError(f"pattern must be one pattern of shape ({self.n_units},), got shape {p.shape}")
+        C, d = self.layers[0].dense(), self.layers[0].bias
+        hidden = []
+        with blas_threads(max(self.widths)):
+            for i, layer in enumerate(self.layers[1:]):
+                hidden.append((C, d))
+                s, t = self.hidden[i].units.on(p[self.offsets[i] : self.offsets[i + 1]])
+                C, d = layer.weight @ (s[:, None] * C), layer.weight @ (s * d + t) + layer.bias
+        return AffineMaps(tuple(hidden), C, d)
+
+    def output_maps(self, patterns: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """The output's affine map on the cells of many patterns: `C` (n, outputs, inputs) and `d` (n, outputs).
+
+        Reverse accumulation when there are fewer outputs than inputs, forward otherwise; either way the cost is
+        `min(outputs, inputs)` matrix products per layer, done for many rows at once.
+        """
+        p = np.atleast_2d(self._patterns(patterns))
+        C = np.empty((len(p), self.n_outputs, self.n_inputs))
+        d = np.empty((len(p), self.n_outputs))
+        backward = self.n_outputs <= self.n_inputs
+        accumulate = self._accumulate_backward if backward else self._accumulate_forward
+        per_row = max(self.widths) * min(self.n_outputs, self.n_inputs)
+        with blas_threads(max(self.widths)):
+            for part in self._chunks(len(p), per_row):
+                accumulate(p[part], C[part], d[part])
+        return C, d
+
+    def local(self, X: npt.ArrayLike) -> LocalMaps:
+        """The affine map in force at each row of `X`, together with the rows' patterns."""
+        rows, _ = self._rows(X)
+        pattern = self.pattern(rows)
+        C, d = self.output_maps(pattern)
+        return LocalMaps(pattern, C, d)
+
+    def jacobian(self, X: npt.ArrayLike) -> FloatArray:
+        """Derivative of the outputs by the inputs, shape (n, outputs, inputs) or (outputs, inputs).
+
+        On a boundary between cells this is the derivative of the piece that the tie rule selects.
+        """
+        rows, single = self._rows(X)
+        C = self.local(rows).C
+        return C[0] if single else C
+
+    def polytope(self, pattern: npt.ArrayLike) -> Polytope:
+        """The inequalities `A x <= b` of a pattern, two per unit at most (one for a ReLU).
+
+        A unit with `h = C x + d` on the piece `(t, t']` gives `-C x < d - t` and `C x <= t' - d`.
+        """
+        p = self._patterns(pattern)
+        maps = self.affine(p)
+        A, b, strict, unit = [], [], [], []
+        for i, (layer, (C, d)) in enumerate(zip(self.hidden, maps.hidden, strict=True)):
+            piece = p[self.offsets[i] : self.offsets[i + 1]].astype(np.intp)
+            edges = np.column_stack([np.full(layer.width, -np.inf), layer.units.breaks, np.full(layer.width, np.inf)])
+            rows = np.arange(layer.width)
+            low, high = edges[rows, piece], edges[rows, piece + 1]
+            lower, upper = np.isfinite(low), np.isfinite(high)
+            A += [-C[lower], C[upper]]
+            b += [d[lower] - low[lower], high[upper] - d[upper]]
+            strict += [np.ones(int(lower.sum()), bool), np.zeros(int(upper.sum()), bool)]
+            unit += [self.offsets[i] + rows[lower], self.offsets[i] + rows[upper]]
+        if not A:
+            empty = np.zeros(0)
+            return Polytope(np.zeros((0, self.n_inputs)), empty, empty.astype(bool), empty.astype(np.intp))
+        return Polytope(np.concatenate(A), np.concatenate(b), np.concatenate(strict), np.concatenate(unit))
+
+    # -- new networks from this one ------------------------------------------------------------------------------
+
+    def after(self, A: Any, c: npt.ArrayLike) -> Network:
+        """The network `u -> net(A u + c)`: an affine change of input, folded into the first layer."""
+        c = real_array(c, "c", ndim=1)
+        A = A if sparse.issparse(A) else real_array(A, "A", ndim=2)
+        if A.shape[0] != self.n_inputs or len(c) != self.n_inputs:
+            raise InputError(f"A and c must have {self.n_inputs} rows, got {A.shape[0]} and {len(c)}")
+        first = self.layers[0]
+        with blas_threads(max(self.widths)):
+            folded = (first.weight @ A, first.weight @ c + first.bias, first.units)
+        return Network([folded, *self.layers[1:]], output_shape=self.output_shape, name=self.name, notes=self.notes)
+
+    def then(self, A: npt.ArrayLike, c: npt.ArrayLike | None = None) -> Network:
+        """The network `x -> A net(x) + c`: an affine change of output, folded into the last layer."""
+        A = real_array(A, "A", ndim=2)
+        if A.shape[1] != self.n_outputs:
+            raise InputError(f"A must have {self.n_outputs} columns, one per output, got {A.shape[1]}")
+        c = np.zeros(len(A)) if c is None else real_array(c, "c", ndim=1)
+        if len(c) != len(A):
+            raise InputError(f"c must have {len(A)} entries, one per row of A, got {len(c)}")
+        last = self.layers[-1]
+        folded = (A @ last.weight, A @ last.bias + c)
+        return Network([*self.layers[:-1], folded], input_shape=self.input_shape, name=self.name, notes=self.notes)
+
+    # -- files and text ------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the network to `x.npz`, `x.safetensors` or `x.onnx`; `reluscope.load` reads it back."""
+        from reluscope.formats import save
+
+        save(self, path)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """One row per layer: inputs, units, activation, parameters, storage."""
+        return [
+            {
+                "layer": i + 1,
+                "inputs": layer.n_inputs,
+                "units": layer.width,
+                "activation": "output" if layer is self.layers[-1] else layer.units.describe(),
+                "parameters": layer.n_parameters,
+                "storage": "sparse" if sparse.issparse(layer.weight) else "dense",
+            }
+            for i, layer in enumerate(self.layers)
+        ]
+
+    def __repr__(self) -> str:
+        kinds = dict.fromkeys(layer.units.describe() for layer in self.hidden)
+        act = ", ".join(list(kinds)[:3]) + (", ..." if len(kinds) > 3 else "") if kinds else "affine"
+        return f"Network({_arrow(self.widths)}, {act}, {self.n_parameters:,} parameters)"
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _rows(self, X: npt.ArrayLike) -> tuple[FloatArray, bool]:
+        x = real_array(X, "X")
+        n = self.n_inputs
+        if x.ndim == 2 and x.shape[1] == n:
+            return x, False
+        if x.shape == (n,) or x.shape == self.input_shape:
+            return x.reshape(1, n), True
+        if x.ndim > 1 and x.shape[1:] == self.input_shape:
+            return x.reshape(len(x), n), False
+        hint = "; a column of numbers needs reshape(-1, 1)" if n == 1 and x.ndim == 1 else ""
+        image = f" or (n, {', '.join(map(str, self.input_shape))})" if self.input_shape != (n,) else ""
+        raise InputError(f"X must have shape (n, {n}){image} or ({n},), got {x.shape}{hint}")
+
+    def _patterns(self, pattern: npt.ArrayLike) -> Pattern:
+        p = np.asarray(pattern)
+        if p.dtype.kind not in "iub" or p.ndim not in (1, 2) or p.shape[-1] != self.n_units:
+            raise InputError(
+                f"pattern must hold whole numbers in shape ({self.n_units},) or (n, {self.n_units}), got {describe(p)}"
+            )
+        if p.size and ((p < 0) | (p >= self.pieces)).any():
+            bad = np.argwhere((np.atleast_2d(p) < 0) | (np.atleast_2d(p) >= self.pieces))[0, 1]
+            raise InputError(
+                f"pattern has an entry outside 0..{self.pieces[bad] - 1} for unit {bad}, "
+                f"which has {self.pieces[bad]} pieces"
+            )
+        return p.astype(np.uint8, copy=False)
+
+    def _chunks(self, n: int, numbers_per_row: int | None = None) -> Iterator[slice]:
+        size = max(64, _CHUNK_NUMBERS // (numbers_per_row or max(self.widths)))
+        return (slice(i, min(i + size, n)) for i in range(0, n, size))
+
+    def _trace(self, z: FloatArray, out: Pattern) -> None:
+        for i, layer in enumerate(self.hidden):
+            h = layer.affine(z)
+            out[:, self.offsets[i] : self.offsets[i + 1]] = layer.units.pattern(h)
+            if i + 1 < len(self.hidden):
+                z = layer.units(h)
+
+    def _accumulate_backward(self, p: Pattern, C: FloatArray, d: FloatArray) -> None:
+        n, m = len(p), self.n_outputs
+        last = self.layers[-1]
+        d[:] = last.bias
+        if not self.hidden:
+            C[:] = last.dense()
+            return
+        g = np.broadcast_to(last.dense(), (n, m, last.n_inputs))
+        for i in range(len(self.hidden) - 1, -1, -1):
+            layer = self.hidden[i]
+            s, t = layer.units.on(p[:, self.offsets[i] : self.offsets[i + 1]])
+            if layer.units.has_intercepts:
+                d += np.einsum("nmk,nk->nm", g, t)
+            scaled = (g * s[:, None, :]).reshape(n * m, layer.width)
+            d += (scaled @ layer.bias).reshape(n, m)
+            if sparse.issparse(layer.weight):
+                g = (layer.weight.T @ scaled.T).T.reshape(n, m, layer.n_inputs)
+            else:
+                g = (scaled @ layer.weight).reshape(n, m, layer.n_inputs)
+        C[:] = g
+
+    def _accumulate_forward(self, p: Pattern, C: FloatArray, d: FloatArray) -> None:
+        n, k = len(p), self.n_inputs
+        first = self.layers[0]
+        # Layout (units, rows, inputs + 1): one matrix product per layer serves all rows, the bias as last column.
+        g = np.broadcast_to(np.column_stack([first.dense(), first.bias])[:, None, :], (first.width, n, k + 1))
+        for i, layer in enumerate(self.layers[1:]):
+            s, t = self.hidden[i].units.on(p[:, self.offsets[i] : self.offsets[i + 1]])
+            scaled = g * s.T[:, :, None]
+            scaled[:, :, k] += t.T
+            g = (layer.weight @ scaled.reshape(len(scaled), n * (k + 1))).reshape(layer.width, n, k + 1)
+            g[:, :, k] += layer.bias[:, None]
+        C[:] = g[:, :, :k].transpose(1, 0, 2)
+        d[:] = g[:, :, k].T
+
+
+def _build_layers(layers: Sequence[Any], default: Any) -> tuple[Layer, ...]:
+    if not isinstance(layers, Sequence) or isinstance(layers, (str, bytes)) or not layers:
+        raise InputError(f"layers must be a non-empty sequence of (W, b) or (W, b, activation), got {describe(layers)}")
+    built: list[Layer] = []
+    for i, spec in enumerate(layers):
+        last = i == len(layers) - 1
+        layer = _build_layer(spec, "identity" if last else default, f"layer {i + 1}")
+        if built and layer.n_inputs != built[-1].width:
+            raise InputError(
+                f"layer {i + 1} takes {layer.n_inputs} inputs but layer {i} has {built[-1].width} units; "
+                "weights have shape (outputs, inputs)"
+            )
+        built.append(layer)
+    if not built[-1].units.is_identity:
+        width = built[-1].width
+        built.append(
+            Layer(
+                _as_matrix(sparse.eye_array(width, format="csr")),
+                _frozen(np.zeros(width)),
+                Units.uniform("identity", width),
+            )
+        )
+    return tuple(built)
+
+
+def _build_layer(spec: Any, default: Any, where: str) -> Layer:
+    if isinstance(spec, Layer):
+        return spec
+    if not isinstance(spec, (tuple, list)) or len(spec) not in (2, 3):
+        raise InputError(f"{where} must be (W, b) or (W, b, activation), got {describe(spec)}")
+    W = _as_matrix(spec[0], f"W of {where}")
+    b = np.zeros(W.shape[0]) if spec[1] is None else real_array(spec[1], f"b of {where}", ndim=1)
+    if 0 in W.shape:
+        raise InputError(f"W of {where} has shape {W.shape}; a layer needs at least one input and one unit")
+    if len(b) != W.shape[0]:
+        raise InputError(f"b of {where} has {len(b)} entries but W has {W.shape[0]} rows (outputs)")
+    return Layer(W, _frozen(b), _units(spec[2] if len(spec) == 3 else default, W.shape[0], where))
+
+
+def _units(spec: Any, width: int, where: str) -> Units:
+    if isinstance(spec, Units):
+        units = spec
+    elif isinstance(spec, (list, tuple)) and not isinstance(spec, Activation):
+        units = Units.of([activation(a, f"activation of {where}") for a in spec])
+    else:
+        units = Units.uniform(activation(spec, f"activation of {where}"), width)
+    if len(units) != width:
+        raise InputError(f"activation of {where} names {len(units)} units but W has {width} rows")
+    return units
+
+
+_SPARSE_BELOW = 0.25
+"""Share of non-zeros below which a sparse weight stays sparse: above it a dense product is faster."""
+
+
+def _as_matrix(value: Any, name: str = "W") -> Matrix:
+    if not sparse.issparse(value):
+        return _frozen(real_array(value, name, ndim=2))
+    if value.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, got dtype {value.dtype}")
+    matrix = sparse.csr_array(value, dtype=np.float64)
+    matrix.sum_duplicates()
+    if not np.isfinite(matrix.data).all():
+        raise InputError(f"{name} must be finite, got {matrix.data[~np.isfinite(matrix.data)][0]}")
+    rows, columns = matrix.shape
+    if matrix.nnz > _SPARSE_BELOW * rows * columns or rows * columns <= 4096:
+        return _frozen(matrix.toarray())
+    for part in (matrix.data, matrix.indices, matrix.indptr):
+        part.setflags(write=False)
+    return matrix
+
+
+def _frozen(array: FloatArray) -> FloatArray:
+    out = np.array(array, dtype=np.float64, order="C")  # a copy: the caller's array may change later
+    out.setflags(write=False)
+    return out
+
+
+def _shape(shape: Sequence[int] | None, size: int, name: str) -> tuple[int, ...]:
+    if shape is None:
+        return (size,)
+    out = tuple(int(n) for n in shape)
+    if int(np.prod(out)) != size or any(n < 1 for n in out):
+        raise InputError(f"{name} must multiply to {size}, got {out}")
+    return out
+
+
+def _arrow(widths: tuple[int, ...]) -> str:
+    """`5-50x6-5` for repeated widths."""
+    parts: list[str] = []
+    i = 0
+    while i < len(widths):
+        j = i
+        while j < len(widths) and widths[j] == widths[i]:
+            j += 1
+        repeat = j - i
+        parts.append(f"{widths[i]}x{repeat}" if repeat > 2 else "-".join([str(widths[i])] * repeat))
+        i = j
+    return "-".join(parts)

@@ -1,0 +1,34 @@
+"""Random networks for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from reluscope.network import Network
+
+
+def random_net(widths: Sequence[int], seed: int = 0, activation: Any = "relu", bias: float = 0.1) -> Network:
+    """He weights N(0, 2 / inputs) and biases N(0, bias^2)."""
+    rng = np.random.default_rng(seed)
+    return Network(
+        [
+            (rng.normal(size=(out, inn)) * np.sqrt(2 / inn), bias * rng.normal(size=out))
+            for inn, out in zip(widths, widths[1:], strict=False)
+        ],
+        activation,
+    )
+
+
+def integer_net(widths: Sequence[int], seed: int = 0, activation: Any = "relu", top: int = 3) -> Network:
+    """Small whole-number weights and biases: full of parallel, coincident and dead units."""
+    rng = np.random.default_rng(seed)
+    return Network(
+        [
+            (rng.integers(-top, top + 1, (out, inn)), rng.integers(-top, top + 1, out))
+            for inn, out in zip(widths, widths[1:], strict=False)
+        ],
+        activation,
+    )

@@ -1,0 +1,40 @@
+"""What the package promises as a whole: quick to import, no fast-math, no pickle, no doubled names."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reluscope
+
+SOURCE = Path(reluscope.__file__).parent
+HEAVY = ("scipy", "numba", "sklearn", "onnx", "torch", "matplotlib", "pandas", "highspy", "numpy")
+
+
+@pytest.mark.parametrize("command", ["import reluscope", "import reluscope.cli; reluscope.cli._parser()"])
+def test_import_leaves_heavy_packages_alone(command):
+    code = f"{command}; import sys; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_resolves():
+    for name in reluscope.__all__:
+        assert getattr(reluscope, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        reluscope.nonsense
+
+
+def test_public_functions_do_not_share_a_name_with_a_sub_package():
+    packages = {p.name for p in SOURCE.iterdir() if p.is_dir()} | {p.stem for p in SOURCE.glob("*.py")}
+    assert not packages & set(reluscope.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize(
+    "banned", [r"fastmath\s*=\s*True", r"allow_pickle\s*=\s*True", r"\bimport pickle\b", r"weights_only\s*=\s*False"]
+)
+def test_source_never_says(banned):
+    guilty = [str(p) for p in SOURCE.rglob("*.py") if re.search(banned, p.read_text())]
+    assert not guilty

@@ -39,7 +39,9 @@ def half_spaces(polytope: Any, dimension: int, name: str = "polytope") -> tuple[
         raise InputError(f"{name} must be a pair (A, b) meaning A x <= b, got {type(polytope).__name__}")
     A, b = real_array(polytope[0], f"A of {name}", ndim=2), real_array(polytope[1], f"b of {name}", ndim=1)
     if A.shape != (len(b), dimension):
-        raise InputError(f"{name} needs A of shape (rows, {dimension}) and b of shape (rows,), got {A.shape}, {b.shape}")
+        raise InputError(
+            f"{name} needs A of shape (rows, {dimension}) and b of shape (rows,), got {A.shape}, {b.shape}"
+        )
     norm = np.linalg.norm(A, axis=1)
     if (b[norm == 0] < 0).any():
         raise InputError(f"{name} is empty: a zero row demands 0 <= {b[norm == 0].min()}")

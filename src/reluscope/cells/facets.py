@@ -85,7 +85,9 @@ def across_facets(regions: Regions) -> npt.NDArray[np.int64]:
     return across
 
 
-def _step_across(regions: Regions, facets: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _step_across(
+    regions: Regions, facets: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     middle = regions.cells.facet_points()[facets]
     inside = regions.interior[owner]
     found = np.full(len(facets), -1, dtype=np.int64)

@@ -80,17 +80,23 @@ class Polygons:
         return Split(Polygons(points, rays, labels, offsets), parent, piece, top)
 
     def interior(self) -> FloatArray:
-        """A point strictly inside each cell, shape (n, 2): the mean of the vertices (rays at unit length)."""
-        count = np.diff(self.offsets)[:, None]
-        inside = np.add.reduceat(self.points, self.offsets[:-1]) / count
-        if len(self.rays):
-            inside += np.add.reduceat(self.rays, self.offsets[:-1]) / count * self._reach()[:, None]
-        return inside
+        """A point strictly inside each cell, shape (n, 2).
 
-    def _reach(self) -> FloatArray:
-        """A value of R at which each cell's polygon is a convex set around its interior point."""
-        size = np.abs(self.points).max(axis=1)
-        return 1.0 + np.maximum.reduceat(size, self.offsets[:-1])
+        The mean of the finite vertices, plus the mean direction to infinity. A cell without vertices lies between
+        parallel lines: there a point on those lines takes the place of the vertices.
+        """
+        starts = self.offsets[:-1]
+        if not len(self.rays):
+            return np.add.reduceat(self.points, starts) / np.diff(self.offsets)[:, None]
+        far, real = self._far(), ~self._at_infinity()
+        before = np.empty_like(real)
+        before[self._next()] = real
+        finite = np.add.reduceat((~far).astype(float), starts)
+        base = np.where(np.repeat(finite > 0, np.diff(self.offsets)), ~far, real | before).astype(float)
+        weight = np.maximum(np.add.reduceat(base, starts), 1.0)
+        length = np.maximum(np.linalg.norm(self.rays, axis=1), np.finfo(float).tiny)
+        onward = np.add.reduceat(self.rays / length[:, None], starts) / np.diff(self.offsets)[:, None]
+        return np.add.reduceat(self.points * base[:, None], starts) / weight[:, None] + onward
 
     def reach(self) -> FloatArray:
         """Largest absolute value of each coordinate on each cell, shape (n, 2); the finite part where unbounded."""

@@ -1,0 +1,192 @@
+"""The Regions record: queries, neighbours, merging, domains, budgets, and refusals."""
+
+import numpy as np
+import pytest
+from nets import random_net
+
+from reluscope.budget import parse_budget
+from reluscope.cells.along import along
+from reluscope.cells.regions import regions, stream_regions
+from reluscope.errors import InputError
+from reluscope.network import Network
+
+NET = random_net((2, 14, 14, 2), 0)
+FOUND = regions(NET, (-3, 3))
+
+
+def test_find_names_the_region_of_each_row():
+    X = np.random.default_rng(0).uniform(-3.5, 3.5, (5000, 2))
+    i = FOUND.find(X)
+    outside = (np.abs(X) > 3).any(axis=1)
+    assert (i[outside] == -1).all()
+    np.testing.assert_array_equal(FOUND.pattern[i[~outside]], NET.pattern(X[~outside]))
+    value = np.einsum("noi,ni->no", FOUND.C[i[~outside]], X[~outside]) + FOUND.d[i[~outside]]
+    np.testing.assert_allclose(value, NET(X[~outside]), atol=1e-12)
+
+
+def test_neighbours_share_a_facet():
+    for i in range(len(FOUND)):
+        A, b = FOUND.half_spaces(i)
+        assert (A @ FOUND.interior[i] < b).all()
+        np.testing.assert_allclose(np.linalg.norm(A, axis=1), 1)
+        # Every vertex of the region is on at least two of its facets, and inside all of them.
+        slack = b - FOUND.vertices(i) @ A.T
+        assert (slack > -1e-9).all()
+        assert ((np.abs(slack) < 1e-9).sum(axis=1) >= 2).all()
+        for facet, j in zip(FOUND.facets(i), FOUND.neighbours(i), strict=True):
+            if "unit" in facet:
+                assert i in FOUND.neighbours(int(j))
+                assert (FOUND.pattern[i] != FOUND.pattern[j]).sum() == 1
+            else:
+                assert j == -1
+    pairs = FOUND.adjacency()
+    assert (pairs[:, 0] < pairs[:, 1]).all()
+
+
+def test_euler_count_of_adjacency():
+    # Regions, inner edges and inner vertices of lines in general position in a disc-like domain: n + C(n,2) + 1, ...
+    rng = np.random.default_rng(0)
+    net = Network([(rng.normal(size=(6, 2)), rng.normal(size=6)), (np.ones((1, 6)), [0.0])])
+    found = regions(net)
+    assert len(found.adjacency()) == 36
+
+
+def test_equal_maps_that_touch_are_merged():
+    # relu(x) - relu(x): one affine function everywhere, cut by two lines in two patterns.
+    net = Network([([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, 0.0, 0.0]), ([[1.0, -1.0, 0.0]], [2.0])])
+    found = regions(net, (-1, 1))
+    assert len(found) == 4
+    assert found.merge_equal().count == 1
+    assert found.distinct_maps() == 1
+    # |x| has the same slope on no two sides.
+    net = Network([([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])
+    assert regions(net).merge_equal().count == 2
+    # relu(x - 1) + relu(-x - 1): equal maps (0) only in the middle; equal maps far apart stay apart.
+    net = Network([([[1.0], [1.0], [1.0]], [0.0, -1.0, -2.0]), ([[1.0, -2.0, 1.0]], [0.0])])
+    found = regions(net)
+    assert (len(found), found.merge_equal().count, found.distinct_maps()) == (4, 4, 3)
+
+
+def test_domains():
+    triangle = regions(NET, polytope=([[1, 1], [-1, 0], [0, -1], [0, 0]], [1, 0, 0, 5]))
+    assert triangle.volume.sum() == pytest.approx(0.5, rel=1e-12)
+    assert triangle.find([[0.2, 0.2], [0.9, 0.9]]).tolist()[1] == -1
+    i = int(triangle.find([[0.01, 0.01]])[0])
+    A, b = triangle.half_spaces(i)
+    assert (A @ triangle.interior[i] < b).all()
+    both = regions(NET, (0, 1), polytope=([[1, 1]], [1]))
+    assert both.volume.sum() == pytest.approx(0.5, rel=1e-12)
+    assert {tuple(p) for p in both.pattern.tolist()} == {tuple(p) for p in triangle.pattern.tolist()}
+    wide = regions(NET, ([-3, -1], [3, 2]))
+    assert wide.volume.sum() == pytest.approx(18, rel=1e-12)
+    assert "the whole space" in repr(regions(NET))
+
+
+def test_budgets_keep_what_was_found():
+    some = regions(NET, (-3, 3), budget="10 regions")
+    assert len(some) == 10
+    assert not some.complete
+    assert "10 regions" in repr(some)
+    assert FOUND.complete
+    none_left = regions(NET, (-3, 3), budget="1e-9 s")
+    assert not none_left.complete
+    assert len(none_left) > 0
+
+
+def test_interrupt_keeps_what_was_found(monkeypatch):
+    import reluscope.cells.regions as module
+
+    real = module.subdivide
+
+    def interrupted(net, cell):
+        for i, leaves in enumerate(real(net, cell, batch=8)):
+            if i == 3:
+                raise KeyboardInterrupt
+            yield leaves
+
+    monkeypatch.setattr(module, "subdivide", interrupted)
+    some = regions(NET, (-3, 3))
+    assert some.stopped == "interrupted"
+    assert 0 < len(some) < len(FOUND)
+
+
+def test_streaming_gives_all_regions():
+    patterns = [tuple(p) for batch in stream_regions(NET, (-3, 3)) for p in batch.pattern.tolist()]
+    assert set(patterns) == {tuple(p) for p in FOUND.pattern.tolist()}
+
+
+def test_progress_is_reported():
+    seen = []
+    regions(NET, (-3, 3), progress=lambda done, text: seen.append((done, text)))
+    assert seen[-1][0] == len(FOUND)
+
+
+def test_tables():
+    frame = FOUND.to_pandas()
+    assert len(frame) == len(FOUND)
+    assert {"x0", "x1", "C0_0", "C1_1", "d1", "volume", "pattern"} <= set(frame.columns)
+    one = FOUND[3]
+    np.testing.assert_array_equal(one.C, FOUND.C[3])
+    assert sum(1 for _ in FOUND) == len(FOUND)
+
+
+def test_along_is_the_function():
+    net = random_net((6, 30, 30, 3), 0)
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 40, 6))
+    for extend in (False, True):
+        paths = along(net, a, b, extend=extend)
+        assert len(paths) == 40
+        for line in (0, 17, 39):
+            t = np.linspace(-3, 3, 301) if extend else np.linspace(0, 1, 301)
+            x = a[line] + t[:, None] * (b[line] - a[line])
+            np.testing.assert_allclose(paths.at(t, line), net(x), atol=1e-12)
+            pieces = slice(*paths.offsets[line : line + 2])
+            np.testing.assert_array_equal(paths.start[pieces][1:], paths.stop[pieces][:-1])
+            middle = 0.5 * (np.maximum(paths.start[pieces], -1e3) + np.minimum(paths.stop[pieces], 1e3))
+            np.testing.assert_array_equal(
+                net.pattern(a[line] + middle[:, None] * (b[line] - a[line])), paths.pattern[pieces]
+            )
+    assert along(net, a[0], b).offsets.shape == (41,)
+    assert along(net, a[0], b[0]).values().shape[1] == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: regions(NET, (1, 1)), "lower < upper"),
+        (lambda: regions(NET, (2, 1)), "lower < upper"),
+        (lambda: regions(NET, (-np.inf, 1)), "finite"),
+        (lambda: regions(NET, ([0, 0, 0], 1)), "3 entries"),
+        (lambda: regions(NET, 5), "pair"),
+        (lambda: regions(NET, polytope=([[1, 1]], [1, 2])), "needs A of shape"),
+        (lambda: regions(NET, polytope=([[1, 0], [-1, 0]], [-1, -1])), "no interior"),
+        (lambda: regions(NET, polytope=([[0, 0]], [-1])), "empty"),
+        (lambda: regions(NET, (0, 1), geometry="interval"), "is for 1 inputs"),
+        (lambda: regions(NET, (0, 1), geometry="cube"), "geometry must be one of"),
+        (lambda: regions([1, 2]), "net must be a Network"),
+        (lambda: regions(NET, (0, 1), budget="soon"), "budget must be"),
+        (lambda: regions(NET, (0, 1), budget=-1), "budget must be"),
+        (lambda: regions(NET, (0, 1), budget="0 regions"), "budget must be"),
+        (lambda: regions(NET, (0, 1), progress=3), "progress must be"),
+        (lambda: FOUND[len(FOUND)], "i must be"),
+        (lambda: FOUND.find([1.0, 2.0]), "2-D"),
+        (lambda: FOUND.find([[1.0, np.nan]]), "finite"),
+        (lambda: along(NET, [0, 0, 0], [1, 1]), "2 coordinates"),
+        (lambda: along(NET, [[0, 0]] * 3, [[1, 1]] * 2), "equally many"),
+        (lambda: along(NET, [0, 0], [1, 1]).at(2.0), "t must lie in"),
+        (lambda: along(NET, [0, 0], [1, 1]).breaks(1), "line must be"),
+    ],
+)
+def test_bad_calls_say_what_is_wrong(call, says):
+    with pytest.raises(InputError, match=says) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_budgets_in_words():
+    assert parse_budget("60s").seconds == 60
+    assert parse_budget("1.5 min").seconds == 90
+    assert parse_budget("2 h, 1000 regions").regions == 1000
+    assert parse_budget(3).seconds == 3
+    assert parse_budget(None).spent(10**9) is None

@@ -12,6 +12,9 @@ from reluscope.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
 
+EPS = float(np.finfo(np.float64).eps)
+"""Distance from 1 to the next double, 2**-52."""
+
 
 def describe(value: Any) -> str:
     """Say briefly what `value` is, for an error message."""

@@ -157,6 +157,11 @@ class Polygons:
         return area
 
 
+_POOL_FULL, _VERTICES_FULL, _CELLS_FULL, _WORK_FULL = -1, -2, -3, -4
+
+_RAY_TOLERANCE = 64 * 2.220446049250313e-16
+"""A line is parallel to a ray when their inner product is at most this share of its terms."""
+
 _SIDES = np.array([-3, -2, -4, -1], dtype=np.int32)
 
 
@@ -176,15 +181,15 @@ def _areas(points: FloatArray, offsets: npt.NDArray[np.int64]) -> FloatArray:
 
 
 @nb.njit(cache=True)
-def _grown2(a, need):  # type: ignore[no-untyped-def]
-    out = np.empty((max(need, 2 * len(a)), a.shape[1]), a.dtype)
+def _grown2(a):  # type: ignore[no-untyped-def]
+    out = np.empty((2 * len(a), a.shape[1]), a.dtype)
     out[: len(a)] = a
     return out
 
 
 @nb.njit(cache=True)
-def _grown1(a, need):  # type: ignore[no-untyped-def]
-    out = np.empty(max(need, 2 * len(a)), a.dtype)
+def _grown1(a):  # type: ignore[no-untyped-def]
+    out = np.empty(2 * len(a), a.dtype)
     out[: len(a)] = a
     return out
 
@@ -192,105 +197,217 @@ def _grown1(a, need):  # type: ignore[no-untyped-def]
 @nb.njit(cache=True)
 def _split_polygons(points, rays, labels, offsets, maps, tolerance, breaks, first_label):  # type: ignore[no-untyped-def]
     n, m, steps = len(offsets) - 1, maps.shape[2], breaks.shape[1]
-    open_ = len(rays) > 0
     # Vertices are rows (x, y, ray x, ray y); the last two columns are absent when every cell is bounded.
-    wide = 4 if open_ else 2
+    wide = 4 if len(rays) > 0 else 2
+    most = m * max(steps, 1)
 
-    out_v = np.empty((4 * len(points) + 64, wide))
-    out_label = np.empty(len(out_v), np.int32)
-    out_offset = np.empty(2 * n + 16, np.int64)
-    out_parent = np.empty(2 * n + 16, np.int64)
+    out_v, out_label = np.empty((3 * len(points) + 64, wide)), np.empty(3 * len(points) + 64, np.int32)
+    out_offset, out_parent = np.empty(2 * n + 17, np.int64), np.empty(2 * n + 16, np.int64)
     out_piece = np.empty((2 * n + 16, m), np.uint8)
-    top = np.empty((n, m))
-    n_out, v_out = 0, 0
     out_offset[0] = 0
+    top = np.empty((n, m))
 
-    low, high = np.empty(m), np.empty(m)
-    item_unit, item_break = np.empty(m * max(steps, 1), np.int64), np.empty(m * max(steps, 1), np.int64)
-    # Pending sub-cells of the cell at hand, as a stack.
-    pool, pool_label = np.empty((256, wide)), np.empty(256, np.int32)
-    frame_start, frame_item = np.empty(m * max(steps, 1) + 2, np.int64), np.empty(m * max(steps, 1) + 2, np.int64)
-    frame_piece = np.empty((m * max(steps, 1) + 2, m), np.uint8)
-    cur, cur_label = np.empty((64, wide)), np.empty(64, np.int32)
-    one, one_label = np.empty((64, wide)), np.empty(64, np.int32)
-    two, two_label = np.empty((64, wide)), np.empty(64, np.int32)
+    low, high, state = np.empty(m), np.empty(m), np.empty(m, np.int8)
+    item_unit, item_break = np.empty(most, np.int64), np.empty(most, np.int64)
+    # `work` holds three polygons: the one at hand and its two parts; `pool` is the stack of those put aside.
+    work, work_label = np.empty((3, 64, wide)), np.empty((3, 64), np.int32)
     alpha, beta, side = np.empty(64), np.empty(64), np.empty(64, np.int8)
+    pool, pool_label = np.empty((256, wide)), np.empty(256, np.int32)
+    frame = np.empty((most + 2, 2), np.int64)
+    frame_piece = np.empty((most + 2, m), np.uint8)
     piece = np.empty(m, np.uint8)
 
-    for c in range(n):
-        start, stop = offsets[c], offsets[c + 1]
-        size = stop - start
-        cx, cy, cd, tol = maps[c, 0], maps[c, 1], maps[c, 2], tolerance[c]
+    n_out, v_out, c = 0, 0, 0
+    while c < n:
+        # One call for all cells: it comes back only when a buffer is full, which then grows.
+        c, n_out, v_out, full = _split_from(
+            c,
+            n_out,
+            v_out,
+            points,
+            rays,
+            labels,
+            offsets,
+            maps,
+            tolerance,
+            breaks,
+            first_label,
+            low,
+            high,
+            state,
+            top,
+            item_unit,
+            item_break,
+            piece,
+            work,
+            work_label,
+            alpha,
+            beta,
+            side,
+            pool,
+            pool_label,
+            frame,
+            frame_piece,
+            out_v,
+            out_label,
+            out_offset,
+            out_parent,
+            out_piece,
+        )
+        if full == _WORK_FULL:
+            size = 2 * work.shape[1]
+            work, work_label = np.empty((3, size, wide)), np.empty((3, size), np.int32)
+            alpha, beta, side = np.empty(size), np.empty(size), np.empty(size, np.int8)
+        elif full == _POOL_FULL:
+            pool, pool_label = np.empty((2 * len(pool), wide)), np.empty(2 * len(pool), np.int32)
+        elif full == _VERTICES_FULL:
+            out_v, out_label = _grown2(out_v), _grown1(out_label)
+        elif full == _CELLS_FULL:
+            out_offset, out_parent, out_piece = _grown1(out_offset), _grown1(out_parent), _grown2(out_piece)
 
-        # Range of every unit over the cell's vertices.
+    new_rays = out_v[:v_out, 2:].copy() if wide == 4 else np.empty((0, 2))
+    return (
+        out_v[:v_out, :2].copy(),
+        new_rays,
+        out_label[:v_out].copy(),
+        out_offset[: n_out + 1].copy(),
+        out_parent[:n_out].copy(),
+        out_piece[:n_out].copy(),
+        top,
+    )
+
+
+@nb.njit(cache=True)
+def _split_from(  # type: ignore[no-untyped-def]
+    begin,
+    n_out,
+    v_out,
+    points,
+    rays,
+    labels,
+    offsets,
+    maps,
+    tolerance,
+    breaks,
+    first_label,
+    low,
+    high,
+    state,
+    top,
+    item_unit,
+    item_break,
+    piece,
+    work,
+    work_label,
+    alpha,
+    beta,
+    side,
+    pool,
+    pool_label,
+    frame,
+    frame_piece,
+    out_v,
+    out_label,
+    out_offset,
+    out_parent,
+    out_piece,
+):
+    """Split cells `begin`, `begin + 1`, ...; returns the next cell, the ends of the output, and which buffer is full.
+
+    One long function on purpose: arrays that are passed to helpers or reassigned inside the loop cost an atomic
+    reference count each, which doubled the time per cell.
+    """
+    m, steps, wide = maps.shape[2], breaks.shape[1], work.shape[2]
+    open_ = wide == 4
+    for c in range(begin, len(offsets) - 1):
+        start, stop = offsets[c], offsets[c + 1]
+        n_begin, v_begin = n_out, v_out
+
+        # Range of every unit over the cell's vertices, two at a time so that the loops vectorise well.
+        x, y, x1, y1 = points[start, 0], points[start, 1], points[start + 1, 0], points[start + 1, 1]
         for j in range(m):
-            low[j], high[j] = np.inf, -np.inf
-        for v in range(start, stop):
-            x, y = points[v, 0], points[v, 1]
+            first, second = maps[c, 0, j] * x + maps[c, 1, j] * y, maps[c, 0, j] * x1 + maps[c, 1, j] * y1
+            low[j] = first if first < second else second
+            high[j] = second if first < second else first
+        for v in range(start + 2, stop, 2):
+            w = v + 1 if v + 1 < stop else v
+            x, y, x1, y1 = points[v, 0], points[v, 1], points[w, 0], points[w, 1]
             for j in range(m):
-                value = cx[j] * x + cy[j] * y + cd[j]
-                low[j], high[j] = min(low[j], value), max(high[j], value)
+                first, second = maps[c, 0, j] * x + maps[c, 1, j] * y, maps[c, 0, j] * x1 + maps[c, 1, j] * y1
+                less = first if first < second else second
+                more = second if first < second else first
+                low[j] = less if less < low[j] else low[j]
+                high[j] = more if more > high[j] else high[j]
         for j in range(m):
-            top[c, j] = max(abs(low[j]), abs(high[j]))
-        if open_:
+            low[j] += maps[c, 2, j]
+            high[j] += maps[c, 2, j]
+            top[c, j] = abs(low[j]) if abs(low[j]) > abs(high[j]) else abs(high[j])
+        if len(rays) > 0:
             for v in range(start, stop):
                 rx, ry = rays[v, 0], rays[v, 1]
                 for j in range(m):
-                    slope = cx[j] * rx + cy[j] * ry
-                    if abs(slope) > _RAY_TOLERANCE * (abs(cx[j] * rx) + abs(cy[j] * ry)):
-                        if slope > 0.0:
-                            high[j] = np.inf
-                        else:
-                            low[j] = -np.inf
-
+                    slope = _along(maps[c, 0, j], maps[c, 1, j], rx, ry)
+                    if slope > 0.0:
+                        high[j] = np.inf
+                    elif slope < 0.0:
+                        low[j] = -np.inf
+        # 0 below the first break point all over the cell, 1 across it, 2 above it.
+        for j in range(m if steps > 0 else 0):
+            reaches = high[j] > breaks[j, 0] + tolerance[c, j]
+            state[j] = reaches + (reaches & (low[j] >= breaks[j, 0] - tolerance[c, j]))
         items = 0
         for j in range(m):
-            here = 0
-            for k in range(steps):
+            if steps == 0:
+                state[j] = 0
+            piece[j] = state[j] >> 1
+            if state[j] == 1:
+                item_unit[items], item_break[items] = j, 0
+                items += 1
+        for j in range(m if steps > 1 else 0):
+            for k in range(1, steps):
                 t = breaks[j, k]
-                if high[j] <= t + tol[j]:
+                if high[j] <= t + tolerance[c, j]:
                     break  # below this break point and all later ones
-                if low[j] >= t - tol[j]:
-                    here += 1
+                if low[j] >= t - tolerance[c, j]:
+                    piece[j] += 1
                 else:
                     item_unit[items], item_break[items] = j, k
                     items += 1
-            piece[j] = here
+        if stop - start + items + 4 > work.shape[1]:
+            return c, n_begin, v_begin, _WORK_FULL
 
-        need = size + items + 4
-        if need > len(cur):
-            cur, cur_label = np.empty((2 * need, wide)), np.empty(2 * need, np.int32)
-            one, one_label = np.empty((2 * need, wide)), np.empty(2 * need, np.int32)
-            two, two_label = np.empty((2 * need, wide)), np.empty(2 * need, np.int32)
-            alpha, beta, side = np.empty(2 * need), np.empty(2 * need), np.empty(2 * need, np.int8)
-
+        # Cut the cell by its crossing units one after the other.
+        cur, one, two = 0, 1, 2
+        size = stop - start
         for i in range(size):
-            cur[i, 0], cur[i, 1] = points[start + i, 0], points[start + i, 1]
+            work[cur, i, 0], work[cur, i, 1] = points[start + i, 0], points[start + i, 1]
             if open_:
-                cur[i, 2], cur[i, 3] = rays[start + i, 0], rays[start + i, 1]
-            cur_label[i] = labels[start + i]
+                work[cur, i, 2], work[cur, i, 3] = rays[start + i, 0], rays[start + i, 1]
+            work_label[cur, i] = labels[start + i]
         frames, pooled, item = 0, 0, 0
+        for q in range(m):
+            frame_piece[0, q] = piece[q]
 
         while True:
+            # Row `frames` of `frame_piece` belongs to the polygon at hand, the rows below to those put aside.
             while item < items:
                 j, k = item_unit[item], item_break[item]
-                t, eps = breaks[j, k], tol[j]
+                cx, cy, cd, t = maps[c, 0, j], maps[c, 1, j], maps[c, 2, j], breaks[j, k]
                 above, below = False, False
                 for i in range(size):
-                    value = cx[j] * cur[i, 0] + cy[j] * cur[i, 1] + cd[j] - t
+                    x, y = work[cur, i, 0], work[cur, i, 1]
+                    value, eps = cx * x + cy * y + cd - t, tolerance[c, j]
                     beta[i] = value
                     if open_:
                         # Vertices of the plane's cells have no bound known beforehand: add their own rounding.
-                        eps = tol[j] + _RAY_TOLERANCE * (abs(cx[j] * cur[i, 0]) + abs(cy[j] * cur[i, 1]))
+                        eps += _RAY_TOLERANCE * (abs(cx * x) + abs(cy * y))
                     sign = 0
                     if value > eps:
                         sign = 1
                     elif value < -eps:
                         sign = -1
                     if open_:
-                        slope = cx[j] * cur[i, 2] + cy[j] * cur[i, 3]
-                        if abs(slope) <= _RAY_TOLERANCE * (abs(cx[j] * cur[i, 2]) + abs(cy[j] * cur[i, 3])):
-                            slope = 0.0
+                        slope = _along(cx, cy, work[cur, i, 2], work[cur, i, 3])
                         alpha[i] = slope
                         if slope > 0.0:
                             sign = 1
@@ -303,7 +420,7 @@ def _split_polygons(points, rays, labels, offsets, maps, tolerance, breaks, firs
                 if not above:
                     continue
                 if not below:
-                    piece[j] += 1
+                    frame_piece[frames, j] += 1
                     continue
 
                 # Walk around once; `one` takes what is below, `two` what is above.
@@ -313,93 +430,98 @@ def _split_polygons(points, rays, labels, offsets, maps, tolerance, breaks, firs
                     nxt = i + 1 if i + 1 < size else 0
                     s, s_next = side[i], side[nxt]
                     if s <= 0:
-                        one[n1] = cur[i]
+                        work[one, n1, 0], work[one, n1, 1] = work[cur, i, 0], work[cur, i, 1]
+                        if open_:
+                            work[one, n1, 2], work[one, n1, 3] = work[cur, i, 2], work[cur, i, 3]
                         # The edge leaving this vertex stays below unless the walk crosses the line here.
-                        one_label[n1] = cut if (s == 0 and s_next > 0) else cur_label[i]
+                        work_label[one, n1] = cut if (s == 0 and s_next > 0) else work_label[cur, i]
                         n1 += 1
                     if s >= 0:
-                        two[n2] = cur[i]
-                        two_label[n2] = cut if (s == 0 and s_next < 0) else cur_label[i]
+                        work[two, n2, 0], work[two, n2, 1] = work[cur, i, 0], work[cur, i, 1]
+                        if open_:
+                            work[two, n2, 2], work[two, n2, 3] = work[cur, i, 2], work[cur, i, 3]
+                        work_label[two, n2] = cut if (s == 0 and s_next < 0) else work_label[cur, i]
                         n2 += 1
                     if s * s_next < 0:
-                        a1, a2, b1, b2 = 0.0, 0.0, beta[i], beta[nxt]
-                        if open_:
-                            a1, a2 = alpha[i], alpha[nxt]
-                        if a1 == a2:
+                        b1, b2 = beta[i], beta[nxt]
+                        if not open_ or alpha[i] == alpha[nxt]:
                             w = b1 / (b1 - b2)
-                            for q in range(wide):
-                                one[n1, q] = cur[i, q] + w * (cur[nxt, q] - cur[i, q])
+                            x = work[cur, i, 0] + w * (work[cur, nxt, 0] - work[cur, i, 0])
+                            y = work[cur, i, 1] + w * (work[cur, nxt, 1] - work[cur, i, 1])
+                            work[one, n1, 0], work[one, n1, 1] = x, y
+                            work[two, n2, 0], work[two, n2, 1] = x, y
+                            if open_:
+                                x = work[cur, i, 2] + w * (work[cur, nxt, 2] - work[cur, i, 2])
+                                y = work[cur, i, 3] + w * (work[cur, nxt, 3] - work[cur, i, 3])
+                                work[one, n1, 2], work[one, n1, 3] = x, y
+                                work[two, n2, 2], work[two, n2, 3] = x, y
                         else:
                             # w = w0 + w1 / R: the crossing of an edge that reaches to infinity.
+                            a1, a2 = alpha[i], alpha[nxt]
                             w0 = a1 / (a1 - a2)
                             w1 = (b1 - w0 * (b1 - b2)) / (a1 - a2)
                             for q in range(2):
-                                ray = cur[nxt, 2 + q] - cur[i, 2 + q]
-                                one[n1, q] = cur[i, q] + w0 * (cur[nxt, q] - cur[i, q]) + w1 * ray
-                                one[n1, 2 + q] = cur[i, 2 + q] + w0 * ray
-                        two[n2] = one[n1]
+                                ray = work[cur, nxt, 2 + q] - work[cur, i, 2 + q]
+                                at = work[cur, i, q] + w0 * (work[cur, nxt, q] - work[cur, i, q]) + w1 * ray
+                                work[one, n1, q], work[two, n2, q] = at, at
+                                ray = work[cur, i, 2 + q] + w0 * ray
+                                work[one, n1, 2 + q], work[two, n2, 2 + q] = ray, ray
                         if s < 0:
-                            one_label[n1], two_label[n2] = cut, cur_label[i]
+                            work_label[one, n1], work_label[two, n2] = cut, work_label[cur, i]
                         else:
-                            one_label[n1], two_label[n2] = cur_label[i], cut
+                            work_label[one, n1], work_label[two, n2] = work_label[cur, i], cut
                         n1 += 1
                         n2 += 1
 
-                # Keep the lower part at hand, put the upper one aside.
-                while pooled + n2 > len(pool):
-                    pool, pool_label = _grown2(pool, pooled + n2), _grown1(pool_label, pooled + n2)
+                # Put the upper part aside and keep the lower one at hand.
+                if pooled + n2 > len(pool):
+                    return c, n_begin, v_begin, _POOL_FULL
                 for i in range(n2):
-                    pool[pooled + i] = two[i]
-                    pool_label[pooled + i] = two_label[i]
-                frame_start[frames], frame_item[frames] = pooled, item
+                    pool[pooled + i, 0], pool[pooled + i, 1] = work[two, i, 0], work[two, i, 1]
+                    if open_:
+                        pool[pooled + i, 2], pool[pooled + i, 3] = work[two, i, 2], work[two, i, 3]
+                    pool_label[pooled + i] = work_label[two, i]
+                frame[frames, 0], frame[frames, 1] = pooled, item
                 for q in range(m):
-                    frame_piece[frames, q] = piece[q]
+                    frame_piece[frames + 1, q] = frame_piece[frames, q]
                 frame_piece[frames, j] += 1
                 pooled += n2
                 frames += 1
                 cur, one = one, cur
-                cur_label, one_label = one_label, cur_label
                 size = n1
 
-            # All units are decided on the cell at hand: it is a child.
-            while v_out + size > len(out_v):
-                out_v, out_label = _grown2(out_v, v_out + size), _grown1(out_label, v_out + size)
-            if n_out + 2 > len(out_parent):
-                out_offset, out_parent = _grown1(out_offset, n_out + 2), _grown1(out_parent, n_out + 2)
-                out_piece = _grown2(out_piece, n_out + 2)
+            # All units are decided on the polygon at hand: it is a child.
+            if v_out + size > len(out_v):
+                return c, n_begin, v_begin, _VERTICES_FULL
+            if n_out >= len(out_parent):
+                return c, n_begin, v_begin, _CELLS_FULL
             for i in range(size):
-                out_v[v_out + i] = cur[i]
-                out_label[v_out + i] = cur_label[i]
+                out_v[v_out + i, 0], out_v[v_out + i, 1] = work[cur, i, 0], work[cur, i, 1]
+                if open_:
+                    out_v[v_out + i, 2], out_v[v_out + i, 3] = work[cur, i, 2], work[cur, i, 3]
+                out_label[v_out + i] = work_label[cur, i]
             v_out += size
             out_parent[n_out] = c
             for q in range(m):
-                out_piece[n_out, q] = piece[q]
+                out_piece[n_out, q] = frame_piece[frames, q]
             n_out += 1
             out_offset[n_out] = v_out
 
             if frames == 0:
                 break
             frames -= 1
-            size = pooled - frame_start[frames]
-            pooled = frame_start[frames]
-            item = frame_item[frames]
+            size = pooled - frame[frames, 0]
+            pooled, item = frame[frames, 0], frame[frames, 1]
             for i in range(size):
-                cur[i] = pool[pooled + i]
-                cur_label[i] = pool_label[pooled + i]
-            for q in range(m):
-                piece[q] = frame_piece[frames, q]
-
-    new_rays = out_v[:v_out, 2:].copy() if open_ else np.empty((0, 2))
-    return (
-        out_v[:v_out, :2].copy(),
-        new_rays,
-        out_label[:v_out].copy(),
-        out_offset[: n_out + 1].copy(),
-        out_parent[:n_out].copy(),
-        out_piece[:n_out].copy(),
-        top,
-    )
+                work[cur, i, 0], work[cur, i, 1] = pool[pooled + i, 0], pool[pooled + i, 1]
+                if open_:
+                    work[cur, i, 2], work[cur, i, 3] = pool[pooled + i, 2], pool[pooled + i, 3]
+                work_label[cur, i] = pool_label[pooled + i]
+    return len(offsets) - 1, n_out, v_out, 0
 
 
-_RAY_TOLERANCE = 64 * 2.220446049250313e-16
-"""A line is parallel to a ray when their inner product is at most this share of its terms."""
+@nb.njit(cache=True)
+def _along(cx, cy, rx, ry):  # type: ignore[no-untyped-def]
+    """Slope of an affine function along a ray; 0 when they are parallel within rounding."""
+    slope = cx * rx + cy * ry
+    return slope if abs(slope) > _RAY_TOLERANCE * (abs(cx * rx) + abs(cy * ry)) else 0.0

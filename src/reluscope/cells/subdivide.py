@@ -23,15 +23,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import FloatArray
+from reluscope._check import EPS, FloatArray
 from reluscope.network import Layer, Network, Pattern
 from reluscope.parallel import blas_threads
 
-BATCH_NUMBERS = 1 << 20
-"""Numbers in the affine maps of one batch of cells (8 MB)."""
+BATCH_NUMBERS = 1 << 17
+"""Numbers in the affine maps of one batch of cells: 1 MB, so that a batch stays in the cache."""
 
 _PROBABLE_ERRORS = 16.0
-_EPS = float(np.finfo(np.float64).eps)
 
 
 class Leaves(NamedTuple):
@@ -79,7 +78,7 @@ def subdivide(
     maps = np.broadcast_to(start, (n, *start.shape[1:]))
     width = max(net.widths[1:])
     size = batch or max(64, BATCH_NUMBERS // ((maps.shape[1] + 1) * width))
-    error2 = (_EPS * _EPS) * _scale2(cells, maps)
+    error2 = (EPS * EPS) * _scale2(cells, maps)
     empty = np.zeros((n, 0), np.uint8)
     root = np.arange(n)
     with blas_threads(width):
@@ -93,8 +92,9 @@ def subdivide(
             stack += _children(net, 0, cells.part(begin, end), part, size)
         while stack:
             pending = stack.pop()
-            made = _advance(net.layers[pending.layer - 1], net.layers[pending.layer], pending)
-            if pending.layer == len(net.hidden):
+            last = pending.layer == len(net.hidden)
+            made = _advance(net.layers[pending.layer - 1], net.layers[pending.layer], pending, last)
+            if last:
                 yield Leaves(pending.cells, made.pattern, made.maps, made.root)
             else:
                 stack += _children(net, pending.layer, pending.cells, made, size)
@@ -120,25 +120,29 @@ def _children(net: Network, layer: int, cells: Any, at: _Batch, size: int) -> li
     ]
 
 
-def _advance(layer: Layer, following: Layer, pending: _Pending) -> _Batch:
+def _advance(layer: Layer, following: Layer, pending: _Pending, last: bool) -> _Batch:
     """Affine maps, probable errors and patterns of the children, for the units of the following layer."""
+    from reluscope.cells._advance import after_layer
+
     before, parent = pending.before, pending.parent
-    slopes, intercepts = layer.units.on(pending.piece)
-    maps = before.maps[parent]
+    maps, error2 = after_layer(
+        before.maps,
+        before.error2,
+        before.top,
+        parent,
+        pending.piece,
+        layer.units.slopes,
+        layer.units.intercepts,
+        not last,
+    )
     n, rows, m = maps.shape
-    maps *= slopes[:, None, :]
-    if layer.units.has_intercepts:
-        maps[:, -1, :] += intercepts
-    slopes *= slopes
-    activation2 = np.abs(before.top)[parent] ** 2 * slopes
-    if layer.units.has_intercepts:
-        activation2 += intercepts**2
-    error2 = before.error2[parent] * slopes + (_EPS * _EPS) * activation2
     new = _times(maps.reshape(n * rows, m), following.weight).reshape(n, rows, following.width)
     new[:, -1, :] += following.bias
-    new_error2 = _times(error2, following.weight**2) + (_EPS * _EPS) * following.bias**2
+    if not last:
+        error2 = _times(error2, following.weight**2)
+        error2 += (EPS * EPS) * following.bias**2
     pattern = np.concatenate([before.pattern[parent], pending.piece], axis=1)
-    return _Batch(new, new_error2, np.zeros((0, 0)), pattern, before.root[parent])
+    return _Batch(new, error2, np.zeros((0, 0)), pattern, before.root[parent])
 
 
 def _times(rows: FloatArray, weight: Any) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.cells.subdivide import first_labels
+from reluscope.network import Network, Pattern
 
 if TYPE_CHECKING:
     from reluscope.cells.regions import Regions
@@ -17,37 +19,57 @@ _STEPS = 10.0 ** np.arange(-3, -13, -1)
 """Lengths of the step across a facet, relative to the size of the region, tried in turn."""
 
 
-def facet_rows(regions: Regions, i: int) -> tuple[FloatArray, FloatArray]:
-    """`A x <= b` for the facets of region i, rows of unit length, in the order of its facet labels."""
+def facet_rows(regions: Regions, start: int, stop: int) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
+    """`A x <= b` for the facets of regions `start:stop`: rows of unit length, back to back, and their offsets.
+
+    Row k belongs to the k-th facet label. One batched pass through the layers; memory (regions, units, inputs).
+    """
     net = regions.network
     labels, offsets = regions._facets
-    mine = labels[offsets[i] : offsets[i + 1]]
+    first = int(offsets[start])
+    mine = labels[first : offsets[stop]].astype(np.int64)
+    owner = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
     n = net.n_inputs
     A, b = np.zeros((len(mine), n)), np.zeros(len(mine))
     starts = np.array(first_labels(net))
-    layers = np.searchsorted(starts, mine, side="right") - 1
-    hidden = net.affine(regions.pattern[i]).hidden if (mine >= 0).any() else ()
-    for row, (label, layer) in enumerate(zip(mine.tolist(), layers.tolist(), strict=True)):
-        if label >= 0:
-            steps = net.layers[layer].units.breaks.shape[1]
-            unit, step = divmod(label - int(starts[layer]), steps)
-            C, d = hidden[layer]
-            level = net.layers[layer].units.breaks[unit, step]
-            above = regions.pattern[i, net.offsets[layer] + unit] > step
-            sign = -1.0 if above else 1.0
-            A[row], b[row] = sign * C[unit], sign * (level - d[unit])
-        elif -label <= 2 * n:
-            k, upper = divmod(-1 - label, 2)
-            box = regions.domain.box
-            assert box is not None
-            A[row, k], b[row] = (1.0, box[1][k]) if upper else (-1.0, -box[0][k])
-        else:
-            rows = regions.domain.half_spaces
-            assert rows is not None
-            k = -1 - label - 2 * n
-            A[row], b[row] = rows[0][k], rows[1][k]
+    for layer, (maps, piece) in enumerate(_hidden_maps(net, regions.pattern[start:stop])):
+        rows = np.flatnonzero((mine >= starts[layer]) & (mine < starts[layer + 1]))
+        if not len(rows):
+            continue
+        steps = net.layers[layer].units.breaks.shape[1]
+        unit, step = np.divmod(mine[rows] - starts[layer], steps)
+        cell = owner[rows] - start
+        level = net.layers[layer].units.breaks[unit, step]
+        sign = np.where(piece[cell, unit] > step, -1.0, 1.0)  # above the break point: h >= level
+        A[rows] = sign[:, None] * maps[unit, cell, :n]
+        b[rows] = sign * (level - maps[unit, cell, n])
+    sides = np.flatnonzero((mine < 0) & (mine >= -2 * n))
+    if len(sides) and regions.domain.box is not None:
+        k, upper = np.divmod(-1 - mine[sides], 2)
+        A[sides, k] = np.where(upper, 1.0, -1.0)
+        b[sides] = np.where(upper, regions.domain.box[1][k], -regions.domain.box[0][k])
+    cuts = np.flatnonzero(mine < -2 * n)
+    if len(cuts) and regions.domain.half_spaces is not None:
+        k = -1 - mine[cuts] - 2 * n
+        A[cuts], b[cuts] = regions.domain.half_spaces[0][k], regions.domain.half_spaces[1][k]
     norm = np.linalg.norm(A, axis=1)
-    return A / norm[:, None], b / norm
+    return A / norm[:, None], b / norm, offsets[start : stop + 1] - first
+
+
+def _hidden_maps(net: Network, patterns: Pattern) -> Iterator[tuple[FloatArray, Pattern]]:
+    """For each hidden layer the affine maps of its units on many cells, shape (units, cells, inputs + 1)."""
+    count, columns = len(patterns), net.n_inputs + 1
+    first = net.layers[0]
+    maps = np.broadcast_to(np.column_stack([first.dense(), first.bias])[:, None, :], (first.width, count, columns))
+    for i, layer in enumerate(net.hidden):
+        piece = patterns[:, net.offsets[i] : net.offsets[i + 1]]
+        yield maps, piece
+        slopes, intercepts = layer.units.on(piece)
+        scaled = maps * slopes.T[:, :, None]
+        scaled[:, :, -1] += intercepts.T
+        following = net.layers[i + 1]
+        maps = (following.weight @ scaled.reshape(layer.width, -1)).reshape(following.width, count, columns)
+        maps[:, :, -1] += following.bias[:, None]
 
 
 def across_facets(regions: Regions) -> npt.NDArray[np.int64]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from reluscope.cells.subdivide import Leaves, first_labels, subdivide
 from reluscope.errors import InputError
 from reluscope.network import Network, Pattern
 from reluscope.progress import meter
+
+if TYPE_CHECKING:
+    from reluscope.measure.masses import Masses
 
 Index = npt.NDArray[np.int64]
 
@@ -143,7 +146,9 @@ class Regions:
         """`(A, b)` with `A x <= b`: the facets of region i, one unit-length row each, none of them redundant."""
         from reluscope.cells.facets import facet_rows
 
-        return facet_rows(self, self._row(i))
+        i = self._row(i)
+        A, b, _ = facet_rows(self, i, i + 1)
+        return A, b
 
     def facets(self, i: int) -> list[dict[str, int]]:
         """The facets of region i: which unit's break point (layer, unit, break) or which side of the domain."""
@@ -197,6 +202,16 @@ class Regions:
         flat = self.maps.reshape(len(self), -1)
         scale = 10.0 ** np.floor(np.log10(np.abs(flat).max(initial=1e-300)))
         return len(np.unique(np.round(flat / scale, digits), axis=0))
+
+    def masses(self, law: Any, *, relative: float = 1e-3, confidence: float = 0.999, rng: Any = None) -> Masses:
+        """Probability of each region under `law`: exact in up to three dimensions (any, for uniform laws).
+
+        Above, quasi-Monte Carlo with intervals of the stated relative half-width and confidence. The regions must
+        have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
+        """
+        from reluscope.measure.region_masses import region_masses
+
+        return region_masses(self, law, relative=relative, confidence=confidence, rng=rng)
 
     # -- out -----------------------------------------------------------------------------------------------------
 

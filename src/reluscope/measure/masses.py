@@ -1,0 +1,112 @@
+"""Probability of cells: one door to the measures of every dimension.
+
+A batch of cells in standard coordinates `u ~ N(0, I_r)` is measured by closed form (r = 1, 2), by quadrature over
+slices (r = 3), or by tilted quasi-Monte Carlo (r >= 4); cells under a uniform law by their volume.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import EPS, FloatArray
+from reluscope.errors import InputError
+
+MOST_EXACT_DIMENSIONS = 3
+"""Up to here Gaussian masses are exact up to rounding; above, they are estimates with a confidence interval."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Masses:
+    """Masses of n cells: arrays `value`, `lower`, `upper`, and what they are (see `reluscope.answer`).
+
+    With `guarantee="confidence"` each interval holds on its own with probability `level`.
+    """
+
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    guarantee: str
+    level: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        kind = self.guarantee if self.level is None else f"{self.guarantee} {100 * self.level:g} % each"
+        return f"Masses({len(self):,} cells, total {self.value.sum():.12g}, {kind})"
+
+    def scaled(self, factor: float) -> Masses:
+        """All masses times a number known to rounding."""
+        slack = 4 * EPS * factor
+        return Masses(
+            factor * self.value,
+            np.maximum(factor * self.lower - slack * self.value, 0.0),
+            factor * self.upper + slack * self.value,
+            self.guarantee,
+            self.level,
+        )
+
+    @staticmethod
+    def added(parts: list[Masses]) -> Masses:
+        """Sums over the components of a mixture, cell by cell; brackets add up (a safe bound for confidence too)."""
+        weakest = next((p for p in parts if p.guarantee == "confidence"), parts[0])
+        levels = [p.level for p in parts if p.level is not None]
+        # By the union bound the sum's interval misses with at most the sum of the parts' probabilities.
+        level = max(0.0, 1.0 - sum(1.0 - x for x in levels)) if levels else None
+        return Masses(
+            np.sum([p.value for p in parts], axis=0),
+            np.sum([p.lower for p in parts], axis=0),
+            np.minimum(np.sum([p.upper for p in parts], axis=0), 1.0),
+            weakest.guarantee,
+            level,
+        )
+
+
+def exact(value: FloatArray, error: FloatArray) -> Masses:
+    """Masses whose rounding (or quadrature) error is bounded by `error`."""
+    return Masses(value, np.maximum(value - error, 0.0), np.minimum(value + error, 1.0), "exact")
+
+
+def gaussian_masses(cells: Any, rows: Any, *, relative: float, confidence: float, rng: Any) -> Masses:
+    """Masses of cells under N(0, I) in the cells' own coordinates.
+
+    `rows()` gives the cells' inequalities `(A, b, offsets)`; it is only called where they are needed (r >= 4).
+    """
+    if cells.dimension == 1:
+        from reluscope.measure.gauss1 import interval_mass
+
+        value = interval_mass(cells.low, cells.high)
+        return exact(value, 1e-12 * value)
+    if cells.dimension == 2:
+        from reluscope.measure.gauss2 import polygon_mass
+
+        _bounded(cells)
+        return exact(*polygon_mass(cells.points, cells.offsets))
+    if cells.dimension == 3 and hasattr(cells, "points"):
+        from reluscope.measure.gauss3 import polyhedra_mass
+
+        _bounded(cells)
+        return exact(*polyhedra_mass(cells.points, cells.offsets))
+    from reluscope.measure.gaussn import polytope_masses
+
+    A, b, offsets = rows()
+    found = polytope_masses(A, b, offsets, relative=relative, confidence=confidence, rng=rng)
+    return Masses(found.value, found.lower, found.upper, "confidence", confidence)
+
+
+def uniform_masses(cells: Any, volume: float) -> Masses:
+    """Shares of the volume of a uniform law's box."""
+    value = cells.volumes() / volume
+    if not np.isfinite(value).all():
+        raise InputError("a cell under a uniform law must be bounded; look for regions with law=")
+    return exact(value, 64 * EPS * cells.dimension * value)
+
+
+def _bounded(cells: Any) -> None:
+    rays: npt.NDArray[np.float64] = cells.rays
+    if len(rays) and rays.any():
+        raise InputError("cells reach to infinity: look for regions with law= or a box that holds the law")

@@ -12,6 +12,15 @@ from reluscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from reluscope.activations import Activation as Activation
+    from reluscope.answer import Answer as Answer
+    from reluscope.cells.along import along as along
+    from reluscope.cells.compare import distance as distance
+    from reluscope.cells.compare import equivalent as equivalent
+    from reluscope.cells.complex import polyhedral_complex as polyhedral_complex
+    from reluscope.cells.hyperplanes import hyperplane_intersection as hyperplane_intersection
+    from reluscope.cells.regions import Regions as Regions
+    from reluscope.cells.regions import regions as regions
+    from reluscope.cells.regions import stream_regions as stream_regions
     from reluscope.errors import InputError as InputError
     from reluscope.errors import InputLimitError as InputLimitError
     from reluscope.errors import MissingExtraError as MissingExtraError
@@ -29,10 +38,13 @@ if TYPE_CHECKING:
     from reluscope.inputs import kde as kde
     from reluscope.inputs import standard as standard
     from reluscope.limits import Limits as Limits
+    from reluscope.measure.moments import moments as moments
+    from reluscope.measure.region_masses import mass as mass
     from reluscope.network import Network as Network
 
 _HOME = {
     "Activation": "reluscope.activations",
+    "Answer": "reluscope.answer",
     "Gaussian": "reluscope.inputs",
     "GaussianMixture": "reluscope.inputs",
     "InputError": "reluscope.errors",
@@ -41,15 +53,25 @@ _HOME = {
     "MissingExtraError": "reluscope.errors",
     "Network": "reluscope.network",
     "Particles": "reluscope.inputs",
+    "Regions": "reluscope.cells.regions",
     "ReluscopeError": "reluscope.errors",
     "ReluscopeWarning": "reluscope.errors",
     "Truncated": "reluscope.inputs",
     "Uniform": "reluscope.inputs",
     "UnsupportedError": "reluscope.errors",
+    "along": "reluscope.cells.along",
+    "distance": "reluscope.cells.compare",
+    "equivalent": "reluscope.cells.compare",
     "example": "reluscope.examples",
+    "hyperplane_intersection": "reluscope.cells.hyperplanes",
     "kde": "reluscope.inputs",
     "load": "reluscope.formats",
+    "mass": "reluscope.measure.region_masses",
+    "moments": "reluscope.measure.moments",
+    "polyhedral_complex": "reluscope.cells.complex",
+    "regions": "reluscope.cells.regions",
     "standard": "reluscope.inputs",
+    "stream_regions": "reluscope.cells.regions",
     "vnnlib": "reluscope.formats.vnnlib",
 }
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from reluscope._version import __version__
-from reluscope.errors import ReluscopeError
+from reluscope.errors import InputError, ReluscopeError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit code."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(_protected(arguments))
     if options.run is None:
         parser.print_help()
         return 2
@@ -39,6 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _protected(arguments: Sequence[str] | None) -> list[str]:
+    """Arguments with a space before negative lists such as `-1,0`, which argparse would take for options."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return [f" {a}" if a[:1] == "-" and a[1:2].isdigit() and "," in a else a for a in given]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="reluscope", description="What a trained ReLU network does, where, and how likely that is."
@@ -51,6 +57,24 @@ def _parser() -> argparse.ArgumentParser:
         commands, "info", _info, "what a model file holds: layers, activations, parameters, what was folded"
     )
     info.add_argument("model", type=Path, help="an .onnx, .npz, .safetensors, .pt or .pth file")
+
+    regions = _command(
+        commands, "regions", _regions, "enumerate the regions of a network: counts, faces, table, picture"
+    )
+    regions.add_argument("model", type=Path, help="a model file")
+    where = regions.add_mutually_exclusive_group()
+    where.add_argument(
+        "--box",
+        nargs=2,
+        metavar=("LO", "HI"),
+        help="range of the inputs: numbers, or lists such as 0,0,-1 (default: all)",
+    )
+    where.add_argument(
+        "--law", type=Path, help="a law.json file: look where it lives and add each region's probability"
+    )
+    regions.add_argument("--budget", help='stop early, such as "60s" or "10000 regions"')
+    regions.add_argument("--faces", action="store_true", help="count faces of every dimension (up to 4 inputs)")
+    regions.add_argument("--out", type=Path, help="folder for the table (CSV) and, with two inputs, the picture")
 
     demo = _command(commands, "demo", _demo, "run the main job on a built-in network")
     demo.add_argument("name", nargs="?", default="moons", help="which built-in network (default: moons)")
@@ -101,6 +125,33 @@ def _info(options: argparse.Namespace) -> int:
         lines += ["", *(f"note: {note}" for note in net.notes)]
     _show(options, facts, "\n".join(lines))
     return 0
+
+
+def _regions(options: argparse.Namespace) -> int:
+    from reluscope.cells.listing import enumerate_regions
+    from reluscope.formats import load
+
+    box = None if options.box is None else tuple(_numbers(side) for side in options.box)
+    facts, text = enumerate_regions(
+        load(options.model),
+        str(options.model),
+        box=box,
+        law_file=options.law,
+        budget=options.budget,
+        faces=options.faces,
+        folder=options.out,
+    )
+    _show(options, facts, text)
+    return 0 if facts["complete"] else 1
+
+
+def _numbers(text: str) -> Any:
+    """A number, or a list of numbers separated by commas."""
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--box takes numbers or lists such as 0,0,-1, got {text!r}") from None
+    return values[0] if len(values) == 1 else values
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -41,7 +41,12 @@ def _terminal(title: str) -> Iterator[Report]:
     except ImportError:
         yield from _line(title)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None, note="")
         yield lambda done, text: bar.update(task, completed=done, note=text)

@@ -1,0 +1,105 @@
+"""What `reluscope regions` prints and writes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from reluscope._tables import write_csv
+from reluscope._text import table
+from reluscope.cells.regions import Regions, regions
+from reluscope.errors import InputError
+from reluscope.network import Network
+
+_MOST_FACE_INPUTS = 4
+
+
+def enumerate_regions(
+    net: Network,
+    name: str,
+    *,
+    box: Any = None,
+    law_file: Path | None = None,
+    budget: str | None = None,
+    faces: bool = False,
+    folder: Path | None = None,
+) -> tuple[dict[str, Any], str]:
+    """Enumerate, write the table and picture to `folder` if given, and return the facts and the text to print."""
+    law = None
+    if law_file is not None:
+        from reluscope.inputs import law_from_json
+
+        law = law_from_json(law_file)
+    started = time.perf_counter()
+    found = regions(net, box, law=law, budget=budget)
+    seconds = time.perf_counter() - started
+    facts: dict[str, Any] = {
+        "model": name,
+        "network": repr(net),
+        "domain": str(found.domain),
+        "complete": found.complete,
+        "stopped": found.stopped,
+        "regions": len(found),
+        "distinct_affine_maps": found.distinct_maps(),
+        "seconds": seconds,
+    }
+    state = "complete" if found.complete else f"incomplete: {found.stopped}"
+    lines = [
+        f"{name}: {net!r}",
+        f"domain    {found.domain}",
+        f"regions   {len(found):,} activation patterns with an interior ({state}), {seconds:.3g} s",
+        f"maps      {facts['distinct_affine_maps']:,} different affine functions",
+    ]
+    if net.n_inputs <= 2 and found.complete:
+        facts["merged_regions"] = found.merge_equal().count
+        lines.append(f"merged    {facts['merged_regions']:,} after joining neighbours with the same affine function")
+    if faces:
+        lines.append(_faces(net, box, found, facts))
+    columns = found.to_dict()
+    if law is not None:
+        masses = found.masses(law, rng=0)
+        columns |= {"mass": masses.value, "mass_lower": masses.lower, "mass_upper": masses.upper}
+        facts |= {"mass": float(masses.value.sum()), "guarantee": masses.guarantee}
+        lines.append(f"mass      {facts['mass']:.12g} in all ({masses.guarantee})")
+        lines += ["", _most_probable(found, masses.value)]
+    if folder is not None:
+        facts["files"] = _write(found, columns, folder, Path(name).stem)
+        lines += ["", f"results in {folder}/: {', '.join(facts['files'])}"]
+    return facts, "\n".join(lines)
+
+
+def _faces(net: Network, box: Any, found: Regions, facts: dict[str, Any]) -> str:
+    from reluscope.cells.complex import polyhedral_complex
+
+    if net.n_inputs > _MOST_FACE_INPUTS or not found.complete:
+        raise InputError(f"--faces is for up to {_MOST_FACE_INPUTS} inputs and a complete enumeration")
+    box = found.domain.box if box is None else box
+    counts = [int(n) for n in polyhedral_complex(net, box).f_vector]
+    facts["f_vector"] = counts
+    return f"faces     {', '.join(f'{n:,} of dimension {k}' for k, n in enumerate(counts))}"
+
+
+def _most_probable(found: Regions, mass: Any, count: int = 5) -> str:
+    rows = []
+    for i in sorted(range(len(found)), key=lambda i: -mass[i])[:count]:
+        row: dict[str, Any] = {"region": i, "probability": float(mass[i])}
+        row |= {f"x[{k}] inside": float(x) for k, x in enumerate(found.interior[i][:3])}
+        rows.append(row)
+    return table(rows)
+
+
+def _write(found: Regions, columns: dict[str, Any], folder: Path, stem: str) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = "".join(c if c.isalnum() or c in "-_." else "_" for c in stem) or "network"
+    write_csv(columns, folder / f"{stem}-regions.csv")
+    files = [f"{stem}-regions.csv"]
+    if found.network.n_inputs == 2:
+        from reluscope.plot._axes import save
+        from reluscope.plot.regions import plot_regions
+
+        mass = columns.get("mass")
+        ax = plot_regions(found, colour="mass", masses=mass) if mass is not None else plot_regions(found)
+        save(ax, folder / f"{stem}-regions.png")
+        files.append(f"{stem}-regions.png")
+    return files

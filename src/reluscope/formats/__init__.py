@@ -1,0 +1,166 @@
+"""The ways in and out: `load` makes a `Network` from a file or a live model, `save` writes one.
+
+Each format has its own module, imported when it is needed: onnx, arrays (npz and safetensors), torch, keras,
+sklearn. Properties come in through `reluscope.formats.vnnlib`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from reluscope._check import describe
+from reluscope.errors import InputError, UnsupportedError
+from reluscope.formats._files import as_path, looks_like, read_bytes
+from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.network import Network
+
+__all__ = ["load", "save"]
+
+_READABLE = ".onnx, .npz, .safetensors, .pt or .pth"
+
+
+def load(thing: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Network:
+    """A `Network` from almost anything that holds one.
+
+    * a path: `.onnx`, `.npz`, `.safetensors`, `.pt` / `.pth` (state dicts only);
+    * a live model: a torch module, a keras model, a fitted scikit-learn estimator or pipeline;
+    * a list of `(W, b)` or `(W, b, activation)`; a `Network`, which is returned as it is.
+
+    Options depend on the format, and one that the format does not know is an error: `output`, `allow_external`
+    (ONNX), `activation`, `order`, `transpose` (arrays and state dicts), `input_shape` (torch), `activation` and the
+    shapes and names that `Network` takes (lists). `limits` bounds what a file may make us read or build. Files are
+    never unpickled, no code from them is run and nothing is fetched.
+    """
+    if not isinstance(limits, Limits):
+        raise InputError(f"limits must be a reluscope.Limits, got {describe(limits)}")
+    if isinstance(thing, Network):
+        if options:
+            raise InputError(f"a Network takes no options, got {', '.join(options)}")
+        return thing
+    if isinstance(thing, (str, PathLike)):
+        loader, what = _file_loader(as_path(thing, "thing"), limits)
+        return loader(thing, **_known(options, loader, what), limits=limits)
+    loader, what = _object_loader(thing)
+    return loader(thing, **_known(options, loader, what), limits=limits)
+
+
+def save(net: Network, path: str | PathLike[str]) -> None:
+    """Write a network to `x.npz`, `x.safetensors` or `x.onnx`, by the name's ending; whole or not at all.
+
+    npz and safetensors keep every number bit for bit, the names and notes too; ONNX keeps the function.
+    """
+    if not isinstance(net, Network):
+        raise InputError(f"net must be a Network, got {describe(net)}")
+    file = as_path(path)
+    suffix = file.suffix.lower()
+    if suffix == ".npz":
+        from reluscope.formats.arrays import save_npz
+
+        save_npz(net, file)
+    elif suffix == ".safetensors":
+        from reluscope.formats.arrays import save_safetensors
+
+        save_safetensors(net, file)
+    elif suffix == ".onnx":
+        from reluscope.formats.onnx import save_onnx
+
+        save_onnx(net, file)
+    else:
+        raise InputError(f"path must end in .npz, .safetensors or .onnx to say the format, got {file.name!r}")
+
+
+def _file_loader(file: Path, limits: Limits) -> tuple[Callable[..., Network], str]:
+    suffix = file.suffix.lower()
+    if suffix == ".onnx":
+        from reluscope.formats.onnx import load_onnx
+
+        return load_onnx, "an ONNX file"
+    if suffix == ".npz":
+        from reluscope.formats.arrays import load_npz
+
+        return load_npz, "an npz file"
+    if suffix == ".safetensors":
+        from reluscope.formats.arrays import load_safetensors
+
+        return load_safetensors, "a safetensors file"
+    if suffix in (".pt", ".pth"):
+        from reluscope.formats.torch import load_torch_file
+
+        return load_torch_file, "a torch file"
+    raise _unknown_file(file, suffix, limits)
+
+
+def _unknown_file(file: Path, suffix: str, limits: Limits) -> InputError:
+    advice = {
+        ".keras": "keras files can run code when loaded; load the model with keras yourself and pass the object",
+        ".h5": "HDF5 files of keras can run code when loaded; load the model with keras and pass the object",
+        ".hdf5": "HDF5 files of keras can run code when loaded; load the model with keras and pass the object",
+        ".pkl": "pickles run code when loaded; load it yourself, if you trust it, and pass the object",
+        ".pickle": "pickles run code when loaded; load it yourself, if you trust it, and pass the object",
+        ".joblib": "joblib files are pickles and run code when loaded; load it yourself and pass the object",
+        ".pb": "TensorFlow graphs are not read; convert the model to ONNX with tf2onnx",
+        ".tflite": "TensorFlow Lite files are not read; convert the model to ONNX with tf2onnx",
+        ".npy": "one array is not a network; save weights and biases together with numpy.savez",
+        ".vnnlib": "this is a property, not a network; read it with reluscope.vnnlib",
+    }.get(suffix)
+    if advice:
+        return UnsupportedError(f"{file.name}: {advice}")
+    guess = looks_like(read_bytes(file, limits=limits))  # a missing file is said first
+    return InputError(f"{file.name} has an unknown ending; expected {_READABLE}{guess}")
+
+
+def _object_loader(thing: Any) -> tuple[Callable[..., Network], str]:
+    """The loader for a live object, found by the names of its classes: no framework is imported to look."""
+    families = {c.__module__.partition(".")[0]: c for c in reversed(type(thing).__mro__)}
+    names = {f"{c.__module__.partition('.')[0]}.{c.__name__}" for c in type(thing).__mro__}
+    # Keras first: on its torch backend a keras model is a torch module as well.
+    if names & {"keras.Model", "tf_keras.Model", "tensorflow.Model"}:
+        from reluscope.formats.keras import load_keras
+
+        return load_keras, "a keras model"
+    if "torch.Module" in names:
+        from reluscope.formats.torch import load_torch
+
+        return load_torch, "a torch module"
+    if "sklearn" in families:
+        from reluscope.formats.sklearn import load_sklearn
+
+        return load_sklearn, "a scikit-learn estimator"
+    if isinstance(thing, Sequence) and not isinstance(thing, (bytes, bytearray)):
+        return _load_list, "a list of layers"
+    if isinstance(thing, dict):
+        raise InputError(
+            "a dict is not a network; pass the live module, a list of (W, b), or save the arrays with numpy.savez"
+        )
+    if families.keys() & {"onnx", "onnxruntime"}:
+        raise InputError("pass the path of the ONNX file (onnx.save(model, 'model.onnx')), not the object")
+    raise InputError(
+        f"thing must be a path ({_READABLE}), a torch module, a keras model, a scikit-learn estimator, a list of "
+        f"(W, b) or a Network, got {describe(thing)}"
+    )
+
+
+def _load_list(
+    layers: Sequence[Any],
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    activation: Any = "relu",
+    input_shape: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+    name: str = "network",
+) -> Network:
+    limits.check("layers", len(layers), "the list")
+    return Network(layers, activation, input_shape=input_shape, output_shape=output_shape, name=name)
+
+
+def _known(options: dict[str, Any], loader: Callable[..., Network], what: str) -> dict[str, Any]:
+    known = [p for p in list(inspect.signature(loader).parameters)[1:] if p != "limits"]
+    for name in options:
+        if name not in known:
+            choice = f"known options are {', '.join(known)}" if known else "it takes none"
+            raise InputError(f"{what} has no option {name!r}; {choice}")
+    return options

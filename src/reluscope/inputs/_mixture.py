@@ -1,0 +1,367 @@
+"""Gaussian mixtures: given, fitted to data, fitted per class, or one kernel per sample."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope.errors import InputError, MissingExtraError, ReluscopeWarning
+from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor, matrix_factor
+from reluscope.inputs._gaussian import LOG_ROOT_2PI, Gaussian, centre, density_log_det, scatter_factor
+from reluscope.inputs._law import Law, data_rows, frozen, weight_vector
+
+COVARIANCES = ("full", "diag", "spherical", "tied")
+
+_DISTANCE_NUMBERS = 1 << 22
+"""Squared distances held at once when a density is evaluated: 32 MB."""
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class GaussianMixture(Law):
+    """`x ~ sum_k weights[k] N(mean_k, cov_k)`.
+
+    `weights` (k,) must sum to 1 (within 1e-9, then they are normalised) and may hold zeros; `components` is a
+    sequence of `Gaussian` laws over the same inputs. `from_arrays` takes arrays instead, `fit` and
+    `fit_classes` learn from data, `kde` puts one kernel on each sample.
+
+    Components may share one factor (`tied` covariance, kernels): it is then stored once.
+
+    >>> GaussianMixture([0.5, 0.5], [Gaussian([0.0]), Gaussian([3.0])])
+    GaussianMixture(2 components, 1 input)
+    """
+
+    weights: FloatArray
+    means: FloatArray
+    factors: tuple[Factor, ...]
+    """One factor per component, or a single one that all share."""
+
+    def __init__(self, weights: npt.ArrayLike, components: Sequence[Gaussian]) -> None:
+        if isinstance(components, Gaussian) or not isinstance(components, Sequence) or not len(components):
+            raise InputError(f"components must be a non-empty list of Gaussian laws, got {describe(components)}")
+        for i, part in enumerate(components):
+            if not isinstance(part, Gaussian):
+                raise InputError(f"components must be Gaussian laws, got {describe(part)} at index {i}")
+            if part.n != components[0].n:
+                raise InputError(
+                    f"components must have the same inputs, got {components[0].n} at index 0 and {part.n} at index {i}"
+                )
+        factors = tuple(part.factor for part in components)
+        if all(f is factors[0] for f in factors):
+            factors = factors[:1]
+        self._set(weight_vector(weights, "weights", len(components)), np.stack([p.mean for p in components]), factors)
+
+    def _set(self, weights: FloatArray, means: FloatArray, factors: tuple[Factor, ...]) -> None:
+        object.__setattr__(self, "weights", frozen(weights))
+        object.__setattr__(self, "means", frozen(means))
+        object.__setattr__(self, "factors", factors)
+
+    @classmethod
+    def _of(cls, weights: FloatArray, means: FloatArray, factors: tuple[Factor, ...]) -> GaussianMixture:
+        out = cls.__new__(cls)
+        out._set(weights, means, factors)
+        return out
+
+    @classmethod
+    def from_arrays(
+        cls, weights: npt.ArrayLike, means: npt.ArrayLike, covariances: npt.ArrayLike, covariance: str = "full"
+    ) -> GaussianMixture:
+        """A mixture from `weights` (k,), `means` (k, n) and `covariances` in the layout named by `covariance`.
+
+        "full": (k, n, n); "diag": variances (k, n); "spherical": variances (k,); "tied": one matrix (n, n). These
+        are the layouts of a fitted scikit-learn mixture.
+        """
+        kind = choice(covariance, "covariance", COVARIANCES)
+        m = data_rows(means, "means")
+        w = weight_vector(weights, "weights", len(m))
+        k, n = m.shape
+        shape = {"full": (k, n, n), "diag": (k, n), "spherical": (k,), "tied": (n, n)}[kind]
+        C = real_array(covariances, "covariances")
+        if C.shape != shape:
+            raise InputError(f"covariances must have shape {shape} for covariance={kind!r}, got {C.shape}")
+        if kind == "tied":
+            return cls._of(w, m, (matrix_factor(C, "covariances"),))
+        return cls._of(w, m, tuple(covariance_factor(n, c, None, None) for c in C))
+
+    @classmethod
+    def fit(
+        cls,
+        X: npt.ArrayLike,
+        components: int = 3,
+        covariance: str = "full",
+        *,
+        rng: Any = None,
+        regularisation: float = 1e-6,
+        restarts: int = 1,
+        iterations: int = 200,
+    ) -> GaussianMixture:
+        """The mixture of `components` Gaussians that maximises the likelihood of `X` (N, n), by EM.
+
+        `covariance` is "full", "diag", "spherical" or "tied". EM is scikit-learn's (extra `sklearn`), started
+        from k-means with a seed drawn from `rng`. Columns are put on a common scale first, so the result does
+        not depend on units (one scale for all columns when "spherical"), and `regularisation` is added
+        to every variance on that scale. Constant columns keep variance 0 (except when "spherical").
+        One component is the closed form of `Gaussian.fit`: no scikit-learn, no regularisation.
+
+        A local optimum only: `restarts` runs from that many starts and keeps the best.
+        """
+        x = data_rows(X)
+        k = integer(components, "components", low=1)
+        kind = choice(covariance, "covariance", COVARIANCES)
+        extra = real(regularisation, "regularisation", low=0.0)
+        runs = integer(restarts, "restarts", low=1)
+        steps = integer(iterations, "iterations", low=1)
+        gen = generator(rng)
+        if k > len(x):
+            raise InputError(f"components must be at most the number of samples, {len(x)}, got {k}")
+        if k == 1:
+            one = Gaussian.fit(x, covariance="full" if kind == "tied" else kind)
+            return cls._of(np.ones(1), one.mean[None], (one.factor,))
+        return cls._of(*_expectation_maximisation(x, k, kind, gen, extra, runs, steps))
+
+    @classmethod
+    def fit_classes(
+        cls,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        components: int = 1,
+        covariance: str = "full",
+        *,
+        rng: Any = None,
+        regularisation: float = 1e-6,
+        restarts: int = 1,
+        iterations: int = 200,
+    ) -> ClassMixtures:
+        """One mixture per class of `y` (N,), fitted by `fit` on that class's rows, and the classes' shares.
+
+        Each class draws from its own child of `rng`, so its mixture does not depend on the other classes.
+        """
+        x = data_rows(X)
+        labels = np.asarray(y)
+        if labels.shape != (len(x),) or labels.dtype.kind not in "iubUSf":
+            raise InputError(f"y must hold one label (number or text) per row of X, {len(x)} in all, got {describe(y)}")
+        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            raise InputError("y must hold finite labels, got nan or infinity")
+        classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        k = integer(components, "components", low=1)
+        if counts.min() < k:
+            few = int(np.argmin(counts))
+            raise InputError(
+                f"components must be at most the size of every class, got {k} where class {classes[few].item()!r} "
+                f"has {counts[few]} samples"
+            )
+        laws = tuple(
+            cls.fit(
+                x[codes == i], k, covariance, rng=child, regularisation=regularisation,
+                restarts=restarts, iterations=iterations,
+            )
+            for i, child in enumerate(generator(rng).spawn(len(classes)))
+        )  # fmt: skip
+        return ClassMixtures(tuple(classes.tolist()), frozen(counts / counts.sum()), laws)
+
+    @property
+    def n(self) -> int:
+        """Number of inputs."""
+        return int(self.means.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def factor(self, k: int) -> Factor:
+        """The factor of component k."""
+        return self.factors[0] if len(self.factors) == 1 else self.factors[k]
+
+    @cached_property
+    def components(self) -> tuple[tuple[float, Gaussian], ...]:
+        """Pairs (weight, `Gaussian`), built when first asked for."""
+        return tuple(
+            (float(w), Gaussian.of_factor(m, self.factor(k)))
+            for k, (w, m) in enumerate(zip(self.weights, self.means, strict=True))
+        )
+
+    @property
+    def mean(self) -> FloatArray:
+        """`sum_k w_k m_k`, shape (n,)."""
+        return self.weights @ self.means
+
+    @property
+    def variance(self) -> FloatArray:
+        """`sum_k w_k (var_k + (m_k - mean)^2)`, shape (n,)."""
+        return self._within([f.variance for f in self.factors]) + self.weights @ (self.means - self.mean) ** 2
+
+    @property
+    def cov(self) -> FloatArray:
+        """`sum_k w_k (cov_k + (m_k - mean)(m_k - mean)^T)`, shape (n, n)."""
+        apart = self.means - self.mean
+        return self._within([f.cov() for f in self.factors]) + (self.weights[:, None] * apart).T @ apart
+
+    def _within(self, parts: list[FloatArray]) -> FloatArray:
+        if len(parts) == 1:
+            return parts[0]
+        return np.asarray(sum(w * part for w, part in zip(self.weights, parts, strict=True)))
+
+    def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
+        which = rng.choice(len(self.weights), size=n, p=self.weights)
+        if len(self.factors) == 1:
+            factor = self.factors[0]
+            return factor.push(rng.standard_normal((n, factor.k))) + self.means[which]
+        out = np.empty((n, self.n))
+        for k in np.unique(which):
+            rows = np.flatnonzero(which == k)
+            out[rows] = self.factors[k].push(rng.standard_normal((len(rows), self.factors[k].k))) + self.means[k]
+        return out
+
+    def _log_density(self, x: FloatArray) -> FloatArray:
+        from scipy.spatial.distance import cdist
+
+        live = np.flatnonzero(self.weights)
+        out = np.empty(len(x))
+        log_weights = np.log(self.weights[live])
+        centres = None
+        if len(self.factors) == 1:
+            log_det = density_log_det(self.factors[0])
+            centres = self.factors[0].whiten(self.means[live] - self.mean)
+        step = max(1, _DISTANCE_NUMBERS // len(live))
+        for i in range(0, len(x), step):
+            part = x[i : i + step]
+            if centres is not None:
+                squared = cdist(self.factors[0].whiten(part - self.mean), centres, "sqeuclidean")
+                terms = log_weights - 0.5 * squared - log_det - self.n * LOG_ROOT_2PI
+            else:
+                terms = np.stack([self.components[k][1].log_density(part) for k in live], axis=1) + log_weights
+            peak = terms.max(axis=1)
+            out[i : i + step] = peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1))
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"law": "mixture", "weights": ..., "components": [...]}`, or `means` and one covariance if shared."""
+        start = {"law": "mixture", "weights": self.weights.tolist()}
+        if len(self.factors) == 1:
+            return {**start, "means": self.means.tolist(), **self.factors[0].plain()}
+        return {**start, "components": [part.to_dict() for _, part in self.components]}
+
+    def __repr__(self) -> str:
+        k, n = self.means.shape
+        shared = ", one shared covariance" if len(self.factors) == 1 and k > 1 else ""
+        parts = "component" if k == 1 else "components"
+        return f"GaussianMixture({k} {parts}, {n} {'input' if n == 1 else 'inputs'}{shared})"
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMixtures:
+    """One law per class: `laws[i]` is the input's law given class `labels[i]`, which has probability `weights[i]`."""
+
+    labels: tuple[Any, ...]
+    weights: FloatArray
+    laws: tuple[GaussianMixture, ...]
+
+    def __getitem__(self, label: Any) -> GaussianMixture:
+        if label not in self.labels:
+            raise InputError(f"label must be one of {list(self.labels)[:10]}, got {describe(label)}")
+        return self.laws[self.labels.index(label)]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def joint(self) -> GaussianMixture:
+        """The law of the input whatever its class: one mixture of all components."""
+        weights = np.concatenate([w * law.weights for w, law in zip(self.weights, self.laws, strict=True)])
+        factors = tuple(law.factor(k) for law in self.laws for k in range(len(law)))
+        means = np.concatenate([law.means for law in self.laws])
+        return GaussianMixture._of(weights / weights.sum(), means, factors)
+
+    def __repr__(self) -> str:
+        return f"ClassMixtures({len(self)} classes, {self.laws[0].n} inputs)"
+
+
+def kde(X: npt.ArrayLike, bandwidth: Any = "scott") -> GaussianMixture:
+    """One Gaussian kernel of weight 1/N on each row of `X` (N, n): `x = X[k] + h u`.
+
+    `bandwidth` is "scott" (`h^2 = N^(-2/(n+4))` times the sample's covariance), "silverman"
+    (`(N (n+2)/4)^(-2/(n+4))` times it), a number (the kernel's standard deviation in every input, in the units of
+    `X`), or a matrix (n, n), the kernel's covariance. The rules need two samples or more and follow the sample's
+    covariance (divided by N - 1), singular or not. The kernels share one factor, stored once.
+    """
+    x = data_rows(X)
+    N, n = x.shape
+    if isinstance(bandwidth, str):
+        rule = choice(bandwidth, "bandwidth", ("scott", "silverman"))
+        if N < 2:
+            raise InputError(f"bandwidth={rule!r} needs two samples or more, got {N}; give a number or a matrix")
+        size = float(N) if rule == "scott" else N * (n + 2) / 4.0
+        _, centred = centre(x)
+        factor = scatter_factor(centred * (size ** (-1.0 / (n + 4)) / np.sqrt(N - 1.0)))
+    elif np.ndim(bandwidth) == 0:
+        factor = diagonal_factor(np.full(n, real(bandwidth, "bandwidth", low=0.0, high=1e150, open_=True)))
+    else:
+        H = real_array(bandwidth, "bandwidth")
+        if H.shape != (n, n):
+            raise InputError(f"bandwidth must be a rule, a number or a matrix of shape ({n}, {n}), got {H.shape}")
+        factor = matrix_factor(H, "bandwidth")
+    return GaussianMixture._of(np.full(N, 1.0 / N), x, (factor,))
+
+
+def _expectation_maximisation(
+    x: FloatArray, k: int, kind: str, gen: np.random.Generator, extra: float, runs: int, steps: int
+) -> tuple[FloatArray, FloatArray, tuple[Factor, ...]]:
+    """Weights, means and factors of scikit-learn's mixture, fitted on a common scale and put back."""
+    try:
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.mixture import GaussianMixture as Estimator
+    except ImportError as error:
+        raise MissingExtraError(
+            "fitting a mixture of several Gaussians needs scikit-learn: pip install 'reluscope[sklearn]' "
+            "(one component, or kde, works without it)"
+        ) from error
+    mean, centred = centre(x)
+    n = len(mean)
+    sd = np.sqrt((centred**2).mean(axis=0))
+    if not sd.any():  # one point, many times
+        return np.ones(1), mean[None], (diagonal_factor(np.zeros(n)),)
+    if kind == "spherical":
+        sd = np.full(n, np.sqrt((sd**2).mean()))
+    live = np.flatnonzero(sd)
+    estimator = Estimator(
+        k, covariance_type=kind, reg_covar=extra, n_init=runs, max_iter=steps, random_state=int(gen.integers(2**31 - 1))
+    )
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", ConvergenceWarning)
+        try:
+            estimator.fit(centred[:, live] / sd[live])
+        except ValueError as error:
+            raise InputError(
+                f"EM broke down on {len(x)} samples with {k} components ({kind}); raise regularisation, "
+                "or ask for fewer components or covariance='diag'"
+            ) from error
+    if any(issubclass(w.category, ConvergenceWarning) for w in heard):
+        warnings.warn(
+            f"EM may not have converged in {steps} iterations, or X has fewer distinct rows than {k}: "
+            "raise iterations or restarts, or ask for fewer components",
+            ReluscopeWarning,
+            stacklevel=3,
+        )
+    means = np.tile(mean, (k, 1))
+    means[:, live] += estimator.means_ * sd[live]
+    scales = sd[live]
+
+    def back(c: FloatArray) -> Factor:
+        if c.ndim < 2:
+            out = np.zeros(n)
+            out[live] = np.sqrt(c) * scales
+            return diagonal_factor(out)
+        inner = matrix_factor(c)
+        rows = inner.rows(np.arange(len(live))) * scales[:, None]
+        V = np.zeros((n, rows.shape[1]))
+        V[live] = rows
+        return loading_factor(V, triangular=inner.triangular and len(live) == n)
+
+    found = estimator.covariances_
+    factors = (back(found),) if kind == "tied" else tuple(back(np.asarray(c)) for c in found)
+    return estimator.weights_ / estimator.weights_.sum(), means, factors

@@ -1,0 +1,146 @@
+"""Laws from plain data: dictionaries of lists and numbers, and JSON files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, describe
+from reluscope.errors import InputError
+from reluscope.inputs._factor import covariance_factor
+from reluscope.inputs._gaussian import Gaussian
+from reluscope.inputs._law import Law, data_rows, weight_vector
+from reluscope.inputs._mixture import GaussianMixture
+from reluscope.inputs._simple import Particles, Uniform
+from reluscope.inputs._truncated import Truncated
+from reluscope.limits import DEFAULT_LIMITS, Limits
+
+
+def law_from_dict(data: Any) -> Law:
+    """The law described by a dictionary with the key "law" and the arguments of that law.
+
+    - `{"law": "gaussian", "mean": [...], "cov": variance | variances | matrix, "factor": ..., "low_rank": ...}`
+    - `{"law": "mixture", "weights": [...], "components": [gaussian, ...]}`, or `"means": [[...], ...]` with one
+      covariance for all, given as for a gaussian
+    - `{"law": "uniform", "lower": ..., "upper": ...}`
+    - `{"law": "truncated", "gaussian": {...}, "lower": ..., "upper": ...}`, null for an infinite side
+    - `{"law": "particles", "points": [[...], ...], "weights": [...]}`
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"a law must be a dictionary (a JSON object) with the key 'law', got {describe(data)}")
+    kind = data.get("law")
+    if not isinstance(kind, str) or kind not in _READERS:
+        raise InputError(f"the key 'law' must be one of {', '.join(map(repr, _READERS))}, got {describe(kind)}")
+    return _READERS[kind]({k: v for k, v in data.items() if k != "law"})
+
+
+def law_from_json(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Law:
+    """Read a law from a JSON file; see `law_from_dict` for what it holds.
+
+    Refused with an `InputError` that names the file: more than `limits.file_bytes`, text that is not UTF-8 JSON, NaN
+    or Infinity, a key given twice, deep nesting, unknown or missing keys.
+    """
+    file = Path(path)
+    try:
+        limits.check("file_bytes", file.stat().st_size, f"law file {file.name}")
+        text = file.read_bytes().decode("utf-8-sig")
+        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except OSError as error:
+        raise InputError(f"cannot read the law file {file}: {error.strerror or error}") from error
+    except RecursionError as error:
+        raise InputError(f"law file {file.name} is nested too deeply") from error
+    except InputError:
+        raise
+    except ValueError as error:  # bad UTF-8, bad JSON, a number of thousands of digits
+        raise InputError(f"law file {file.name} is not valid JSON: {error}") from error
+    try:
+        return law_from_dict(data)
+    except InputError as error:
+        raise InputError(f"law file {file.name}: {error}") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise InputError(f"the law file holds {name}, which is not JSON; write null for an infinite side of a box")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) < len(pairs):
+        seen: set[str] = set()
+        twice = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
+        raise InputError(f"the law file gives the key {twice!r} twice in one object")
+    return out
+
+
+def _arguments(
+    data: dict[str, Any], law: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    missing = [k for k in needed if k not in data]
+    unknown = [k for k in data if k not in needed + optional]
+    if missing or unknown:
+        said = "; ".join(
+            f"{word} {', '.join(map(repr, keys))}"
+            for word, keys in (("missing", missing), ("unknown", unknown))
+            if keys
+        )
+        allowed = f"{', '.join(needed)}{' and optionally ' + ', '.join(optional) if optional else ''}"
+        raise InputError(f"a {law} law takes the keys {allowed}; {said}")
+    return data
+
+
+def _gaussian(data: dict[str, Any]) -> Gaussian:
+    return Gaussian(**_arguments(data, "gaussian", ("mean",), ("cov", "factor", "low_rank")))
+
+
+def _mixture(data: dict[str, Any]) -> GaussianMixture:
+    if "means" in data:
+        args = _arguments(data, "mixture", ("weights", "means"), ("cov", "factor", "low_rank"))
+        means = data_rows(args.pop("means"), "means")
+        weights = weight_vector(args.pop("weights"), "weights", len(means))
+        shared = covariance_factor(means.shape[1], args.get("cov"), args.get("factor"), args.get("low_rank"))
+        return GaussianMixture._of(weights, means, (shared,))
+    args = _arguments(data, "mixture", ("weights", "components"))
+    if not isinstance(args["components"], list):
+        raise InputError(f"components must be a list of gaussian laws, got {describe(args['components'])}")
+    for i, part in enumerate(args["components"]):
+        if not isinstance(part, dict) or part.get("law") != "gaussian":
+            raise InputError(f"components must be gaussian laws, got {describe(part)} at index {i}")
+    return GaussianMixture(args["weights"], [Gaussian.from_dict(part) for part in args["components"]])
+
+
+def _uniform(data: dict[str, Any]) -> Uniform:
+    return Uniform(**_arguments(data, "uniform", ("lower", "upper")))
+
+
+def _truncated(data: dict[str, Any]) -> Truncated:
+    args = _arguments(data, "truncated", ("gaussian", "lower", "upper"))
+    return Truncated(
+        Gaussian.from_dict(args["gaussian"]), _sides(args["lower"], -np.inf), _sides(args["upper"], np.inf)
+    )
+
+
+def _sides(value: Any, infinite: float) -> FloatArray | float | Any:
+    if value is None:
+        return infinite
+    if isinstance(value, list):
+        return [infinite if v is None else v for v in value]
+    return value
+
+
+def _particles(data: dict[str, Any]) -> Particles:
+    args = _arguments(data, "particles", ("points",), ("weights",))
+    return Particles(args["points"], args.get("weights"))
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Law]] = {
+    "gaussian": _gaussian,
+    "mixture": _mixture,
+    "uniform": _uniform,
+    "truncated": _truncated,
+    "particles": _particles,
+}

@@ -1,0 +1,146 @@
+"""The uniform law on a box, and weighted points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, real_array
+from reluscope.errors import InputError
+from reluscope.inputs._law import Law, data_rows, frozen, short, vector, weight_vector
+
+
+def box_sides(lower: Any, upper: Any, n: int | None, *, finite: bool) -> tuple[FloatArray, FloatArray]:
+    """Two vectors with `lower <= upper`; a number stands for every input."""
+    if n is None:
+        sizes = [len(a) for a in (real_array(v, "box", ndim=(0, 1), finite=False) for v in (lower, upper)) if a.ndim]
+        n = max(sizes, default=1)
+    lo = vector(lower, "lower", n, finite=finite)
+    hi = vector(upper, "upper", n, finite=finite)
+    if (lo > hi).any():
+        i = int(np.argmax(lo > hi))
+        raise InputError(f"lower must not exceed upper, got {lo[i]} > {hi[i]} for input {i}")
+    return frozen(lo), frozen(hi)
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Uniform(Law):
+    """`x` uniform on the box `lower <= x <= upper`.
+
+    `lower` and `upper` have shape (n,); a number stands for every input. Both must be finite. Where they are equal
+    the input is fixed at that value (and the law has no density).
+
+    >>> Uniform([0.0, 0.0], 1.0)
+    Uniform(2 inputs, from [0, 0] to [1, 1])
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+
+    def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+        lo, hi = box_sides(lower, upper, None, finite=True)
+        with np.errstate(over="ignore"):
+            if not np.isfinite(hi - lo).all():
+                raise InputError("the box is so wide that upper - lower overflows; rescale the inputs")
+        object.__setattr__(self, "lower", lo)
+        object.__setattr__(self, "upper", hi)
+
+    @property
+    def n(self) -> int:
+        """Number of inputs."""
+        return len(self.lower)
+
+    @property
+    def mean(self) -> FloatArray:
+        """The middle of the box, shape (n,)."""
+        return self.lower + 0.5 * (self.upper - self.lower)
+
+    @property
+    def variance(self) -> FloatArray:
+        """`(upper - lower)^2 / 12`, shape (n,)."""
+        return (self.upper - self.lower) ** 2 / 12.0
+
+    @property
+    def log_volume(self) -> float:
+        """Logarithm of the volume over the inputs that are not fixed; 0 when all are."""
+        width = self.upper - self.lower
+        return float(np.log(width[width > 0]).sum())
+
+    def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
+        return np.minimum(self.lower + rng.random((n, self.n)) * (self.upper - self.lower), self.upper)
+
+    def _log_density(self, x: FloatArray) -> FloatArray:
+        if (self.lower == self.upper).any():
+            i = int(np.argmax(self.lower == self.upper))
+            raise InputError(f"this law has no density: input {i} is fixed at {self.lower[i]}")
+        inside = ((x >= self.lower) & (x <= self.upper)).all(axis=1)
+        return np.where(inside, -self.log_volume, -np.inf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"law": "uniform", "lower": ..., "upper": ...}`."""
+        return {"law": "uniform", "lower": self.lower.tolist(), "upper": self.upper.tolist()}
+
+    def __repr__(self) -> str:
+        inputs = "1 input" if self.n == 1 else f"{self.n} inputs"
+        return f"Uniform({inputs}, from {short(self.lower)} to {short(self.upper)})"
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Particles(Law):
+    """`x` equal to `points[k]` with probability `weights[k]`.
+
+    `X` has shape (m, n); `weights` (m,) must sum to 1 (within 1e-9, then normalised), equal when None.
+    The law has no density. It counts as one component, however many points it has.
+
+    >>> Particles([[0.0, 1.0], [2.0, 3.0]]).mean
+    array([1., 2.])
+    """
+
+    points: FloatArray
+    weights: FloatArray
+
+    def __init__(self, X: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> None:
+        x = data_rows(X)
+        w = np.full(len(x), 1.0 / len(x)) if weights is None else weight_vector(weights, "weights", len(x))
+        object.__setattr__(self, "points", frozen(x))
+        object.__setattr__(self, "weights", frozen(w))
+
+    @property
+    def n(self) -> int:
+        """Number of inputs."""
+        return int(self.points.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def mean(self) -> FloatArray:
+        """`sum_k w_k x_k`, shape (n,)."""
+        return self.weights @ self.points
+
+    @property
+    def variance(self) -> FloatArray:
+        """`sum_k w_k (x_k - mean)^2`, shape (n,)."""
+        return self.weights @ (self.points - self.mean) ** 2
+
+    @property
+    def cov(self) -> FloatArray:
+        """`sum_k w_k (x_k - mean)(x_k - mean)^T`, shape (n, n)."""
+        apart = self.points - self.mean
+        return (self.weights[:, None] * apart).T @ apart
+
+    def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
+        return self.points[rng.choice(len(self.points), size=n, p=self.weights)]
+
+    def _log_density(self, x: FloatArray) -> FloatArray:
+        raise InputError("this law has no density: all its probability sits on points")
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"law": "particles", "points": ..., "weights": ...}`."""
+        return {"law": "particles", "points": self.points.tolist(), "weights": self.weights.tolist()}
+
+    def __repr__(self) -> str:
+        return f"Particles({len(self)} points, {self.n} {'input' if self.n == 1 else 'inputs'})"

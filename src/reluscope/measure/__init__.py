@@ -1,0 +1,1 @@
+"""How much probability a cell holds."""

@@ -1,0 +1,127 @@
+"""Pictures of regions in the plane, and of functions along a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, choice, integer, real_array
+from reluscope.cells.along import Paths
+from reluscope.cells.domain import box_bounds
+from reluscope.cells.polygon import Polygons
+from reluscope.cells.regions import Regions
+from reluscope.errors import InputError
+from reluscope.plot._axes import EDGE, axes
+
+COLOURS = ("output", "mass", "gradient", "pattern")
+
+
+def plot_regions(
+    regions: Regions,
+    ax: Any = None,
+    *,
+    colour: str = "output",
+    output: int = 0,
+    masses: npt.ArrayLike | None = None,
+    view: Any = None,
+    edges: bool = True,
+    **patch: Any,
+) -> Any:
+    """The regions of a network with two inputs, exactly, as polygons. Returns the Axes.
+
+    `colour="output"` shows the output itself (pixels under the exact edges), `"mass"` the probabilities given in
+    `masses`, `"gradient"` the length of the output's gradient, `"pattern"` arbitrary colours. `view=(lo, hi)` is the
+    part of the plane shown (needed when regions are unbounded). Other keywords go to `PolyCollection`.
+    """
+    if not isinstance(regions.cells, Polygons):
+        raise InputError(f"plot_regions draws networks with 2 inputs, got {regions.network.n_inputs}")
+    choice(colour, "colour", COLOURS)
+    output = integer(output, "output", low=0, high=regions.network.n_outputs - 1)
+    from matplotlib.collections import PolyCollection
+
+    ax = axes(ax)
+    lower, upper = _view(regions, view)
+    cells = regions.cells
+    reach = 4 * float(max(np.abs(lower).max(), np.abs(upper).max(), np.abs(cells.points).max(initial=0.0)))
+    points = cells.points + reach * cells.rays if len(cells.rays) else cells.points
+    shapes = np.split(points, cells.offsets[1:-1])
+    cmap = {"output": "RdBu_r", "mass": "viridis", "gradient": "magma_r", "pattern": "tab20"}[colour]
+    style: dict[str, Any] = {
+        "edgecolors": EDGE if edges else "face",
+        "linewidths": 0.4 if edges else 0.0,
+        "antialiased": True,
+    }
+    if colour == "output":
+        drawn, label = _image(regions, ax, output, lower, upper, cmap), f"y[{output}]"
+        ax.add_collection(PolyCollection(shapes, **(style | {"facecolors": "none"} | patch)))
+    else:
+        values, label = _values(regions, colour, output, masses)
+        drawn = PolyCollection(shapes, **(style | {"cmap": cmap} | patch))
+        drawn.set_array(values)
+        ax.add_collection(drawn)
+    ax.set_xlim(lower[0], upper[0])
+    ax.set_ylim(lower[1], upper[1])
+    ax.set_xlabel("x[0]")
+    ax.set_ylabel("x[1]")
+    ax.set_title(f"{len(regions):,} regions", fontsize="medium")
+    if label:
+        ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.85)
+    return ax
+
+
+def plot_function(paths: Paths, ax: Any = None, *, line: int = 0, output: int = 0, **style: Any) -> Any:
+    """One output along a segment, with its break points. Returns the Axes. Other keywords go to `ax.plot`."""
+    ax = axes(ax, figsize=(5.2, 3.2))
+    t = paths.breaks(line)
+    if not np.isfinite(t).all():
+        inner = t[np.isfinite(t)]
+        span = float(np.ptp(inner)) if len(inner) > 1 else 1.0
+        middle = inner if len(inner) else np.zeros(1)
+        t = np.concatenate([[middle[0] - 0.5 * span], middle, [middle[-1] + 0.5 * span]])
+    y = paths.at(t, line)[:, integer(output, "output", low=0, high=paths.slope.shape[1] - 1)]
+    ax.plot(t, y, **({"color": "#1d6fb8", "linewidth": 1.4, "marker": "o", "markersize": 2.5} | style))
+    ax.set_xlabel("t (position on the line)")
+    ax.set_ylabel(f"y[{output}]")
+    ax.set_title(f"{len(t) - 1} linear pieces", fontsize="medium")
+    return ax
+
+
+def _view(regions: Regions, view: Any) -> tuple[FloatArray, FloatArray]:
+    if view is not None:
+        return box_bounds(view, 2, "view")
+    if regions.domain.box is not None:
+        return regions.domain.box
+    points = regions.cells.points
+    if not len(points):
+        return np.full(2, -1.0), np.full(2, 1.0)
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = 0.2 * np.maximum(high - low, 1.0)
+    return low - margin, high + margin
+
+
+def _image(regions: Regions, ax: Any, output: int, lower: FloatArray, upper: FloatArray, cmap: str) -> Any:
+    """The output on a grid of pixels, blue below zero and red above."""
+    sides = [np.linspace(lo, hi, 2 * _PIXELS + 1)[1::2] for lo, hi in zip(lower, upper, strict=True)]
+    grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
+    values = regions.network(grid)[:, output].reshape(_PIXELS, _PIXELS)
+    top = float(np.abs(values).max()) or 1.0
+    extent = (lower[0], upper[0], lower[1], upper[1])
+    return ax.imshow(values, extent=extent, origin="lower", aspect="auto", cmap=cmap, vmin=-top, vmax=top)
+
+
+_PIXELS = 300
+
+
+def _values(regions: Regions, colour: str, output: int, masses: npt.ArrayLike | None) -> tuple[FloatArray, str]:
+    if colour == "gradient":
+        return np.linalg.norm(regions.C[:, output], axis=1), f"length of the gradient of y[{output}]"
+    if colour == "mass":
+        values = real_array([] if masses is None else masses, "masses", ndim=1)
+        if len(values) != len(regions):
+            raise InputError(
+                f'colour="mass" needs masses with one entry per region ({len(regions)}), got {len(values)}'
+            )
+        return np.log10(np.maximum(values, 1e-6)), "log10 of the probability (at least 1e-6)"
+    return (np.arange(len(regions)) * 7919 % 20).astype(float), ""

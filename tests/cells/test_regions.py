@@ -6,7 +6,7 @@ from nets import random_net
 
 from reluscope.budget import parse_budget
 from reluscope.cells.along import along
-from reluscope.cells.regions import regions, stream_regions
+from reluscope.cells.regions import Regions, regions, stream_regions
 from reluscope.errors import InputError
 from reluscope.network import Network
 
@@ -190,3 +190,61 @@ def test_budgets_in_words():
     assert parse_budget("2 h, 1000 regions").regions == 1000
     assert parse_budget(3).seconds == 3
     assert parse_budget(None).spent(10**9) is None
+
+
+@pytest.mark.parametrize(
+    ("widths", "where"),
+    [
+        ((1, 6, 6, 1), {"box": (-1, 1)}),
+        ((2, 6, 6, 1), {}),
+        ((2, 6, 6, 2), {"polytope": ([[1, 1]], [1])}),
+        ((3, 5, 5, 1), {"box": (-1, 1)}),
+        ((7, 3, 2, 1), {"box": (-1, 1)}),
+    ],
+)
+def test_regions_survive_a_file(tmp_path, widths, where):
+    found = regions(random_net(widths, 1), **where)
+    found.save(tmp_path / "r.npz")
+    again = Regions.load(tmp_path / "r.npz")
+    np.testing.assert_array_equal(again.pattern, found.pattern)
+    np.testing.assert_array_equal(again.maps, found.maps)
+    np.testing.assert_array_equal(again.find(found.interior), np.arange(len(found)))
+    np.testing.assert_array_equal(again.neighbours(0), found.neighbours(0))
+    assert repr(again) == repr(found)
+
+
+def test_damaged_files_of_regions_are_refused(tmp_path):
+    from reluscope.formats.arrays import read_npz, write_npz
+
+    FOUND.save(tmp_path / "good.npz")
+    good = read_npz(tmp_path / "good.npz")
+    changes = {
+        "cells.offsets": good["cells.offsets"][::-1],
+        "cells.points": good["cells.points"][:5],
+        "pattern": good["pattern"][:3],
+        "maps": good["maps"][:, :, :1],
+        "geometry": np.frombuffer(b"interval", np.uint8),
+    }
+    for name, value in changes.items():
+        write_npz(good | {name: value}, tmp_path / "bad.npz")
+        with pytest.raises(InputError):
+            Regions.load(tmp_path / "bad.npz")
+    for name in ("cells.labels", "network", "maps"):
+        write_npz({k: v for k, v in good.items() if k != name}, tmp_path / "bad.npz")
+        with pytest.raises(InputError):
+            Regions.load(tmp_path / "bad.npz")
+    write_npz(good | {"pattern": 1 - good["pattern"]}, tmp_path / "bad.npz")
+    with pytest.raises(InputError, match="do not fit"):
+        Regions.load(tmp_path / "bad.npz")
+    with pytest.raises(InputError, match=r"\.npz"):
+        FOUND.save(tmp_path / "regions.csv")
+
+
+@pytest.mark.parametrize("widths", [(2, 7, 7, 1), (3, 5, 4, 1)])
+def test_all_geometries_give_the_same_regions(widths):
+    net = random_net(widths, 4, bias=0.5)
+    kinds = ["vertex", "polytope"] + (["polygon"] if widths[0] == 2 else [])
+    for where in ({"box": (-2, 2)}, {}, {"box": (-2, 2), "polytope": ([[1.0] * widths[0]], [0.5])}):
+        found = [{tuple(p) for p in regions(net, geometry=k, **where).pattern.tolist()} for k in kinds]
+        assert all(f == found[0] for f in found)
+        assert len(found[0]) > 10

@@ -47,7 +47,17 @@ from reluscope.formats._files import as_path, atomic_write, check_zip, looks_lik
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
 
-__all__ = ["load_npz", "load_safetensors", "network_from_tensors", "save_npz", "save_safetensors"]
+__all__ = [
+    "load_npz",
+    "load_safetensors",
+    "network_from_arrays",
+    "network_from_tensors",
+    "network_to_arrays",
+    "read_npz",
+    "save_npz",
+    "save_safetensors",
+    "write_npz",
+]
 
 _HEADER = "reluscope"
 _FORMAT = "reluscope-network"
@@ -75,20 +85,24 @@ def load_npz(
     layers of a state dict from input to output, `transpose` says that weights are stored as (inputs, outputs).
     """
     name = as_path(path).name
-    arrays = _read_npz(read_bytes(path, limits=limits), limits, name)
+    arrays = read_npz(path, limits)
     header = arrays.pop(_HEADER, None)
     if header is None:
         return _plain(arrays, name, limits, activation, order, transpose)
     if header.dtype != np.uint8 or header.ndim != 1:
         raise InputError(f"{name} is damaged: its header is not text")
     _no_options(name, activation, order, transpose)
-    return _from_arrays(arrays, header.tobytes(), name, limits)
+    return network_from_arrays(arrays, header.tobytes(), name, limits)
 
 
 def save_npz(net: Network, path: str | PathLike[str]) -> None:
     """Write `net` to an npz file in our layout: whole or not at all, and the same bytes every time."""
-    header, arrays = _to_arrays(net)
-    arrays = {_HEADER: np.frombuffer(header.encode(), dtype=np.uint8), **arrays}
+    header, arrays = network_to_arrays(net)
+    write_npz({_HEADER: np.frombuffer(header.encode(), dtype=np.uint8), **arrays}, path)
+
+
+def write_npz(arrays: Arrays, path: str | PathLike[str]) -> None:
+    """Write named arrays to an npz file: whole or not at all, and the same bytes every time."""
     with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             # A bare ZipInfo carries a fixed date, so that equal networks give equal files.
@@ -115,13 +129,13 @@ def load_safetensors(
     if header is None:
         return _plain(arrays, name, limits, activation, order, transpose)
     _no_options(name, activation, order, transpose)
-    return _from_arrays(arrays, header.encode(), name, limits)
+    return network_from_arrays(arrays, header.encode(), name, limits)
 
 
 def save_safetensors(net: Network, path: str | PathLike[str]) -> None:
     """Write `net` to a safetensors file in our layout: whole or not at all."""
     numpy_format = _safetensors().numpy
-    header, arrays = _to_arrays(net)
+    header, arrays = network_to_arrays(net)
     data = numpy_format.save({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {_HEADER: header})
     with atomic_write(path) as file:
         file.write(data)
@@ -166,7 +180,8 @@ def network_from_tensors(
 # -- our layout ------------------------------------------------------------------------------------------------
 
 
-def _to_arrays(net: Network) -> tuple[str, Arrays]:
+def network_to_arrays(net: Network) -> tuple[str, Arrays]:
+    """The header text and the arrays of our layout."""
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
     arrays: Arrays = {}
@@ -201,7 +216,8 @@ def _to_arrays(net: Network) -> tuple[str, Arrays]:
     return json.dumps(header, ensure_ascii=True, allow_nan=False), arrays
 
 
-def _from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: Limits) -> Network:
+def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: Limits) -> Network:
+    """The network of a header and arrays in our layout; `what` names the file in errors."""
     header = _parse_json(header_text, what)
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise InputError(f"{what} is damaged: its header does not say {_FORMAT}")
@@ -445,8 +461,9 @@ def _short(name: str) -> str:
 # -- npz archives ----------------------------------------------------------------------------------------------
 
 
-def _read_npz(data: bytes, limits: Limits, what: str) -> Arrays:
+def read_npz(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Arrays:
     """All arrays of an npz archive. Every size is checked against what the archive really holds."""
+    data, what = read_bytes(path, limits=limits), as_path(path).name
     if not data.startswith(b"PK"):
         raise InputError(f"{what} is not an npz archive{looks_like(data)}")
     check_zip(data, limits, what)

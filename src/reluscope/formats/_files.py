@@ -47,13 +47,14 @@ def read_bytes(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS, in
             raise InputError(f"{file} is not a regular file")
         limits.check("file_bytes", status.st_size, str(file))
         with file.open("rb") as handle:
-            # One byte more than allowed: a file that grows while it is read is caught as well.
-            data = handle.read(limits.file_bytes + 1)
+            # One byte more than it had: a file that grows while it is read is caught as well.
+            data = handle.read(min(status.st_size, limits.file_bytes) + 1)
     except FileNotFoundError as error:
         raise InputError(f"there is no file {file} (in {Path.cwd()}); check the path") from error
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
-    limits.check("file_bytes", len(data), str(file))
+    if len(data) > status.st_size:
+        raise InputError(f"{file} grew while it was read; wait until it is written")
     if inflate and data.startswith(_GZIP):
         return _gunzip(data, limits, str(file))
     return data

@@ -223,7 +223,8 @@ class GraphBuilder:
                 f"a linear map from {t.shape} to {out} needs a matrix of shape "
                 f"({math.prod(out)}, {t.size}), got {tuple(K.shape)}"
             )
-        self._limits.check("weights", K.nnz if sparse.issparse(K) else np.count_nonzero(K), "a linear map")
+        count = int(np.count_nonzero(K)) if isinstance(K, np.ndarray) else int(K.nnz)
+        self._limits.check("weights", count, "a linear map")
         if isinstance(K, np.ndarray):
             K = _full_csr(K)
         else:

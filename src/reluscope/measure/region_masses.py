@@ -86,15 +86,15 @@ def _component_mass(component: Component, relative: float, confidence: float, rn
         return _uniform_mass(component, A, b, confidence, rng)
     restriction = component.inequalities()
     both = np.concatenate([A, restriction[0]]), np.concatenate([b, restriction[1]])
-    joint = _gaussian_mass(*both, relative, confidence, rng)
+    joint = gaussian_mass(*both, relative, confidence, rng)
     if component.kind == "gaussian":
         return joint
     if component.log_mass is not None:
-        return _given(joint, exact(np.exp([component.log_mass]), 1e-12 * np.exp([component.log_mass])))
-    return _given(joint, _gaussian_mass(*restriction, relative, confidence, rng))
+        return given(joint, exact(np.exp([component.log_mass]), 1e-12 * np.exp([component.log_mass])))
+    return given(joint, gaussian_mass(*restriction, relative, confidence, rng))
 
 
-def _given(joint: Masses, condition: Masses) -> Masses:
+def given(joint: Masses, condition: Masses) -> Masses:
     """`P(cell and box) / P(box)` with the brackets divided the safe way round."""
     weaker = "confidence" if "confidence" in (joint.guarantee, condition.guarantee) else "exact"
     levels = [m.level for m in (joint, condition) if m.level is not None]
@@ -108,9 +108,7 @@ def _given(joint: Masses, condition: Masses) -> Masses:
         )
 
 
-def _gaussian_mass(
-    A: FloatArray, b: FloatArray, relative: float, confidence: float, rng: np.random.Generator
-) -> Masses:
+def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, confidence: float, rng: np.random.Generator) -> Masses:
     """Mass of `A u <= b` under N(0, I), by the best measure of the dimension."""
     r = A.shape[1]
     norm = np.linalg.norm(A, axis=1)
@@ -201,7 +199,7 @@ def region_masses(regions: Regions, law: Any, *, relative: float, confidence: fl
         condition = mass(box[0][keep], box[1][keep], law.gaussian, relative=relative, confidence=confidence, rng=rng)
         arrays = [np.array([x]) for x in (condition.value, condition.lower, condition.upper)]
         whole = Masses(*arrays, condition.guarantee, condition.level)
-        return _given(_gaussian_regions(regions, law.gaussian, options), whole)
+        return given(_gaussian_regions(regions, law.gaussian, options), whole)
     assert isinstance(law, Uniform)
     _inside(regions, law)
     if (law.upper <= law.lower).any():
@@ -232,7 +230,7 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: dict[str, Any]) 
             points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric
         return gaussian_masses(replace(regions.cells, points=np.ascontiguousarray(points)), None, **options)
     parts = []
-    for A, b, offsets in _rows_in_batches(regions):
+    for A, b, offsets in rows_in_batches(regions):
         from reluscope.measure.gaussn import polytope_masses
 
         found = polytope_masses(A @ L, b - A @ law.mean, offsets, **options)
@@ -241,7 +239,7 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: dict[str, Any]) 
     return Masses(value, lower, upper, "confidence", options["confidence"])
 
 
-def _rows_in_batches(regions: Regions) -> Iterator[tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]]:
+def rows_in_batches(regions: Regions) -> Iterator[tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]]:
     net = regions.network
     size = max(1, _ROWS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1)))
     for start in range(0, len(regions), size):
@@ -249,8 +247,13 @@ def _rows_in_batches(regions: Regions) -> Iterator[tuple[FloatArray, FloatArray,
 
 
 def standard_domain(component: Component) -> dict[str, Any]:
-    """Box and half-spaces, in standard coordinates, that hold all mass of a component: arguments of `regions`."""
+    """Box and half-spaces, in standard coordinates, that hold all mass of a component: arguments of `regions`.
+
+    A component the network does not see (r = 0) is measured as a standard normal in its one dummy input.
+    """
     n = component.network.n_inputs
+    if component.r == 0:
+        return {"box": (np.full(n, -FAR), np.full(n, FAR))}
     if component.kind == "uniform":
         return {"box": (component.lower, component.upper)}
     if component.lower is not None and component.upper is not None:

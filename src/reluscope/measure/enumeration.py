@@ -1,0 +1,101 @@
+"""A law pushed through a network by enumeration: for each component its regions and their masses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reluscope._check import EPS, generator
+from reluscope.budget import parse_budget
+from reluscope.cells.regions import Regions, regions
+from reluscope.measure.masses import Masses, exact, gaussian_masses, uniform_masses
+from reluscope.measure.region_masses import gaussian_mass, given, rows_in_batches, standard_domain
+
+if TYPE_CHECKING:
+    from reluscope.inputs._standard import Component
+    from reluscope.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Enumerated:
+    """One component of a law: the regions of `component.network` in standard coordinates, and their masses.
+
+    `masses` are conditional on the component (they sum to 1 when complete); multiply by `component.weight` for the law's.
+    """
+
+    component: Component
+    regions: Regions
+    masses: Masses
+
+    @property
+    def complete(self) -> bool:
+        """Whether every region that can hold mass is here."""
+        return self.regions.complete
+
+
+def enumerate_law(
+    net: Network,
+    law: Any,
+    *,
+    relative: float = 1e-3,
+    confidence: float = 0.999,
+    budget: Any = None,
+    progress: Any = None,
+    rng: Any = None,
+) -> tuple[Enumerated, ...]:
+    """All regions and masses of `net` under `law`, component by component, in the coordinates the network can see.
+
+    Exact for Gaussian laws that the network sees in up to three dimensions, for uniform laws in up to six, and for
+    particles (one region per pattern that occurs); quasi-Monte Carlo masses otherwise. The budget is shared by all components.
+    """
+    from reluscope.inputs import standard
+
+    limit, rng = parse_budget(budget), generator(rng)
+    options: dict[str, Any] = {"relative": relative, "confidence": confidence, "rng": rng}
+    out = []
+    for component in standard(law, net):
+        if component.kind == "point":
+            out.append(_particles(component))
+            continue
+        found = regions(component.network, **standard_domain(component), budget=limit, progress=progress)
+        out.append(Enumerated(component, found, _masses(component, found, options)))
+    return tuple(out)
+
+
+def _masses(component: Component, found: Regions, options: dict[str, Any]) -> Masses:
+    if component.kind == "uniform" and component.r > 0:
+        assert component.lower is not None and component.upper is not None
+        return uniform_masses(found.cells, float(np.prod(component.upper - component.lower)))
+
+    def rows() -> Any:
+        batches = list(rows_in_batches(found))
+        starts = np.cumsum([0, *(len(b) for _, b, _ in batches)])
+        offsets = [o[:-1] + s for (_, _, o), s in zip(batches, starts[:-1], strict=True)]
+        A, b = np.concatenate([x[0] for x in batches]), np.concatenate([x[1] for x in batches])
+        return A, b, np.concatenate([*offsets, starts[-1:]])
+
+    joint = gaussian_masses(found.cells, rows, **options)
+    if component.kind == "gaussian" or component.r == 0:
+        return joint
+    if component.log_mass is not None:
+        box = np.exp(np.array([component.log_mass]))
+        return given(joint, exact(box, 1e-12 * box))
+    # The regions fill the box, so its mass is the sum of theirs (complete or not, it is the box's that counts).
+    return given(joint, gaussian_mass(*component.inequalities(), **options))
+
+
+def _particles(component: Component) -> Enumerated:
+    """One region per pattern that occurs among the particles, without cells."""
+    assert component.points is not None and component.point_weights is not None
+    from reluscope.cells.regions import Domain
+
+    net = component.network
+    pattern = net.pattern(component.points)
+    _, first, inverse = np.unique(net.key(pattern), return_index=True, return_inverse=True)
+    value = np.bincount(inverse, component.point_weights)
+    C, d = net.output_maps(pattern[first])
+    maps = np.concatenate([C.transpose(0, 2, 1), d[:, None, :]], axis=1)
+    found = Regions(net, Domain(None, None), None, pattern[first], maps)
+    return Enumerated(component, found, exact(value, len(pattern) * EPS * value))

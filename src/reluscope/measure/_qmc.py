@@ -1,0 +1,738 @@
+"""Scrambled Sobol points for compiled loops: a direction table from SciPy, a random scramble, and a small generator.
+
+A Sobol point is an exclusive-or of direction numbers, so a scrambled sequence is just a scrambled table: the
+random lower-triangular matrix (Matoušek's linear scramble) is applied once to the table and the random digital
+shift once to the first point; each further point costs one exclusive-or per dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from reluscope.measure.gaussn_tilt import (
+    LANES,
+    draw_lanes,
+    gaussian_factors,
+    interval_lanes,
+    log_interval,
+    log_upper_tail,
+    proposals,
+    triangular_rows,
+    unit_rows,
+)
+
+DIGITS = 52
+"""Binary digits of a point: all of a float64 fraction, so that a half-step offset keeps it inside (0, 1)."""
+
+DirectionTable = npt.NDArray[np.uint64]
+
+
+@lru_cache(maxsize=8)
+def direction_table(dimensions: int, bits: int) -> DirectionTable:
+    """Direction numbers of the first `dimensions` Sobol sequences, shape (dimensions, bits), leading digit 2**51.
+
+    Enough for 2**bits points. Read off SciPy's unscrambled sequence: in Gray-code order, points 2**j - 1 and 2**j
+    differ exactly by direction number j. The result is read-only and cached.
+    """
+    from scipy.stats import qmc
+
+    sequence = qmc.Sobol(dimensions, scramble=False, bits=30)
+    table = np.zeros((dimensions, bits), dtype=np.uint64)
+    previous = sequence.random(1)
+    for j in range(bits):
+        if j == 1:
+            previous = current
+        elif j > 1:  # from just behind point 2**(j-1) to point 2**j - 1
+            sequence.fast_forward((1 << (j - 1)) - 2)
+            previous = sequence.random(1)
+        current = sequence.random(1)
+        steps = (previous * 2.0**DIGITS).astype(np.uint64) ^ (current * 2.0**DIGITS).astype(np.uint64)
+        table[:, j] = steps[0]
+    table.setflags(write=False)
+    return table
+
+
+@njit(cache=True, nogil=True)
+def next_random(state: Any) -> Any:
+    """Next 64 random bits of the splitmix64 generator whose state is `state[0]` (uint64, updated in place)."""
+    state[0] = state[0] + np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def scramble(table: Any, dimensions: int, bits: int, state: Any, directions: Any, point: Any) -> None:
+    """Write a randomly scrambled copy of `table` into `directions` and its first point into `point` (uint64)."""
+    columns = np.empty(bits, dtype=np.uint64)
+    top = np.uint64(1) << np.uint64(DIGITS - 1)
+    for d in range(dimensions):
+        for c in range(bits):  # column c of a unit lower-triangular random binary matrix
+            lead = top >> np.uint64(c)
+            columns[c] = lead | (next_random(state) & (lead - np.uint64(1)))
+        for j in range(bits):
+            word = table[d, j]
+            mixed = np.uint64(0)
+            for c in range(j + 1):
+                if word & (top >> np.uint64(c)):
+                    mixed ^= columns[c]
+            directions[d, j] = mixed
+        point[d] = next_random(state) >> np.uint64(64 - DIGITS)
+
+
+@njit(cache=True, nogil=True)
+def trailing_ones(index: int) -> int:
+    """Position of the lowest zero bit of `index`: the direction number that leads from this point to the next."""
+    j = 0
+    while index & 1:
+        index >>= 1
+        j += 1
+    return j
+
+
+REPLICATES = 16
+"""Independently scrambled copies of the point set; their spread is the error estimate."""
+
+BRANCHES = 4
+"""Values of the last but one coordinate tried for each draw of those before it, evenly spread: nearly free."""
+
+PILOT_BLOCKS = 16
+
+EMPTY, EXACT, TILTED, GUIDED, PLAIN, MISSED = 0, 1, 2, 3, 4, 5
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _tighten(lo: float, hi: float, entry: float, along: Any, low: Any, high: Any) -> None:
+    """Cut the intervals [low, high] of a coordinate down to lo <= along + entry y <= hi, entry > 0."""
+    inverse = 1.0 / entry
+    if hi < np.inf:
+        for w in range(LANES):
+            bound = (hi - along[w]) * inverse
+            high[w] = bound if bound < high[w] else high[w]
+    if lo > -np.inf:
+        for w in range(LANES):
+            bound = (lo - along[w]) * inverse
+            low[w] = bound if bound > low[w] else low[w]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _step(
+    move: float, sharp: float, guided: bool, both: bool, v: Any, value: Any, ratios: Any, alive: Any, room: Any
+) -> None:
+    """Draw one coordinate in its interval room[0:2] from one family, and update the log ratios and the lives.
+
+    room[2] holds the means of the guided family; the rest of `room` is scratch.
+    """
+    low, high, centre, left, right, x, part = room[0], room[1], room[2], room[3], room[4], room[5], room[6]
+    root = math.sqrt(sharp)
+    offset = math.log(root)
+    for w in range(LANES):
+        life = alive[w] if low[w] < high[w] else 0.0
+        low[w] = low[w] if life > 0.0 else -1.0  # the dead walk on, but count for nothing
+        high[w] = high[w] if life > 0.0 else 1.0
+        alive[w] = life
+    if guided or both:
+        for w in range(LANES):
+            left[w] = (low[w] - centre[w]) * root
+            right[w] = (high[w] - centre[w]) * root
+    if guided:
+        draw_lanes(v, left, right, x, part)
+        for w in range(LANES):
+            y = centre[w] + x[w] / root
+            y = y if y > low[w] else low[w]
+            y = y if y < high[w] else high[w]
+            value[w] = y
+            ratios[1, w] += alive[w] * (part[w] - offset + 0.5 * (x[w] * x[w] - y * y))
+        if both:
+            for w in range(LANES):
+                left[w] = low[w] - move
+                right[w] = high[w] - move
+            interval_lanes(left, right, part)
+            for w in range(LANES):
+                ratios[0, w] += alive[w] * (part[w] + move * (0.5 * move - value[w]))
+    else:
+        if both:
+            interval_lanes(left, right, part)
+            for w in range(LANES):
+                ratios[1, w] += alive[w] * (part[w] - offset)
+        for w in range(LANES):
+            left[w] = low[w] - move
+            right[w] = high[w] - move
+        draw_lanes(v, left, right, x, part)
+        for w in range(LANES):
+            y = move + x[w]
+            y = y if y > low[w] else low[w]
+            y = y if y < high[w] else high[w]
+            value[w] = y
+            ratios[0, w] += alive[w] * (part[w] + move * (0.5 * move - y))
+        if both:
+            for w in range(LANES):
+                scaled = (value[w] - centre[w]) * root
+                ratios[1, w] += alive[w] * 0.5 * (scaled * scaled - value[w] * value[w])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def walk(
+    L: Any,
+    lo: Any,
+    hi: Any,
+    ends: Any,
+    family: Any,
+    slope: Any,
+    guided: bool,
+    both: bool,
+    uniforms: Any,
+    y: Any,
+    along: Any,
+    ratios: Any,
+    alive: Any,
+    room: Any,
+) -> None:
+    """Draw all but the last two coordinates of LANES points `y` (rank, LANES) from one family.
+
+    `ratios` (2, LANES) gets log(φ/q) of the tilted and the guided family, `alive` 0 for lanes that met an empty
+    interval (their ratios stay as they were, which is what the control variate needs), `along` (m + 1, LANES)
+    the products of the rows not yet ended with what is drawn, and in its last row the guided mean of the next coordinate.
+    Only the ratio of the family drawn from is filled unless `both`.
+    """
+    m = L.shape[0]
+    rank = y.shape[0]
+    for w in range(LANES):
+        alive[w] = 1.0
+        ratios[0, w] = 0.0
+        ratios[1, w] = 0.0
+    row = 0
+    stop = max(rank - 2, 0)
+    for k in range(stop):
+        for w in range(LANES):
+            room[0, w] = -np.inf
+            room[1, w] = np.inf
+        while row < m and ends[row] == k:
+            for w in range(LANES):
+                along[row, w] = 0.0
+            for j in range(k):
+                entry = L[row, j]
+                for w in range(LANES):
+                    along[row, w] += entry * y[j, w]
+            _tighten(lo[row], hi[row], L[row, k], along[row], room[0], room[1])
+            row += 1
+        if guided or both:
+            for w in range(LANES):
+                room[2, w] = family[1, k]
+            for j in range(k):
+                entry = slope[k, j]
+                for w in range(LANES):
+                    room[2, w] += entry * y[j, w]
+        _step(family[0, k], family[2, k], guided, both, uniforms[k], y[k], ratios, alive, room)
+    for i in range(row, m):
+        for w in range(LANES):
+            along[i, w] = 0.0
+        for j in range(stop):
+            entry = L[i, j]
+            for w in range(LANES):
+                along[i, w] += entry * y[j, w]
+    if rank > 1:
+        for w in range(LANES):
+            along[m, w] = family[1, stop]
+        for j in range(stop):
+            entry = slope[stop, j]
+            for w in range(LANES):
+                along[m, w] += entry * y[j, w]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def finish(
+    L: Any,
+    lo: Any,
+    hi: Any,
+    ends: Any,
+    family: Any,
+    guided: bool,
+    both: bool,
+    need_last: bool,
+    uniforms: Any,
+    branch: float,
+    y: Any,
+    along: Any,
+    ratios: Any,
+    alive: Any,
+    room: Any,
+) -> None:
+    """The last two coordinates: one drawn at its uniform moved on by `branch` (modulo 1), the last integrated exactly.
+
+    Updates `ratios` and `alive`, so pass copies when branching. The last coordinate is drawn only if `need_last`.
+    """
+    m = L.shape[0]
+    rank = y.shape[0]
+    row = m
+    first = max(rank - 2, 0)
+    while row > 0 and ends[row - 1] >= first:
+        row -= 1
+    if rank > 1:
+        k = rank - 2
+        for w in range(LANES):
+            room[0, w] = -np.inf
+            room[1, w] = np.inf
+            room[2, w] = along[m, w]
+            moved = uniforms[k, w] + branch
+            room[7, w] = moved - 1.0 if moved >= 1.0 else moved
+        while row < m and ends[row] == k:
+            _tighten(lo[row], hi[row], L[row, k], along[row], room[0], room[1])
+            row += 1
+        _step(family[0, k], family[2, k], guided, both, room[7], y[k], ratios, alive, room)
+    k = rank - 1
+    for w in range(LANES):
+        room[0, w] = -np.inf
+        room[1, w] = np.inf
+    for i in range(row, m):
+        entry = L[i, k - 1] if k > 0 else 0.0
+        before = y[k - 1] if k > 0 else y[k]
+        for w in range(LANES):
+            room[2, w] = along[i, w] + entry * before[w]
+        _tighten(lo[i], hi[i], L[i, k], room[2], room[0], room[1])
+    for w in range(LANES):
+        life = alive[w] if room[0, w] < room[1, w] else 0.0
+        room[0, w] = room[0, w] if life > 0.0 else -1.0
+        room[1, w] = room[1, w] if life > 0.0 else 1.0
+        alive[w] = life
+    if need_last:
+        draw_lanes(uniforms[k], room[0], room[1], y[k], room[6])
+    else:
+        interval_lanes(room[0], room[1], room[6])
+    for w in range(LANES):
+        ratios[0, w] += alive[w] * room[6, w]
+        ratios[1, w] += alive[w] * room[6, w]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def mixture_weight(log_tilted: float, log_guided: float, share: float) -> tuple[float, float]:
+    """log φ/q and the control q_tilted/q for the mixture q = share q_tilted + (1 - share) q_guided."""
+    if share >= 1.0:
+        return log_tilted, 1.0
+    gap = log_tilted - log_guided  # log q_guided / q_tilted
+    if gap > 0.0:
+        other = math.exp(-gap)
+        total = share * other + 1.0 - share
+        return log_guided - math.log(total), other / total
+    total = share + (1.0 - share) * math.exp(gap)
+    return log_tilted - math.log(total), 1.0 / total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def choose_mixture(pilot: Any, guided: bool) -> tuple[int, float, float]:
+    """Guided points per tilted one (0, 1, 4 or 8), the coefficient of the control variate, and a log scale.
+
+    `pilot` (2, P, 3) holds log ratios (tilted, guided) and life at P points of each family. The variance of any
+    mixture can be read off them; the one with the least variance times cost wins. The control variate
+    q_tilted/q - 1, of mean zero, takes away what the tilted share adds to the variance (Owen & Zhou 2000); its
+    coefficient is in units of e^scale. The scale is -inf if no point of the pilot is alive.
+    """
+    size = pilot.shape[1]
+    scale = -np.inf
+    for f in range(2):
+        for i in range(size):
+            if pilot[f, i, 2] > 0.0:
+                scale = max(scale, mixture_weight(pilot[f, i, 0], pilot[f, i, 1], 0.5)[0])
+    best_ratio = 4 if guided else 0
+    best_coefficient = 0.0
+    best_cost = np.inf
+    if scale == -np.inf:
+        return best_ratio, best_coefficient, scale
+    weight = np.empty((2, size))
+    control = np.empty((2, size))
+    for ratio in (0, 1, 4, 8):
+        if ratio > 0 and not guided:
+            break
+        share = 1.0 / (1.0 + ratio)
+        mean_weight = np.zeros(2)
+        mean_control = np.zeros(2)
+        for f in range(2 if ratio else 1):
+            for i in range(size):
+                log_weight, control[f, i] = mixture_weight(pilot[f, i, 0], pilot[f, i, 1], share)
+                weight[f, i] = math.exp(min(log_weight - scale, 300.0)) if pilot[f, i, 2] > 0.0 else 0.0
+                mean_weight[f] += weight[f, i] / size
+                mean_control[f] += control[f, i] / size
+        cross = 0.0
+        square = 0.0
+        spread = 0.0
+        for f in range(2 if ratio else 1):
+            part = share if f == 0 else 1.0 - share
+            for i in range(size):
+                dw = weight[f, i] - mean_weight[f]
+                dc = control[f, i] - mean_control[f]
+                cross += part * dw * dc
+                square += part * dc * dc
+                spread += part * dw * dw
+        mean = share * mean_weight[0] + (1.0 - share) * mean_weight[1]
+        if not mean > 0.0:
+            continue
+        coefficient = 0.0
+        if square > 1e-12 * size:
+            coefficient = cross / square
+            spread -= coefficient * cross
+        cost = spread / (mean * mean) * (0.6 if ratio == 0 else 1.0)
+        if cost < best_cost:
+            best_ratio, best_coefficient, best_cost = ratio, coefficient, cost
+    return best_ratio, best_coefficient, scale
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fit_last(E: Any, chosen: Any, size: int, Q: Any, R: Any, x: Any) -> None:
+    """Least-squares x for the last unit vector in terms of the chosen columns of E, by twice-done Gram-Schmidt.
+
+    A column that depends on those before it gets the coefficient 0.
+    """
+    rows = E.shape[0]
+    for q in range(size):
+        for j in range(rows):
+            Q[q, j] = E[j, chosen[q]]
+        for p in range(q):
+            R[p, q] = 0.0
+        for _ in range(2):
+            for p in range(q):
+                dot = 0.0
+                for j in range(rows):
+                    dot += Q[p, j] * Q[q, j]
+                for j in range(rows):
+                    Q[q, j] -= dot * Q[p, j]
+                R[p, q] += dot
+        norm = 0.0
+        for j in range(rows):
+            norm += Q[q, j] * Q[q, j]
+        norm = math.sqrt(norm)
+        R[q, q] = norm
+        for j in range(rows):
+            Q[q, j] = Q[q, j] / norm if norm > 1e-13 else 0.0
+    for q in range(size - 1, -1, -1):
+        total = Q[q, rows - 1]
+        for p in range(q + 1, size):
+            total -= R[q, p] * x[p]
+        x[q] = total / R[q, q] if R[q, q] > 1e-13 else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def nearest_point(rows: Any, lo: Any, hi: Any) -> float:
+    """Distance of the origin from {lo <= rows u <= hi} (rows of unit length); inf if the set is empty.
+
+    Least-distance programming by non-negative least squares (Lawson & Hanson 1974, chapter 23): with one-sided
+    rows g u >= h the residual of min |E x - e|, x >= 0, where E stacks gᵀ over hᵀ and e is the last unit vector, is
+    zero exactly when the set is empty.
+    """
+    m, n = rows.shape
+    E = np.zeros((n + 1, 2 * m))
+    count = 0
+    for i in range(m):
+        for side in range(2):
+            bound = lo[i] if side == 0 else -hi[i]
+            if bound > -np.inf:
+                sign = 1.0 if side == 0 else -1.0
+                length = math.sqrt(1.0 + bound * bound)
+                for j in range(n):
+                    E[j, count] = sign * rows[i, j] / length
+                E[n, count] = bound / length
+                count += 1
+    x = np.zeros(count)
+    passive = np.zeros(count, dtype=np.bool_)
+    chosen = np.zeros(count, dtype=np.int64)
+    trial = np.zeros(count)
+    Q = np.zeros((count, n + 1))
+    R = np.zeros((count, count))
+    residual = np.zeros(n + 1)
+    residual[n] = 1.0
+    for _ in range(3 * count + 10):
+        best = -1
+        best_gain = 1e-12
+        for c in range(count):
+            if not passive[c]:
+                gain = 0.0
+                for j in range(n + 1):
+                    gain += E[j, c] * residual[j]
+                if gain > best_gain:
+                    best, best_gain = c, gain
+        if best < 0:
+            break
+        passive[best] = True
+        for _ in range(count + 1):
+            size = 0
+            for c in range(count):
+                if passive[c]:
+                    chosen[size] = c
+                    size += 1
+            _fit_last(E, chosen, size, Q, R, trial)
+            step = 1.0
+            for q in range(size):
+                if trial[q] <= 0.0:
+                    gap = x[chosen[q]] - trial[q]
+                    step = min(step, x[chosen[q]] / gap if gap > 0.0 else 0.0)
+            for q in range(size):
+                c = chosen[q]
+                x[c] += step * (trial[q] - x[c])
+                if trial[q] <= 0.0 and x[c] <= 1e-15:
+                    x[c] = 0.0
+                    passive[c] = False
+            if step == 1.0:
+                break
+        for j in range(n + 1):
+            total = 1.0 if j == n else 0.0
+            for c in range(count):
+                total -= E[j, c] * x[c]
+            residual[j] = total
+    if not residual[n] > 1e-13:
+        return np.inf
+    square = 0.0
+    for j in range(n):
+        square += residual[j] * residual[j]
+    return math.sqrt(square) / residual[n]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def estimate(
+    A: Any,
+    b: Any,
+    seed: Any,
+    table: Any,
+    relative: float,
+    factor: float,
+    max_points: int,
+    result: Any,
+    basis: Any,
+    sums: Any,
+    first: Any,
+    second: Any,
+) -> int:
+    """Mass of {A u <= b}; returns the method code and fills `result`.
+
+    `result` gets log mass, standard error / mass, half-width / mass, points used, log of a sure upper bound
+    (0 unless every point missed) and the rank. `sums` (REPLICATES,) gets the replicates' masses in units of the mass.
+    If `first` (REPLICATES, n) and `second` (REPLICATES, n, n) are not empty they get the replicates' raw moments in
+    the coordinates of `basis`, also in units of the mass. `factor` turns a standard error into a half-width.
+    """
+    m, n = A.shape
+    moments = first.size > 0
+    result[0] = -np.inf
+    result[1:] = 0.0
+    sums[:] = 0.0
+    rows = np.empty((m, n))
+    lo = np.empty(m)
+    hi = np.empty(m)
+    count = unit_rows(A, b, rows, lo, hi)
+    if count < 0:
+        return EMPTY
+    if count == 0:
+        result[0] = 0.0
+        sums[:] = 1.0
+        return EXACT
+    rows = rows[:count]
+    lo = lo[:count]
+    hi = hi[:count]
+    spanned = rows.copy()
+    precision = np.empty(count)
+    linear = np.empty(count)
+    chance = np.empty(count)
+    mean = np.empty(n)
+    settled = gaussian_factors(rows, lo, hi, precision, linear, mean, chance)
+    L = np.zeros((count, n))
+    ends = np.zeros(count, dtype=np.int64)
+    first_lo = lo.copy()
+    first_hi = hi.copy()
+    rank = triangular_rows(rows, lo, hi, precision, linear, chance, L, ends, basis)
+    result[5] = rank
+    if rank == 1 and not moments:
+        low = -np.inf
+        high = np.inf
+        for i in range(count):
+            low = max(low, lo[i] / L[i, 0])
+            high = min(high, hi[i] / L[i, 0])
+        result[0] = log_interval(low, high)
+        result[2] = 1e-13
+        sums[:] = 1.0
+        return EXACT if low < high else EMPTY
+    L = np.ascontiguousarray(L[:, :rank])
+    family = np.zeros((3, rank))
+    slope = np.zeros((rank, rank))
+    guided = settled and proposals(L, ends, basis, rank, precision, linear, mean, family, slope)
+    if not guided:
+        family[0, :] = 0.0
+        family[1, :] = 0.0
+        family[2, :] = 1.0
+        slope[:] = 0.0
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = seed
+    uniforms = np.empty((rank, LANES))
+    y = np.empty((rank, LANES))
+    along = np.empty((count + 1, LANES))
+    ratios = np.empty((2, LANES))
+    alive = np.empty(LANES)
+    leaf_ratios = np.empty((2, LANES))
+    leaf_alive = np.empty(LANES)
+    room = np.empty((8, LANES))
+    unit = 1.0 / 2.0**DIGITS
+
+    pilot = np.empty((2, PILOT_BLOCKS * LANES, 3))
+    for f in range(2):
+        for block in range(PILOT_BLOCKS):
+            for k in range(rank):
+                for w in range(LANES):
+                    uniforms[k, w] = (np.float64(next_random(state) >> np.uint64(64 - DIGITS)) + 0.5) * unit
+            walk(L, lo, hi, ends, family, slope, f == 1, True, uniforms, y, along, ratios, alive, room)
+            finish(L, lo, hi, ends, family, f == 1, True, False, uniforms, 0.0, y, along, ratios, alive, room)
+            for w in range(LANES):
+                i = block * LANES + w
+                pilot[f, i, 0] = ratios[0, w]
+                pilot[f, i, 1] = ratios[1, w]
+                pilot[f, i, 2] = alive[w]
+    per_tilted, coefficient, scale = choose_mixture(pilot, guided)
+    share = 1.0 / (1.0 + per_tilted)
+    if scale == -np.inf:
+        distance = nearest_point(spanned, first_lo, first_hi)
+        if distance == np.inf:
+            return EMPTY
+        result[4] = log_upper_tail(distance)
+
+    bits = table.shape[1]
+    dimensions = rank if moments else rank - 1
+    families = 2 if per_tilted else 1
+    directions = np.empty((families, REPLICATES, dimensions, bits), dtype=np.uint64)
+    points = np.empty((families, REPLICATES, dimensions), dtype=np.uint64)
+    for f in range(families):
+        for r in range(REPLICATES):
+            scramble(table, dimensions, bits, state, directions[f, r], points[f, r])
+    weights = np.zeros(REPLICATES)
+    controls = np.zeros(REPLICATES)
+    drawn = np.zeros(2, dtype=np.int64)
+    goal = 4 if per_tilted == 0 else 1
+    used = 0
+    earlier_error = np.inf
+    relative_error = np.inf
+    spread = np.inf
+    average = 0.0
+    weight = np.empty(LANES)
+    while True:
+        for f in range(families):
+            blocks = goal if f == 0 else goal * per_tilted
+            for r in range(REPLICATES):
+                now = drawn[f]
+                for _ in range(blocks - drawn[f] // LANES):
+                    for w in range(LANES):
+                        for k in range(dimensions):
+                            uniforms[k, w] = (np.float64(points[f, r, k]) + 0.5) * unit
+                        j = trailing_ones(now)
+                        for k in range(dimensions):
+                            points[f, r, k] ^= directions[f, r, k, j]
+                        now += 1
+                    guided_now, both = f == 1, families == 2
+                    walk(L, lo, hi, ends, family, slope, guided_now, both, uniforms, y, along, ratios, alive, room)
+                    for leaf in range(BRANCHES):
+                        leaf_ratios[:] = ratios
+                        leaf_alive[:] = alive
+                        finish(
+                            L,
+                            lo,
+                            hi,
+                            ends,
+                            family,
+                            guided_now,
+                            both,
+                            moments,
+                            uniforms,
+                            leaf / BRANCHES,
+                            y,
+                            along,
+                            leaf_ratios,
+                            leaf_alive,
+                            room,
+                        )
+                        for w in range(LANES):
+                            log_weight, control = mixture_weight(leaf_ratios[0, w], leaf_ratios[1, w], share)
+                            controls[r] += control - 1.0
+                            weight[w] = 0.0
+                            if leaf_alive[w] > 0.0:
+                                if scale == -np.inf:
+                                    scale = log_weight
+                                elif log_weight - scale > 300.0:
+                                    smaller = math.exp(scale - log_weight)
+                                    weights *= smaller
+                                    first *= smaller
+                                    second *= smaller
+                                    coefficient *= smaller
+                                    scale = log_weight
+                                weight[w] = math.exp(log_weight - scale)
+                                weights[r] += weight[w]
+                        if moments:
+                            for a in range(rank):
+                                for w in range(LANES):
+                                    part = weight[w] * y[a, w]
+                                    first[r, a] += part
+                                    for c in range(a + 1):
+                                        second[r, a, c] += part * y[c, w]
+            drawn[f] = blocks * LANES
+        used = (drawn[0] + drawn[1]) * REPLICATES
+        total = np.float64((drawn[0] + drawn[1]) * BRANCHES)
+        average = 0.0
+        for r in range(REPLICATES):
+            sums[r] = (weights[r] - coefficient * controls[r]) / total
+            average += sums[r] / REPLICATES
+        spread = 0.0
+        for r in range(REPLICATES):
+            spread += (sums[r] - average) ** 2
+        spread = math.sqrt(spread / (REPLICATES * (REPLICATES - 1)))
+        if average > 0.0:
+            spread /= average
+            # a lucky small spread is not believed: no more than halving it by doubling the points is credited
+            relative_error = factor * (max(spread, 0.5 * earlier_error) if earlier_error < np.inf else 1.5 * spread)
+            earlier_error = spread
+            if relative_error <= relative:
+                break
+        if 2 * used > max_points:
+            break
+        goal *= 2
+    if moments:
+        for r in range(REPLICATES):
+            for a in range(rank):
+                first[r, a] /= total
+                for c in range(a + 1):
+                    second[r, a, c] /= total
+                    second[r, c, a] = second[r, a, c]
+    result[3] = used
+    if not average > 0.0:
+        if result[4] == 0.0:
+            result[4] = log_upper_tail(nearest_point(spanned, first_lo, first_hi))
+        return MISSED
+    result[0] = math.log(average) + scale
+    result[1] = spread
+    result[2] = relative_error + 1e-12
+    sums /= average
+    first /= average
+    second /= average
+    result[4] = 0.0
+    if not guided:
+        return PLAIN
+    return GUIDED if per_tilted else TILTED
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def estimate_all(
+    A: Any, b: Any, offsets: Any, seeds: Any, table: Any, relative: float, factor: float, max_points: int
+) -> Any:
+    """`estimate` for rows offsets[i]:offsets[i+1] of A and b, each i with its own seed; (cells, 6) and the method codes."""
+    cells = offsets.size - 1
+    n = A.shape[1]
+    results = np.zeros((cells, 6))
+    methods = np.zeros(cells, dtype=np.int64)
+    basis = np.zeros((n, n))
+    sums = np.zeros(REPLICATES)
+    first = np.zeros((0, n))
+    second = np.zeros((0, n, n))
+    for i in range(cells):
+        part = slice(offsets[i], offsets[i + 1])
+        methods[i] = estimate(
+            A[part], b[part], seeds[i], table, relative, factor, max_points, results[i], basis, sums, first, second
+        )
+    return results, methods

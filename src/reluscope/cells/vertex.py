@@ -18,8 +18,9 @@ first by the coefficient of `R`; a cell is unbounded exactly when one of its ver
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -115,26 +116,24 @@ class VertexCells:
 
     @classmethod
     def from_polytope(cls, A: npt.ArrayLike, b: npt.ArrayLike) -> VertexCells:
-        """The polyhedron `A x <= b`, bounded or not; row i is labelled `-1 - i`, redundant rows drop out.
+        """The polyhedron `A x <= b`, bounded or not; row k is labelled `-1 - 2d - k`, redundant rows drop out.
 
-        Cost: one cut per row. An empty or lower-dimensional polyhedron gives no cells. Where it is unbounded, the
-        symbolic sides carry the labels below `-len(b)`.
+        Cost: one cut per row. An empty or lower-dimensional polyhedron gives no cells.
         """
         A, b = real_array(A, "A", ndim=2), real_array(b, "b", ndim=1)
         if len(A) != len(b):
             raise InputError(f"A and b must have one row per inequality, got {len(A)} and {len(b)}")
         cell = cls.space(A.shape[1])
-        cell = cell._replaced(labels=(cell.labels - len(b)).astype(np.int32))
         zero = np.zeros((1, 1))
-        for i, (normal, bound) in enumerate(zip(A, b, strict=True)):
+        for k, (normal, bound) in enumerate(zip(A, b, strict=True)):
             maps = np.append(normal, -bound)[None, :, None]
-            found = cell.split(maps, np.full((1, 1), 4 * _EPS * abs(bound)), zero, -1 - i)
+            found = cell.split(maps, np.full((1, 1), 4 * _EPS * abs(bound)), zero, -1 - 2 * cell.dimension - k)
             inside = np.flatnonzero(found.piece[:, 0] == 0)
             if not len(inside):
                 return cell.part(0, 0)
             cell = found.cells.part(int(inside[0]), int(inside[0]) + 1)
         none = np.zeros((0, cell.dimension))
-        return cell if cell.rays.any() else cell._replaced(rays=none, scales=none, radius=np.zeros(0))
+        return cell if cell.rays.any() else replace(cell, rays=none, scales=none, radius=np.zeros(0))
 
     @classmethod
     def _one(
@@ -205,67 +204,148 @@ class VertexCells:
 
         Cost of one cut: negative times positive vertices (one `and` and one bit count each), plus copying the parts.
         """
-        bits = self.bits
-        arrays = (np.require(maps, requirements=("C", "W")), np.ascontiguousarray(tolerance), np.array(breaks))
+        n, d, m = len(self), self.dimension, maps.shape[2]
+        maps, tolerance = np.require(maps, requirements=("C", "W")), np.ascontiguousarray(tolerance)
+        breaks = np.array(breaks)  # one kind of array (writable) means one compilation
+        low, high, top = np.empty((n, m)), np.empty((n, m)), np.empty((n, m))
+        _ranges(self.points, self.rays, self.offsets, maps, low, high, top)
+
+        given = _Given(
+            self.points,
+            self.bits,
+            self.labels,
+            self.offsets,
+            self.facet_offsets,
+            self.rays,
+            self.scales,
+            self.radius,
+        )
+        wide = 3 * d if self.is_open else d
+        room = 64 + 2 * int(np.diff(self.offsets).max(initial=0))
+        sizes = (2 * n + 16, 4 * len(self.points) + 64, 4 * len(self.labels) + 64 * self.bits.shape[1])
+        work = _Work.empty(room, d, wide, self.bits.shape[1], m, breaks.shape[1])
+        out = _Out.empty(sizes, wide, self.bits.shape[1], m)
+        state = np.zeros(4, np.int64)  # next cell, and how many children, vertices, facets are there
         while True:
-            done, vertices, new_bits, labels, offsets, facet_offsets, radius, parent, piece, top = _split_cells(
-                self.points,
-                self.rays,
-                self.scales,
-                self.radius,
-                bits,
-                self.labels,
-                self.offsets,
-                self.facet_offsets,
-                *arrays,
-                first_label,
-            )
-            if done:
+            short_of = _split_cells(given, maps, tolerance, breaks, low, high, first_label, work, out, state)
+            if short_of == _DONE:
                 break
-            bits = _widened(bits, bits.shape[1] + 1)  # a cell got more facets than the words have bits
-        d = self.dimension
+            words = given.bits.shape[1]
+            if short_of == _MORE_OUT:
+                used = out.first(*state[1:].tolist())
+                # Memory that is never touched costs nothing, copies do: take what the cells so far foretell.
+                growth = min(max(2, 3 * n // (2 * max(int(state[0]), 1))), 32)
+                sizes = (growth * sizes[0], growth * sizes[1], growth * sizes[2])
+                out = _Out.empty(sizes, wide, words, m)
+                out.take(used)
+                continue
+            if short_of == _MORE_WORDS:  # a cell got more facets than the words have bits: begin anew
+                words += 1
+                given = given._replace(bits=_widened(given.bits, words))
+                out = _Out.empty(sizes, wide, words, m)
+                state[:] = 0
+            else:
+                room *= 2
+            work = _Work.empty(room, d, wide, words, m, breaks.shape[1])
+        found = out.first(*state[1:].tolist())
         if self.is_open:
-            columns = [np.ascontiguousarray(vertices[:, k * d : (k + 1) * d]) for k in range(3)]
+            points, rays, scales = (np.ascontiguousarray(found.x[:, k * d : (k + 1) * d]) for k in range(3))
         else:
-            columns = [vertices, np.zeros((0, d)), np.zeros((0, d))]
-        points, rays, scales = columns
-        cells = VertexCells(points, new_bits, labels, offsets, facet_offsets, rays, scales, radius)
-        return Split(cells, parent, piece, top)
+            points, rays, scales = found.x, np.zeros((0, d)), np.zeros((0, d))
+        cells = VertexCells(
+            points,
+            found.bits,
+            found.labels,
+            found.offsets,
+            found.facet_offsets,
+            rays,
+            scales,
+            found.radius if self.is_open else np.zeros(0),
+        )
+        return Split(cells, found.parent, found.piece, top)
+
+    def relabelled(self, rename: Callable[[npt.NDArray[np.int32]], npt.NDArray[np.int32]]) -> VertexCells:
+        """The same cells with other facet labels; symbolic sides of the whole space must keep theirs."""
+        return replace(self, labels=np.asarray(rename(self.labels), np.int32))
 
     # -- single cells --------------------------------------------------------------------------------------------
 
     def vertices(self, i: int) -> FloatArray:
-        """The vertices of cell i, shape (v, d); finite parts only where the cell is unbounded."""
-        return self.points[self.offsets[i] : self.offsets[i + 1]]
+        """The finite vertices of cell i, shape (k, d)."""
+        mine = slice(self.offsets[i], self.offsets[i + 1])
+        return self.points[mine][~self._far()[mine]] if self.is_open else self.points[mine]
+
+    def rays_of(self, i: int) -> FloatArray:
+        """Unit directions that span the ways to infinity of cell i, shape (k, d); no rows when it is bounded.
+
+        Where the cell has a vertex these are its extreme directions, those of its unbounded edges, once each: the cell
+        is the convex hull of its vertices plus their cone. A cell that contains a line gives some spanning directions.
+        """
+        if not self.is_open:
+            return np.zeros((0, self.dimension))
+        mine = slice(self.offsets[i], self.offsets[i + 1])
+        far, rays = self._far()[mine], self.rays[mine]
+        if not far.all():
+            sides = _pack(self._symbolic(self.facets(i))[None])[0]
+            sides = _widened(sides[None], self.bits.shape[1])[0]
+            far = _far_ends(self.bits[mine], len(far), self.dimension, far, sides)
+        found = rays[far]
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
 
     def facets(self, i: int) -> npt.NDArray[np.int32]:
         """The labels of the facets of cell i, none redundant; symbolic sides of the whole space included."""
         return self.labels[self.facet_offsets[i] : self.facet_offsets[i + 1]]
 
     def incidence(self, i: int) -> npt.NDArray[np.bool_]:
-        """Which facets of cell i pass through which of its vertices, shape (vertices, facets)."""
-        count = len(self.facets(i))
+        """Which of `facets(i)` pass through which vertices of cell i, far ones included, shape (vertices, facets)."""
+        each = np.arange(len(self.facets(i)))
         words = self.bits[self.offsets[i] : self.offsets[i + 1]]
-        each = np.arange(count)
         return (words[:, each // 64] >> (each % 64).astype(np.uint64)) & np.uint64(1) != 0
 
-    # -- measures ------------------------------------------------------------------------------------------------
+    # -- all cells -----------------------------------------------------------------------------------------------
+
+    def facet_labels(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Labels of the facets of all cells, and where each cell's start; symbolic sides are left out."""
+        if not self.is_open:
+            return self.labels, self.facet_offsets
+        real = ~self._symbolic(self.labels)
+        before = np.concatenate([[0], np.cumsum(real)])
+        return self.labels[real], before[self.facet_offsets]
+
+    def facet_points(self) -> FloatArray:
+        """A point inside each facet, in the order of `facet_labels`."""
+        points: FloatArray = _facet_means(
+            self.points, self.rays, self.radius, self.bits, self.offsets, self.facet_offsets
+        )
+        return points[~self._symbolic(self.labels)] if self.is_open else points
 
     def bounded(self) -> npt.NDArray[np.bool_]:
         """Whether each cell is bounded, shape (n,)."""
-        if not self.is_open or not len(self):
+        if not self.is_open:
             return np.ones(len(self), np.bool_)
-        return np.add.reduceat(np.abs(self.rays).sum(axis=1), self.offsets[:-1]) == 0
+        return ~np.logical_or.reduceat(self._far(), self.offsets[:-1])
 
     def interior(self) -> FloatArray:
-        """A point strictly inside each cell, shape (n, d): the mean of the vertices, at an R past `radius`."""
+        """A point strictly inside each cell, shape (n, d).
+
+        The mean of the vertices; where some are far, the mean of the finite ones plus the mean direction to infinity;
+        where all are far (the cell contains a line), the mean of the vertices at an R past `radius`.
+        """
         if not len(self):
             return np.zeros((0, self.dimension))
-        count = np.diff(self.offsets)[:, None]
-        inside = np.add.reduceat(self.points, self.offsets[:-1]) / count
-        if self.is_open:
-            inside += np.add.reduceat(self.rays, self.offsets[:-1]) / count * (1.0 + 2.0 * self.radius[:, None])
-        return inside
+        starts, count = self.offsets[:-1], np.diff(self.offsets)[:, None]
+        if not self.is_open:
+            return np.add.reduceat(self.points, starts) / count
+        near = ~self._far()[:, None]
+        finite = np.add.reduceat(near.astype(np.int64), starts)
+        base = near | np.repeat(finite == 0, count[:, 0], axis=0)
+        inside = np.add.reduceat(self.points * base, starts) / np.add.reduceat(base.astype(np.int64), starts)
+        low = np.minimum.reduceat(np.where(near, self.points, np.inf), starts)
+        high = np.maximum.reduceat(np.where(near, self.points, -np.inf), starts)
+        with np.errstate(invalid="ignore"):
+            spread = np.maximum(1.0, (high - low).max(axis=1, keepdims=True))
+        step = np.where(finite > 0, spread, 1.0 + 2.0 * self.radius[:, None])
+        return inside + step * np.add.reduceat(self.rays, starts) / count
 
     def reach(self) -> FloatArray:
         """Largest `|x_q|` on each cell, shape (n, d); that of the finite parts where it is unbounded."""
@@ -281,12 +361,17 @@ class VertexCells:
         so only rounding of relative size about `d * eps * (size / width)` of the cell remains. Cost: the number of
         simplices, `d!` for a cube.
         """
-        volume: FloatArray = _volumes(self.points, self.bits, self.offsets, self.facet_offsets)
+        volume: FloatArray = _volumes(self.points, self.bits, self.offsets)
         volume[~self.bounded()] = np.inf
         return volume
 
-    def _replaced(self, **changes: Any) -> VertexCells:
-        return VertexCells(**{**self.__dict__, **changes})
+    def _far(self) -> npt.NDArray[np.bool_]:
+        """Which vertices are at infinity."""
+        return (self.rays != 0).any(axis=1)
+
+    def _symbolic(self, labels: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """Which facets of an open batch are sides of the cube of symbolic size."""
+        return (labels < 0) & (labels >= -2 * self.dimension)
 
     def __repr__(self) -> str:
         return f"VertexCells({len(self)} cells in R^{self.dimension}, {len(self.points)} vertices)"
@@ -328,9 +413,119 @@ def _joined(offsets: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 # -- kernels -----------------------------------------------------------------------------------------------------
 
 
-@intrinsic  # type: ignore[misc]
-def _ctpop(typingctx, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
+class _Given(NamedTuple):
+    """The cells to split."""
+
+    points: FloatArray
+    bits: Words
+    labels: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    facet_offsets: npt.NDArray[np.int64]
+    rays: FloatArray
+    scales: FloatArray
+    radius: FloatArray
+
+
+class _Out(NamedTuple):
+    """The children, with room to grow. `x` holds points, and for open cells rays and scales, side by side."""
+
+    x: FloatArray
+    bits: Words
+    labels: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    facet_offsets: npt.NDArray[np.int64]
+    radius: FloatArray
+    parent: npt.NDArray[np.int64]
+    piece: npt.NDArray[np.uint8]
+
+    @classmethod
+    def empty(cls, sizes: tuple[int, int, int], wide: int, words: int, m: int) -> _Out:
+        cells, vertices, facets = sizes
+        return cls(
+            np.empty((vertices, wide)),
+            np.empty((vertices, words), np.uint64),
+            np.empty(facets, np.int32),
+            np.zeros(cells + 1, np.int64),
+            np.zeros(cells + 1, np.int64),
+            np.empty(cells),
+            np.empty(cells, np.int64),
+            np.empty((cells, m), np.uint8),
+        )
+
+    def take(self, other: _Out) -> None:
+        """Copy a smaller record into the beginning of this one."""
+        mine: tuple[npt.NDArray[Any], ...] = tuple(self)
+        theirs: tuple[npt.NDArray[Any], ...] = tuple(other)
+        for array, filled in zip(mine, theirs, strict=True):
+            array[: len(filled)] = filled
+
+    def first(self, cells: int, vertices: int, facets: int) -> _Out:
+        """The used part of each array."""
+        return _Out(
+            self.x[:vertices],
+            self.bits[:vertices],
+            self.labels[:facets],
+            self.offsets[: cells + 1],
+            self.facet_offsets[: cells + 1],
+            self.radius[:cells],
+            self.parent[:cells],
+            self.piece[:cells],
+        )
+
+
+class _Work(NamedTuple):
+    """Buffers of the splitting kernel: two cells, a pool of pending sub-cells, their frames."""
+
+    x: FloatArray
+    bits: Words
+    value: FloatArray
+    slope: FloatArray
+    lists: npt.NDArray[np.int64]
+    words_of: Words
+    edges: npt.NDArray[np.int64]
+    pool_x: FloatArray
+    pool_bits: Words
+    item_unit: npt.NDArray[np.int64]
+    item_break: npt.NDArray[np.int64]
+    piece: npt.NDArray[np.uint8]
+    label: npt.NDArray[np.int32]
+    used: Words
+    frame: npt.NDArray[np.int64]
+    frame_far: FloatArray
+    coef: FloatArray
+    slots: npt.NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, room: int, d: int, wide: int, words: int, m: int, steps: int) -> _Work:
+        items = m * max(steps, 1)
+        return cls(
+            np.empty((2, wide, room)),
+            np.empty((2, room, words), np.uint64),
+            np.empty(room),
+            np.empty(room),
+            np.empty((4, room), np.int64),
+            np.empty(room, np.uint64),
+            np.empty((2, room), np.int64),
+            np.empty(wide * 8 * room),
+            np.empty((8 * room, words), np.uint64),
+            np.empty(items, np.int64),
+            np.empty(items, np.int64),
+            np.empty((items + 2, m), np.uint8),
+            np.empty((items + 2, 64 * words), np.int32),
+            np.empty((items + 2, words), np.uint64),
+            np.empty((items + 2, 3), np.int64),
+            np.empty(items + 2),
+            np.empty(d),
+            np.empty(2, np.int64),
+        )
+
+
+_DONE, _MORE_WORK, _MORE_OUT, _MORE_WORDS = 0, 1, 2, 3
+
+
+@intrinsic
+def _ctpop(typingctx, word):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.ctpop(args[0])
 
     return nb.types.uint64(nb.types.uint64), generate
@@ -338,12 +533,12 @@ def _ctpop(typingctx, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
 if nb.config.DISABLE_JIT:
 
-    def _count(word):  # type: ignore[no-untyped-def]
+    def _count(word: Any) -> Any:
         return int(word).bit_count()
 else:
 
     @nb.njit(cache=True)
-    def _count(word):  # type: ignore[no-untyped-def]
+    def _count(word: Any) -> Any:
         return np.int64(_ctpop(word))
 
 
@@ -352,23 +547,9 @@ _NONE = np.uint64(0)
 
 
 @nb.njit(cache=True)
-def _grown1(a, need):  # type: ignore[no-untyped-def]
-    out = np.empty(max(need, 2 * len(a)), a.dtype)
-    out[: len(a)] = a
-    return out
-
-
-@nb.njit(cache=True)
-def _grown2(a, need):  # type: ignore[no-untyped-def]
-    out = np.empty((max(need, 2 * len(a)), a.shape[1]), a.dtype)
-    out[: len(a)] = a
-    return out
-
-
-@nb.njit(cache=True)
-def _free_slot(used):  # type: ignore[no-untyped-def]
+def _free_slot(used, words):  # type: ignore[no-untyped-def]
     """The lowest bit that is not in the set, or -1."""
-    for w in range(len(used)):
+    for w in range(words):
         if ~used[w] != _NONE:
             return 64 * w + _count(((used[w] + _ONE) & ~used[w]) - _ONE)
     return -1
@@ -378,115 +559,23 @@ def _free_slot(used):  # type: ignore[no-untyped-def]
 def _spans_edge(bits, size, a, b):  # type: ignore[no-untyped-def]
     """Whether no third vertex lies on all facets that a and b share."""
     for v in range(size):
-        if v == a or v == b:
-            continue
-        inside = True
+        inside = v != a and v != b
         for w in range(bits.shape[1]):
-            common = bits[a, w] & bits[b, w]
-            if common & bits[v, w] != common:
-                inside = False
-                break
+            inside &= bits[a, w] & bits[b, w] & ~bits[v, w] == _NONE
         if inside:
             return False
     return True
 
 
-@nb.njit(cache=True)
-def _find_edges(bits, size, d, neg, n_neg, pos, n_pos, hits, words_of, edge_a, edge_b):  # type: ignore[no-untyped-def]
-    """All edges from a vertex in `neg` to one in `pos`; returns their number and the (possibly grown) lists."""
-    words = bits.shape[1]
-    n = 0
-    for k in range(n_pos):
-        words_of[k] = bits[pos[k], 0]
-    for i in range(n_neg):
-        a = neg[i]
-        found = 0
-        if words == 1:
-            mine = bits[a, 0]
-            for k in range(n_pos):  # no branch: hits are rare and unpredictable
-                hits[found] = k
-                found += _count(mine & words_of[k]) >= d - 1
-        else:
-            for k in range(n_pos):
-                shared = 0
-                for w in range(words):
-                    shared += _count(bits[a, w] & bits[pos[k], w])
-                hits[found] = k
-                found += shared >= d - 1
-        if found == 0:
-            continue
-        on = 0
-        for w in range(words):
-            on += _count(bits[a, w])
-        if n + found > len(edge_a):
-            edge_a, edge_b = _grown1(edge_a, n + found), _grown1(edge_b, n + found)
-        for k in range(found):
-            b = pos[hits[k]]
-            if on > d:
-                other = 0
-                for w in range(words):
-                    other += _count(bits[b, w])
-                if other > d and not _spans_edge(bits, size, a, b):
-                    continue
-            edge_a[n], edge_b[n] = a, b
-            n += 1
-    return n, edge_a, edge_b
-
-
 @nb.njit(cache=True, error_model="numpy")
-def _split_cells(  # type: ignore[no-untyped-def]
-    points, rays, scales, radius, bits, labels, offsets, facet_offsets, maps, tolerance, breaks, first_label
-):
-    n, m, steps = len(offsets) - 1, maps.shape[2], breaks.shape[1]
-    d, words = points.shape[1], bits.shape[1]
-    open_ = len(rays) > 0
-    # Numbers of a vertex: point, and for open cells ray and scale. At hand they are stored by coordinate.
-    wide = 3 * d if open_ else d
-    slots = 64 * words
-    steps_max = m * max(steps, 1)
-
-    out_x = np.empty((4 * len(points) + 64, wide))
-    out_bits = np.empty((len(out_x), words), np.uint64)
-    out_labels = np.empty(4 * len(labels) + 64, np.int32)
-    out_offset, out_facet = np.empty(2 * n + 16, np.int64), np.empty(2 * n + 16, np.int64)
-    out_radius = np.empty(2 * n + 16 if open_ else 0)
-    out_parent, out_piece = np.empty(2 * n + 16, np.int64), np.empty((2 * n + 16, m), np.uint8)
-    top = np.empty((n, m))
-    n_out, v_out, f_out = 0, 0, 0
-    out_offset[0], out_facet[0] = 0, 0
-
-    low, high, here = np.empty(m), np.empty(m), np.empty(m)
-    item_unit, item_break = np.empty(steps_max, np.int64), np.empty(steps_max, np.int64)
-    piece = np.empty(m, np.uint8)
-    coef = np.empty(d)
-    # Pending sub-cells of the cell at hand, as a stack.
-    pool_x, pool_bits = np.empty(4096), np.empty((512, words), np.uint64)
-    frame_x, frame_v = np.empty(steps_max + 2, np.int64), np.empty(steps_max + 2, np.int64)
-    frame_item, frame_size = np.empty(steps_max + 2, np.int64), np.empty(steps_max + 2, np.int64)
-    frame_piece = np.empty((steps_max + 2, m), np.uint8)
-    frame_label = np.empty((steps_max + 2, slots), np.int32)
-    frame_used = np.empty((steps_max + 2, words), np.uint64)
-    frame_radius = np.empty(steps_max + 2)
-    room = 256
-    cur, one = np.empty((wide, room)), np.empty((wide, room))
-    cur_bits, one_bits = np.empty((room, words), np.uint64), np.empty((room, words), np.uint64)
-    cur_label, used = np.empty(slots, np.int32), np.empty(words, np.uint64)
-    used_neg, used_pos = np.empty(words, np.uint64), np.empty(words, np.uint64)
-    value, slope = np.empty(room), np.empty(room)
-    neg, pos, zero = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    hits, words_of = np.empty(room, np.int64), np.empty(room, np.uint64)
-    edge_a, edge_b = np.empty(room, np.int64), np.empty(room, np.int64)
-    complete = True
-
+def _ranges(points, rays, offsets, maps, low, high, top):  # type: ignore[no-untyped-def]
+    """Least, largest, and largest absolute value (of finite parts) of every unit at the vertices of every cell."""
+    n, m, d = len(offsets) - 1, maps.shape[2], points.shape[1]
+    here, weight = np.empty(m), np.empty(m)
     for c in range(n):
-        start, stop = offsets[c], offsets[c + 1]
-        size = stop - start
-        tol = tolerance[c]
-
-        # Range of every unit over the cell's vertices.
         for j in range(m):
-            low[j], high[j] = np.inf, -np.inf
-        for v in range(start, stop):
+            low[c, j], high[c, j] = np.inf, -np.inf
+        for v in range(offsets[c], offsets[c + 1]):
             for j in range(m):
                 here[j] = maps[c, d, j]
             for q in range(d):
@@ -494,321 +583,404 @@ def _split_cells(  # type: ignore[no-untyped-def]
                 for j in range(m):
                     here[j] += maps[c, q, j] * x
             for j in range(m):
-                low[j], high[j] = min(low[j], here[j]), max(high[j], here[j])
+                low[c, j], high[c, j] = min(low[c, j], here[j]), max(high[c, j], here[j])
         for j in range(m):
-            top[c, j] = max(abs(low[j]), abs(high[j]))
-        if open_:
+            top[c, j] = max(abs(low[c, j]), abs(high[c, j]))
+        if len(rays) == 0:
+            continue
+        for j in range(m):
+            weight[j] = 0.0
+            for q in range(d):
+                weight[j] += abs(maps[c, q, j])
+        for v in range(offsets[c], offsets[c + 1]):
             for j in range(m):
-                weight = 0.0
+                rise = 0.0
                 for q in range(d):
-                    weight += abs(maps[c, q, j])
-                for v in range(start, stop):
-                    rise = 0.0
-                    for q in range(d):
-                        rise += maps[c, q, j] * rays[v, q]
-                    if rise > _RAY_TOLERANCE * weight:
-                        high[j] = np.inf
-                    elif rise < -_RAY_TOLERANCE * weight:
-                        low[j] = -np.inf
+                    rise += maps[c, q, j] * rays[v, q]
+                if rise > _RAY_TOLERANCE * weight[j]:
+                    high[c, j] = np.inf
+                elif rise < -_RAY_TOLERANCE * weight[j]:
+                    low[c, j] = -np.inf
 
+
+@nb.njit(cache=True, error_model="numpy")
+def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: ignore[no-untyped-def]
+    """Sort the vertices into `lists`: below, above, on the hyperplane. Returns how many are below and above."""
+    for i in range(size):
+        value[i] = offset
+    for q in range(d):
+        factor = coef[q]
+        for i in range(size):
+            value[i] += factor * x[q, i]
+    n_neg, n_pos = 0, 0
+    if not open_:
+        # No branches: they would be unpredictable.
+        for i in range(size):
+            lists[0, n_neg] = i
+            lists[1, n_pos] = i
+            lists[2, i - n_neg - n_pos] = i
+            n_neg += value[i] < -eps
+            n_pos += value[i] > eps
+        return n_neg, n_pos
+    weight = 0.0
+    for q in range(d):
+        weight += abs(coef[q])
+    for i in range(size):
+        rise, blur = 0.0, 0.0
+        for q in range(d):
+            rise += coef[q] * x[d + q, i]
+            blur += abs(coef[q]) * x[2 * d + q, i]
+        if abs(rise) <= _RAY_TOLERANCE * weight:
+            rise = 0.0
+        slope[i] = rise
+        sign = rise
+        if rise == 0.0 and abs(value[i]) > eps + _POINT_TOLERANCE * blur:
+            sign = value[i]
+        lists[0, n_neg] = i
+        lists[1, n_pos] = i
+        lists[2, i - n_neg - n_pos] = i
+        n_neg += sign < 0.0
+        n_pos += sign > 0.0
+    return n_neg, n_pos
+
+
+@nb.njit(cache=True)
+def _find_edges(bits, size, d, lists, n_neg, n_pos, words_of, edges):  # type: ignore[no-untyped-def]
+    """All edges from a vertex in `lists[0]` to one in `lists[1]`; their number, or -1 when there is no room."""
+    words = bits.shape[1]
+    n = 0
+    for k in range(n_pos):
+        words_of[k] = bits[lists[1, k], 0]
+    for i in range(n_neg):
+        a = lists[0, i]
+        found = 0
+        if words == 1:
+            mine = bits[a, 0]
+            for k in range(n_pos):  # no branch: hits are rare and unpredictable
+                lists[3, found] = k
+                found += _count(mine & words_of[k]) >= d - 1
+        else:
+            for k in range(n_pos):
+                shared = 0
+                for w in range(words):
+                    shared += _count(bits[a, w] & bits[lists[1, k], w])
+                lists[3, found] = k
+                found += shared >= d - 1
+        if found == 0:
+            continue
+        if n + found > edges.shape[1]:
+            return -1
+        on = 0
+        for w in range(words):
+            on += _count(bits[a, w])
+        for k in range(found):
+            b = lists[1, lists[3, k]]
+            if on > d:
+                other = 0
+                for w in range(words):
+                    other += _count(bits[b, w])
+                if other > d and not _spans_edge(bits, size, a, b):
+                    continue
+            edges[0, n], edges[1, n] = a, b
+            n += 1
+    return n
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _new_vertices(x, d, open_, value, slope, edges, n_edge, to, at):  # type: ignore[no-untyped-def]
+    """Where the edges cross the hyperplane, into the columns `at...` of `to`."""
+    for e in range(n_edge):
+        a, b = edges[0, e], edges[1, e]
+        if abs(value[a]) > abs(value[b]):
+            a, b = b, a  # start at the nearer end: the step is then at most half the edge
+        if not open_:
+            share = value[a] / (value[a] - value[b])
+            for q in range(d):
+                to[q, at + e] = x[q, a] + share * (x[q, b] - x[q, a])
+        elif slope[a] == slope[b]:
+            share = value[a] / (value[a] - value[b])
+            for q in range(3 * d):
+                to[q, at + e] = x[q, a] + share * (x[q, b] - x[q, a])
+        else:
+            # share = first + second / R: the crossing of an edge that reaches to infinity.
+            first = slope[a] / (slope[a] - slope[b])
+            second = (value[a] - first * (value[a] - value[b])) / (slope[a] - slope[b])
+            longest = 0.0
+            for q in range(d):
+                p, r, s = q, d + q, 2 * d + q
+                along = x[r, b] - x[r, a]
+                to[p, at + e] = x[p, a] + first * (x[p, b] - x[p, a]) + second * along
+                to[r, at + e] = x[r, a] + first * along
+                to[s, at + e] = x[s, a] + first * (x[s, b] - x[s, a]) + abs(second * along)
+                longest = max(longest, abs(to[r, at + e]))
+            if longest < 0.5:  # a ray is zero or reaches the unit cube's surface
+                for q in range(d, 2 * d):
+                    to[q, at + e] = 0.0
+
+
+@nb.njit(cache=True)
+def _sort_out(x, bits, lists, n_neg, n_pos, n_zero, edges, n_edge, used, slots, low, low_bits, high, high_bits):  # type: ignore[no-untyped-def]
+    """Fill the lower part (whose new vertices are there already) and the upper one, `high` by coordinate."""
+    wide, words = x.shape[0], bits.shape[1]
+    first, second = n_neg + n_zero, n_pos + n_zero
+    n_high = second + n_edge
+    for q in range(wide):
+        for i in range(n_neg):
+            low[q, i] = x[q, lists[0, i]]
+        for i in range(n_zero):
+            low[q, n_neg + i] = x[q, lists[2, i]]
+        at = q * n_high
+        for i in range(n_pos):
+            high[at + i] = x[q, lists[1, i]]
+        for i in range(n_zero):
+            high[at + n_pos + i] = x[q, lists[2, i]]
+        for e in range(n_edge):
+            high[at + second + e] = low[q, first + e]
+    for w in range(words):
+        new_low = _ONE << np.uint64(slots[0] & 63) if slots[0] >> 6 == w else _NONE
+        new_high = _ONE << np.uint64(slots[1] & 63) if slots[1] >> 6 == w else _NONE
+        for i in range(n_neg):
+            low_bits[i, w] = bits[lists[0, i], w]
+        for i in range(n_pos):
+            high_bits[i, w] = bits[lists[1, i], w]
+        for i in range(n_zero):
+            word = bits[lists[2, i], w]
+            low_bits[n_neg + i, w] = word & used[0, w] | new_low
+            high_bits[n_pos + i, w] = word & used[1, w] | new_high
+        for e in range(n_edge):
+            word = bits[edges[0, e], w] & bits[edges[1, e], w]
+            low_bits[first + e, w] = word | new_low
+            high_bits[second + e, w] = word | new_high
+        used[0, w] |= new_low
+        used[1, w] |= new_high
+
+
+@nb.njit(cache=True)
+def _store(x, bits, size, used, label, to_x, to_bits, to_label):  # type: ignore[no-untyped-def]
+    """Write a finished cell; its facets move to the lowest numbers. Returns how many there are."""
+    wide, words = x.shape[0], bits.shape[1]
+    facets = 0
+    for w in range(words):
+        facets += _count(used[w])
+    for i in range(size):
+        for w in range(words):
+            to_bits[i, w] = bits[i, w]
+        for q in range(wide):
+            to_x[i, q] = x[q, i]
+    hole = 0
+    for w in range(words):
+        rest = used[w]
+        while rest != _NONE:
+            lowest = rest & (~rest + _ONE)
+            rest ^= lowest
+            f = 64 * w + _count(lowest - _ONE)
+            to = f
+            if f >= facets:
+                while used[hole >> 6] >> np.uint64(hole & 63) & _ONE != _NONE:
+                    hole += 1
+                to = hole
+                hole += 1
+                to_word, to_bit = to >> 6, _ONE << np.uint64(to & 63)
+                for i in range(size):
+                    if to_bits[i, w] & lowest != _NONE:
+                        to_bits[i, w] ^= lowest
+                        to_bits[i, to_word] |= to_bit
+            to_label[to] = label[f]
+    return facets
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _split_cells(given, maps, tolerance, breaks, low, high, first_label, work, out, state):  # type: ignore[no-untyped-def]
+    """Cut the cells `state[0]...` and append their children to `out`.
+
+    Nothing is allocated here: where a buffer is too small, `state` is left at the last whole cell, and the return value
+    says which kind of buffer it was.
+    """
+    m, steps = maps.shape[2], breaks.shape[1]
+    d, words = given.points.shape[1], given.bits.shape[1]
+    open_ = len(given.rays) > 0
+    # Numbers of a vertex: point, and for open cells ray and scale. At hand they are stored by coordinate.
+    wide, room = work.x.shape[1], work.x.shape[2]
+    value, slope, lists, edges = work.value, work.slope, work.lists, work.edges
+    item_unit, item_break, piece, label = work.item_unit, work.item_break, work.piece, work.label
+    coef, slots = work.coef, work.slots
+
+    for c in range(state[0], len(given.offsets) - 1):
+        n_out, v_out, f_out = state[1], state[2], state[3]
+        start, size = given.offsets[c], given.offsets[c + 1] - given.offsets[c]
+        if size > room:
+            return _MORE_WORK
         items = 0
         for j in range(m):
             below = 0
             for k in range(steps):
                 t = breaks[j, k]
-                if high[j] <= t + tol[j]:
+                if high[c, j] <= t + tolerance[c, j]:
                     break  # below this break point and all later ones
-                if low[j] >= t - tol[j]:
+                if low[c, j] >= t - tolerance[c, j]:
                     below += 1
                 else:
                     item_unit[items], item_break[items] = j, k
                     items += 1
-            piece[j] = below
+            piece[0, j] = below
 
-        if size > cur.shape[1]:
-            cur, cur_bits = np.empty((wide, 2 * size)), np.empty((2 * size, words), np.uint64)
-
+        hand = 0  # which of the two buffers holds the cell at hand
         for i in range(size):
             for q in range(d):
-                cur[q, i] = points[start + i, q]
+                work.x[0, q, i] = given.points[start + i, q]
             for w in range(words):
-                cur_bits[i, w] = bits[start + i, w]
+                work.bits[0, i, w] = given.bits[start + i, w]
             if open_:
                 for q in range(d):
-                    cur[d + q, i] = rays[start + i, q]
-                    cur[2 * d + q, i] = scales[start + i, q]
-        facets = facet_offsets[c + 1] - facet_offsets[c]
+                    work.x[0, d + q, i] = given.rays[start + i, q]
+                    work.x[0, 2 * d + q, i] = given.scales[start + i, q]
         for w in range(words):
-            used[w] = _NONE
-        for f in range(facets):
-            cur_label[f] = labels[facet_offsets[c] + f]
-            used[f >> 6] |= _ONE << np.uint64(f & 63)
-        far = radius[c] if open_ else 0.0
-        frames, pooled_x, pooled_v, item = 0, 0, 0, 0
+            work.used[0, w] = _NONE
+        first_facet = given.facet_offsets[c]
+        for f in range(given.facet_offsets[c + 1] - first_facet):
+            label[0, f] = given.labels[first_facet + f]
+            work.used[0, f >> 6] |= _ONE << np.uint64(f & 63)
+        far = given.radius[c] if open_ else 0.0
+        # Pending sub-cells wait on a stack: each has a row, from 2 on, of `frame`, `piece`, `label`, `used`.
+        frames, pooled, item = 0, 0, 0
 
         while True:
             while item < items:
-                if size > len(value):
-                    room = 2 * size
-                    value, slope = np.empty(room), np.empty(room)
-                    neg, pos, zero = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-                    hits, words_of = np.empty(room, np.int64), np.empty(room, np.uint64)
                 j, k = item_unit[item], item_break[item]
                 item += 1
-                eps = tol[j]
-                offset = maps[c, d, j] - breaks[j, k]
-                for i in range(size):
-                    value[i] = offset
                 for q in range(d):
-                    factor = maps[c, q, j]
-                    coef[q] = factor
-                    for i in range(size):
-                        value[i] += factor * cur[q, i]
-                # Sorting into sides without branches: they would be unpredictable.
-                n_neg, n_pos, n_zero = 0, 0, 0
-                if not open_:
-                    for i in range(size):
-                        neg[n_neg] = i
-                        pos[n_pos] = i
-                        zero[n_zero] = i
-                        up, down = value[i] > eps, value[i] < -eps
-                        n_pos += up
-                        n_neg += down
-                        n_zero = i + 1 - n_pos - n_neg
-                else:
-                    weight = 0.0
-                    for q in range(d):
-                        weight += abs(coef[q])
-                    for i in range(size):
-                        rise, blur = 0.0, 0.0
-                        for q in range(d):
-                            rise += coef[q] * cur[d + q, i]
-                            blur += abs(coef[q]) * cur[2 * d + q, i]
-                        if abs(rise) <= _RAY_TOLERANCE * weight:
-                            rise = 0.0
-                        slope[i] = rise
-                        sign = rise
-                        if rise == 0.0 and abs(value[i]) > eps + _POINT_TOLERANCE * blur:
-                            sign = value[i]
-                        if sign > 0.0:
-                            pos[n_pos] = i
-                            n_pos += 1
-                        elif sign < 0.0:
-                            neg[n_neg] = i
-                            n_neg += 1
-                        else:
-                            zero[n_zero] = i
-                            n_zero += 1
+                    coef[q] = maps[c, q, j]
+                n_neg, n_pos = _sides(
+                    work.x[hand],
+                    size,
+                    d,
+                    coef,
+                    maps[c, d, j] - breaks[j, k],
+                    tolerance[c, j],
+                    open_,
+                    value,
+                    slope,
+                    lists,
+                )
                 if n_pos == 0:
                     continue
                 if n_neg == 0:
-                    piece[j] += 1
+                    piece[0, j] += 1
                     continue
-
-                n_edge, edge_a, edge_b = _find_edges(
-                    cur_bits, size, d, neg, n_neg, pos, n_pos, hits, words_of, edge_a, edge_b
-                )
+                n_zero = size - n_neg - n_pos
+                n_edge = _find_edges(work.bits[hand], size, d, lists, n_neg, n_pos, work.words_of, edges)
+                if n_edge < 0:
+                    return _MORE_WORK
+                n_low, n_high = n_neg + n_zero + n_edge, n_pos + n_zero + n_edge
                 if n_zero + n_edge < d:
                     # Only rounding gets here: the common face would have no inner points. Take the larger part.
                     lowest, highest = 0.0, 0.0
                     for i in range(size):
                         lowest, highest = min(lowest, value[i]), max(highest, value[i])
                     if highest > -lowest:
-                        piece[j] += 1
+                        piece[0, j] += 1
                     continue
+                if max(n_low, n_high) > room or pooled + n_high > len(work.pool_bits):
+                    return _MORE_WORK
                 for w in range(words):
-                    used_neg[w], used_pos[w] = _NONE, _NONE
+                    below_, above = _NONE, _NONE
                     for i in range(n_neg):
-                        used_neg[w] |= cur_bits[neg[i], w]
+                        below_ |= work.bits[hand, lists[0, i], w]
                     for i in range(n_pos):
-                        used_pos[w] |= cur_bits[pos[i], w]
-                slot_neg, slot_pos = _free_slot(used_neg), _free_slot(used_pos)
-                if slot_neg < 0 or slot_pos < 0:
-                    complete = False
-                    break
+                        above |= work.bits[hand, lists[1, i], w]
+                    work.used[0, w], work.used[1, w] = below_, above
+                slots[0], slots[1] = _free_slot(work.used[0], words), _free_slot(work.used[1], words)
+                if slots[0] < 0 or slots[1] < 0:
+                    return _MORE_WORDS
                 if open_:
                     for i in range(size):
                         if slope[i] != 0.0:
                             far = max(far, -value[i] / slope[i])
 
-                n1, n2 = n_neg + n_zero + n_edge, n_pos + n_zero + n_edge
-                if n1 > one.shape[1]:
-                    one, one_bits = np.empty((wide, 2 * n1)), np.empty((2 * n1, words), np.uint64)
-                while pooled_x + wide * n2 > len(pool_x):
-                    pool_x = _grown1(pool_x, pooled_x + wide * n2)
-                while pooled_v + n2 > len(pool_bits):
-                    pool_bits = _grown2(pool_bits, pooled_v + n2)
-
                 # The lower part stays at hand, the upper one is put aside.
-                first, second = n_neg + n_zero, n_pos + n_zero
-                for q in range(wide):
-                    at = pooled_x + q * n2
-                    for i in range(n_neg):
-                        one[q, i] = cur[q, neg[i]]
-                    for i in range(n_pos):
-                        pool_x[at + i] = cur[q, pos[i]]
-                    for i in range(n_zero):
-                        x = cur[q, zero[i]]
-                        one[q, n_neg + i] = x
-                        pool_x[at + n_pos + i] = x
-                for e in range(n_edge):
-                    a, b = edge_a[e], edge_b[e]
-                    if abs(value[a]) > abs(value[b]):
-                        a, b = b, a  # start at the nearer end: the step is then at most half the edge
-                    s1, s2 = 0.0, 0.0
-                    if open_:
-                        s1, s2 = slope[a], slope[b]
-                    if s1 == s2:
-                        share = value[a] / (value[a] - value[b])
-                        for q in range(wide):
-                            one[q, first + e] = cur[q, a] + share * (cur[q, b] - cur[q, a])
-                    else:
-                        # share = share0 + share1 / R: the crossing of an edge that reaches to infinity.
-                        share0 = s1 / (s1 - s2)
-                        share1 = (value[a] - share0 * (value[a] - value[b])) / (s1 - s2)
-                        longest = 0.0
-                        for q in range(d):
-                            along = cur[d + q, b] - cur[d + q, a]
-                            one[q, first + e] = cur[q, a] + share0 * (cur[q, b] - cur[q, a]) + share1 * along
-                            one[d + q, first + e] = cur[d + q, a] + share0 * along
-                            one[2 * d + q, first + e] = (
-                                cur[2 * d + q, a]
-                                + share0 * (cur[2 * d + q, b] - cur[2 * d + q, a])
-                                + abs(share1 * along)
-                            )
-                            longest = max(longest, abs(one[d + q, first + e]))
-                        if longest < 0.5:  # a ray is zero or reaches the unit cube's surface
-                            for q in range(d):
-                                one[d + q, first + e] = 0.0
-                for q in range(wide):
-                    at = pooled_x + q * n2 + second
-                    for e in range(n_edge):
-                        pool_x[at + e] = one[q, first + e]
+                _new_vertices(work.x[hand], d, open_, value, slope, edges, n_edge, work.x[1 - hand], n_neg + n_zero)
+                _sort_out(
+                    work.x[hand],
+                    work.bits[hand],
+                    lists,
+                    n_neg,
+                    n_pos,
+                    n_zero,
+                    edges,
+                    n_edge,
+                    work.used,
+                    slots,
+                    work.x[1 - hand],
+                    work.bits[1 - hand],
+                    work.pool_x[wide * pooled :],
+                    work.pool_bits[pooled:],
+                )
+                frame = 2 + frames
                 for w in range(words):
-                    new_neg = _ONE << np.uint64(slot_neg & 63) if slot_neg >> 6 == w else _NONE
-                    new_pos = _ONE << np.uint64(slot_pos & 63) if slot_pos >> 6 == w else _NONE
-                    for i in range(n_neg):
-                        one_bits[i, w] = cur_bits[neg[i], w]
-                    for i in range(n_pos):
-                        pool_bits[pooled_v + i, w] = cur_bits[pos[i], w]
-                    for i in range(n_zero):
-                        word = cur_bits[zero[i], w]
-                        one_bits[n_neg + i, w] = word & used_neg[w] | new_neg
-                        pool_bits[pooled_v + n_pos + i, w] = word & used_pos[w] | new_pos
-                    for e in range(n_edge):
-                        word = cur_bits[edge_a[e], w] & cur_bits[edge_b[e], w]
-                        one_bits[first + e, w] = word | new_neg
-                        pool_bits[pooled_v + second + e, w] = word | new_pos
-                    frame_used[frames, w] = used_pos[w] | new_pos
-                    used[w] = used_neg[w] | new_neg
-                for f in range(slots):
-                    frame_label[frames, f] = cur_label[f]
-                cut = first_label + j * steps + k
-                frame_label[frames, slot_pos] = cut
-                cur_label[slot_neg] = cut
-                frame_x[frames], frame_v[frames] = pooled_x, pooled_v
-                frame_size[frames], frame_item[frames], frame_radius[frames] = n2, item, far
+                    work.used[frame, w] = work.used[1, w]
+                for f in range(64 * words):
+                    label[frame, f] = label[0, f]
+                label[0, slots[0]] = label[frame, slots[1]] = first_label + j * steps + k
                 for q in range(m):
-                    frame_piece[frames, q] = piece[q]
-                frame_piece[frames, j] += 1
+                    piece[frame, q] = piece[0, q]
+                piece[frame, j] += 1
+                work.frame[frame, 0], work.frame[frame, 1], work.frame[frame, 2] = pooled, n_high, item
+                work.frame_far[frame] = far
                 frames += 1
-                pooled_x += wide * n2
-                pooled_v += n2
-                cur, one = one, cur
-                cur_bits, one_bits = one_bits, cur_bits
-                size = n1
+                pooled += n_high
+                hand = 1 - hand
+                size = n_low
 
-            if not complete:
-                break
-            # All units are decided on the cell at hand: it is a child. Its facets move to the lowest numbers.
-            facets = 0
-            for w in range(words):
-                facets += _count(used[w])
-            while v_out + size > len(out_x):
-                out_x, out_bits = _grown2(out_x, v_out + size), _grown2(out_bits, v_out + size)
-            if f_out + facets > len(out_labels):
-                out_labels = _grown1(out_labels, f_out + facets)
-            if n_out + 2 > len(out_parent):
-                out_offset, out_facet = _grown1(out_offset, n_out + 2), _grown1(out_facet, n_out + 2)
-                out_parent, out_piece = _grown1(out_parent, n_out + 2), _grown2(out_piece, n_out + 2)
-                if open_:
-                    out_radius = _grown1(out_radius, n_out + 2)
-            for i in range(size):
-                for w in range(words):
-                    out_bits[v_out + i, w] = cur_bits[i, w]
-            hole = 0
-            for f in range(slots):
-                if used[f >> 6] >> np.uint64(f & 63) & _ONE == _NONE:
-                    continue
-                to = f
-                if f >= facets:
-                    while used[hole >> 6] >> np.uint64(hole & 63) & _ONE != _NONE:
-                        hole += 1
-                    to = hole
-                    hole += 1
-                    word, shift = f >> 6, np.uint64(f & 63)
-                    to_word, to_shift = to >> 6, np.uint64(to & 63)
-                    for i in range(v_out, v_out + size):
-                        bit = out_bits[i, word] >> shift & _ONE
-                        out_bits[i, word] &= ~(_ONE << shift)
-                        out_bits[i, to_word] |= bit << to_shift
-                out_labels[f_out + to] = cur_label[f]
-            for i in range(size):
-                for q in range(wide):
-                    out_x[v_out + i, q] = cur[q, i]
-            if open_:
-                out_radius[n_out] = far
+            # All units are decided on the cell at hand: it is a child.
+            if v_out + size > len(out.bits) or f_out + 64 * words > len(out.labels) or n_out + 2 > len(out.offsets):
+                return _MORE_OUT
+            f_out += _store(
+                work.x[hand],
+                work.bits[hand],
+                size,
+                work.used[0],
+                label[0],
+                out.x[v_out:],
+                out.bits[v_out:],
+                out.labels[f_out:],
+            )
             v_out += size
-            f_out += facets
-            out_parent[n_out] = c
+            if open_:
+                out.radius[n_out] = far
+            out.parent[n_out] = c
             for q in range(m):
-                out_piece[n_out, q] = piece[q]
+                out.piece[n_out, q] = piece[0, q]
             n_out += 1
-            out_offset[n_out], out_facet[n_out] = v_out, f_out
-
+            out.offsets[n_out], out.facet_offsets[n_out] = v_out, f_out
             if frames == 0:
                 break
-            frames -= 1
-            size, item, far = frame_size[frames], frame_item[frames], frame_radius[frames]
-            pooled_x, pooled_v = frame_x[frames], frame_v[frames]
-            if size > cur.shape[1]:
-                cur, cur_bits = np.empty((wide, 2 * size)), np.empty((2 * size, words), np.uint64)
-            for q in range(wide):
-                at = pooled_x + q * size
-                for i in range(size):
-                    cur[q, i] = pool_x[at + i]
-            for w in range(words):
-                used[w] = frame_used[frames, w]
-                for i in range(size):
-                    cur_bits[i, w] = pool_bits[pooled_v + i, w]
-            for f in range(slots):
-                cur_label[f] = frame_label[frames, f]
-            for q in range(m):
-                piece[q] = frame_piece[frames, q]
-        if not complete:
-            break
 
-    return (
-        complete,
-        out_x[:v_out],
-        out_bits[:v_out],
-        out_labels[:f_out],
-        out_offset[: n_out + 1],
-        out_facet[: n_out + 1],
-        out_radius[:n_out] if open_ else out_radius,
-        out_parent[:n_out],
-        out_piece[:n_out],
-        top,
-    )
+            frames -= 1
+            frame = 2 + frames
+            pooled, size, item = work.frame[frame, 0], work.frame[frame, 1], work.frame[frame, 2]
+            far = work.frame_far[frame]
+            for q in range(wide):
+                at = wide * pooled + q * size
+                for i in range(size):
+                    work.x[hand, q, i] = work.pool_x[at + i]
+            for w in range(words):
+                work.used[0, w] = work.used[frame, w]
+                for i in range(size):
+                    work.bits[hand, i, w] = work.pool_bits[pooled + i, w]
+            for f in range(64 * words):
+                label[0, f] = label[frame, f]
+            for q in range(m):
+                piece[0, q] = piece[frame, q]
+        state[0], state[1], state[2], state[3] = c + 1, n_out, v_out, f_out
+    return _DONE
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _volumes(points, bits, offsets, facet_offsets):  # type: ignore[no-untyped-def]
+def _volumes(points, bits, offsets):  # type: ignore[no-untyped-def]
     n, d, words = len(offsets) - 1, points.shape[1], bits.shape[1]
-    most, widest = 1, 1
+    most = 1
     for c in range(n):
         most = max(most, offsets[c + 1] - offsets[c])
-        widest = max(widest, facet_offsets[c + 1] - facet_offsets[c])
     factorial = 1.0
     for q in range(d):
         factorial *= q + 1
@@ -816,61 +988,61 @@ def _volumes(points, bits, offsets, facet_offsets):  # type: ignore[no-untyped-d
     # A chain of faces: level 0 is the cell, level d a vertex. `vertex[level]` lists a face's vertices, its apex first.
     vertex, count = np.empty((d + 1, most), np.int64), np.empty(d + 1, np.int64)
     carriers = np.empty((d + 1, words), np.uint64)  # the facets of the cell that contain the face
-    shared, within = np.empty((d + 1, widest), np.int64), np.empty(words, np.uint64)
-    following, product = np.empty(d + 1, np.int64), np.empty(d + 1)
-    edge = np.empty((d + 1, d))  # orthogonal parts of apex - first apex, of unit length
+    remaining = np.empty((d + 1, words), np.uint64)  # those that meet the face, but not its apex, still to visit
+    within, product = np.empty(words, np.uint64), np.empty(d + 1)
+    edge = np.empty((d + 1, d))  # the parts of `apex - first apex` orthogonal to those before, at unit length
 
     for c in range(n):
-        facets = facet_offsets[c + 1] - facet_offsets[c]
-        count[0] = offsets[c + 1] - offsets[c]
-        for i in range(count[0]):
-            vertex[0, i] = offsets[c] + i
         root = offsets[c]
+        count[0] = offsets[c + 1] - root
+        for i in range(count[0]):
+            vertex[0, i] = root + i
         product[0] = 1.0
         total = 0.0
         level, entering = 0, True
         while level >= 0:
             if entering:
-                for f in range(facets):
-                    shared[level, f] = 0
-                for w in range(words):
-                    carriers[level, w] = ~_NONE
-                for i in range(count[level]):
-                    v = vertex[level, i]
-                    for w in range(words):
-                        carriers[level, w] &= bits[v, w]
-                    for f in range(facets):
-                        shared[level, f] += np.int64(bits[v, f >> 6] >> np.uint64(f & 63) & _ONE)
-                following[level] = 0
                 entering = False
-            f = following[level]
-            if f >= facets:
+                apex = vertex[level, 0]
+                for w in range(words):
+                    all_, any_ = ~_NONE, _NONE
+                    for i in range(count[level]):
+                        all_ &= bits[vertex[level, i], w]
+                        any_ |= bits[vertex[level, i], w]
+                    carriers[level, w], remaining[level, w] = all_, any_ & ~bits[apex, w]
+            word = 0
+            while word < words and remaining[level, word] == _NONE:
+                word += 1
+            if word == words:
                 level -= 1
                 continue
-            following[level] = f + 1
-            word, shift = f >> 6, np.uint64(f & 63)
-            apex = vertex[level, 0]
-            if shared[level, f] == 0 or bits[apex, word] >> shift & _ONE != _NONE:
-                continue
-            # The part of this face in facet f; it is a facet of the face iff no other such part holds it.
+            facet = remaining[level, word] & (~remaining[level, word] + _ONE)
+            remaining[level, word] ^= facet
+            # The part of this face in the facet; it is a facet of the face iff no other such part holds it.
             below = level + 1
             found = 0
             for w in range(words):
                 within[w] = ~_NONE
             for i in range(count[level]):
                 v = vertex[level, i]
-                if bits[v, word] >> shift & _ONE != _NONE:
+                if bits[v, word] & facet != _NONE:
                     vertex[below, found] = v
                     found += 1
                     for w in range(words):
                         within[w] &= bits[v, w]
             largest = True
-            for g in range(facets):
-                bit = _ONE << np.uint64(g & 63)
-                if g != f and within[g >> 6] & bit != _NONE and carriers[level, g >> 6] & bit == _NONE:
-                    if shared[level, g] > found or (shared[level, g] == found and g < f):
-                        largest = False
-                        break
+            for w in range(words):
+                others = within[w] & ~carriers[level, w]
+                if w == word:
+                    others ^= facet
+                while others != _NONE and largest:
+                    other = others & (~others + _ONE)
+                    others ^= other
+                    held = 0
+                    for i in range(count[level]):
+                        held += bits[vertex[level, i], w] & other != _NONE
+                    earlier = w < word or (w == word and other < facet)
+                    largest = held < found or (held == found and not earlier)
             if not largest:
                 continue
             count[below] = found
@@ -889,12 +1061,70 @@ def _volumes(points, bits, offsets, facet_offsets):  # type: ignore[no-untyped-d
             length = np.sqrt(length)
             if below == d:
                 total += product[level] * length
-                continue
-            if length == 0.0:
-                continue
-            for q in range(d):
-                edge[below, q] /= length
-            product[below] = product[level] * length
-            level, entering = below, True
+            elif length > 0.0:
+                for q in range(d):
+                    edge[below, q] /= length
+                product[below] = product[level] * length
+                level, entering = below, True
         out[c] = total / factorial
+    return out
+
+
+@nb.njit(cache=True)
+def _far_ends(bits, size, d, far, sides):  # type: ignore[no-untyped-def]
+    """Which far vertices of one cell end an edge that lies on no symbolic side."""
+    words = bits.shape[1]
+    out = np.zeros(size, np.bool_)
+    for a in range(size):
+        if not far[a]:
+            continue
+        for b in range(size):
+            shared, symbolic = 0, False
+            for w in range(words):
+                common = bits[a, w] & bits[b, w]
+                shared += _count(common)
+                symbolic |= common & sides[w] != _NONE
+            if a != b and shared >= d - 1 and not symbolic and _spans_edge(bits, size, a, b):
+                out[a] = True
+                break
+    return out
+
+
+@nb.njit(cache=True)
+def _facet_means(points, rays, radius, bits, offsets, facet_offsets):  # type: ignore[no-untyped-def]
+    """A point inside each facet: the mean of its vertices, see `VertexCells.interior` where they are far."""
+    n, d = len(offsets) - 1, points.shape[1]
+    open_ = len(rays) > 0
+    out = np.empty((facet_offsets[n], d))
+    near, onward, least, most = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    every = np.empty(d)
+    for c in range(n):
+        for f in range(facet_offsets[c + 1] - facet_offsets[c]):
+            word, bit = f >> 6, _ONE << np.uint64(f & 63)
+            finite, count = 0, 0
+            for q in range(d):
+                near[q], onward[q], every[q], least[q], most[q] = 0.0, 0.0, 0.0, np.inf, -np.inf
+            for v in range(offsets[c], offsets[c + 1]):
+                if bits[v, word] & bit == _NONE:
+                    continue
+                count += 1
+                far = False
+                if open_:
+                    for q in range(d):
+                        far |= rays[v, q] != 0.0
+                        onward[q] += rays[v, q]
+                finite += not far
+                for q in range(d):
+                    every[q] += points[v, q]
+                    if not far:
+                        near[q] += points[v, q]
+                        least[q], most[q] = min(least[q], points[v, q]), max(most[q], points[v, q])
+            step = 1.0 + 2.0 * radius[c] if open_ else 0.0
+            if finite > 0:
+                step = 1.0
+                for q in range(d):
+                    step = max(step, most[q] - least[q])
+            for q in range(d):
+                base = near[q] / finite if finite > 0 else every[q] / count
+                out[facet_offsets[c] + f, q] = base + step * onward[q] / count
     return out

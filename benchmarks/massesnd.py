@@ -1,0 +1,103 @@
+"""Gaussian mass of n-dimensional polytopes: Reluscope and scipy.stats.multivariate_normal.cdf side by side.
+
+The same mass P(A u <= b) is a rank-deficient orthant probability of A u for SciPy. SciPy is run twice: with its default
+tolerances and point limit, and asked for the relative accuracy that Reluscope is asked for. Each SciPy run has a time
+limit; where it is hit, the time printed is a lower bound (marked >). The reference is Reluscope at relative 1e-4 or the
+closed form (box). Run:  python benchmarks/massesnd.py [--limit SECONDS] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import time
+
+import numpy as np
+from scipy import special, stats
+
+from reluscope.measure.gaussn import polytope_mass, polytope_masses
+
+
+def problems(n: int, rng: np.random.Generator):
+    m = 2 * n
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    box = np.concatenate([np.full(n, 1.5), np.full(n, 2.0)])
+    yield "box", np.vstack([Q, -Q]), box, float(np.prod(special.ndtr(1.5) - special.ndtr(np.full(n, -2.0))))
+    A = rng.normal(size=(m, n))
+    A /= np.linalg.norm(A, axis=1)[:, None]
+    yield "wide", A, np.full(m, 1.5), None
+    b = rng.normal(size=m)
+    sign = np.where(b - A @ rng.normal(size=n) > 0, 1.0, -1.0)
+    yield "cell", A * sign[:, None], b * sign, None
+
+
+def scipy_run(A, b, options, pipe) -> None:
+    start = time.perf_counter()
+    value = stats.multivariate_normal.cdf(b, np.zeros(len(b)), A @ A.T, allow_singular=True, **options)
+    pipe.send((time.perf_counter() - start, float(value)))
+
+
+def scipy_timed(A, b, options, limit: float) -> tuple[float, float | None]:
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=scipy_run, args=(A, b, options, there))
+    start = time.perf_counter()
+    process.start()
+    answer = here.recv() if here.poll(limit) else (time.perf_counter() - start, None)
+    process.terminate()
+    process.join()
+    return answer
+
+
+def report(name: str, ours: float, seconds: float, value: float | None, truth: float) -> None:
+    mark, error = (" ", f"{abs(value / truth - 1):.1e}") if value is not None else (">", "none")
+    print(
+        f"      scipy, {name:9s} {mark}{seconds * 1e3:10.1f} ms   relative error {error:>8s}   {mark}{seconds / ours:9.0f} x"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds per SciPy run")
+    parser.add_argument("--relative", type=float, default=1e-3)
+    parser.add_argument("--quick", action="store_true", help="n = 10 only, no batch")
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    for n in (10,) if options.quick else (10, 20):
+        for name, A, b, truth in problems(n, rng):
+            polytope_mass(A, b, relative=0.1, rng=0)
+            times = []
+            for repeat in range(5):
+                start = time.perf_counter()
+                mass = polytope_mass(A, b, relative=options.relative, rng=repeat)
+                times.append(time.perf_counter() - start)
+            ours = float(np.median(times))
+            if truth is None:
+                truth = polytope_mass(A, b, relative=1e-4, rng=99, max_points=1 << 24).value
+            print(f"n = {n}, {len(b)} rows, {name}: mass {truth:.4e}")
+            print(
+                f"      reluscope          {ours * 1e3:10.1f} ms   relative error {abs(mass.value / truth - 1):8.1e}"
+                f"   stated {mass.relative_error:.1e} at 99.9 %, {mass.points} points, {mass.method}"
+            )
+            report("default", ours, *scipy_timed(A, b, {}, options.limit), truth)
+            same = {"abseps": options.relative * truth, "releps": options.relative, "maxpts": 10**9}
+            report("same ask", ours, *scipy_timed(A, b, same, options.limit), truth)
+    if options.quick:
+        return
+    for n, m in ((4, 8), (6, 12), (10, 20)):
+        A, b = rng.normal(size=(200, m, n)), rng.normal(size=(200, m))
+        u = rng.normal(size=(200, n))
+        sign = np.where(b - (A @ u[:, :, None])[:, :, 0] > 0, 1.0, -1.0)
+        rows, bounds = (A * sign[:, :, None]).reshape(-1, n), (b * sign).ravel()
+        offsets = np.arange(0, 200 * m + 1, m)
+        for relative in (1e-2, 1e-3):
+            start = time.perf_counter()
+            masses = polytope_masses(rows, bounds, offsets, relative=relative, rng=0)
+            each = (time.perf_counter() - start) / 200
+            print(
+                f"batch of 200 cells, n = {n}, {m} rows, relative {relative:g}: {each * 1e3:.2f} ms a cell, "
+                f"median {int(np.median(masses.points))} points, {(masses.relative_error > relative).sum()} over budget"
+            )
+
+
+if __name__ == "__main__":
+    main()

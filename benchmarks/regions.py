@@ -1,0 +1,138 @@
+"""Enumeration of regions (patterns, affine maps, interior points): CPU time against affinitree and plain LP splitting.
+
+Random He nets; box [-5, 5]^2 for two inputs, [-1, 1]^d otherwise. `--quick` leaves out what takes minutes for the peers.
+"""
+
+import argparse
+import contextlib
+import os
+import warnings
+
+import numpy as np
+from side_by_side import cpu_seconds, random_net
+
+import reluscope as rs
+from reluscope.parallel import blas_threads
+
+CASES = [  # widths, target ratio to affinitree, seconds the peer may take before it is left out of --quick
+    ((2, 16, 16, 1), None, 1),
+    ((2, 32, 32, 32, 1), 1000, 10),
+    ((2, 64, 64, 64, 1), 2000, 100),
+    ((3, 16, 16, 1), 60, 2),
+    ((4, 16, 16, 1), 60, 15),
+    ((5, 10, 10, 1), 30, 2),
+    ((6, 12, 12, 1), 20, 30),
+    ((8, 8, 8, 1), 10, 3),
+    ((10, 8, 8, 1), 10, 3),
+]
+
+
+@contextlib.contextmanager
+def silent():
+    """Standard output closed, also for compiled code that writes to it directly."""
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def affinitree_regions(net, low: float, high: float) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import affinitree as at
+    d = net.n_inputs
+    arch = at.Architecture(d)
+    for layer in net.hidden:
+        arch.linear(at.AffFunc.from_mats(np.array(layer.weight), np.array(layer.bias)))
+        arch.relu()
+    arch.linear(at.AffFunc.from_mats(np.array(net.layers[-1].weight), np.array(net.layers[-1].bias)))
+    A, b = np.concatenate([np.eye(d), -np.eye(d)]), np.concatenate([np.full(d, high), np.full(d, -low)])
+    with silent():
+        tree = at.builder.from_layers(arch, at.AffTree.from_poly(at.Polytope.from_mats(A, b), at.AffFunc.identity(d)))
+    return tree.num_terminals()
+
+
+def lp_splitting(net, low: float, high: float) -> int:
+    """What one would write in an afternoon: split every cell by every unit that a linear program finds crossing it."""
+    from scipy.optimize import linprog
+
+    d = net.n_inputs
+    box = [(low, high)] * d
+    cells = [(np.zeros((0, d)), np.zeros(0), net.layers[0].weight, net.layers[0].bias)]
+    for i, layer in enumerate(net.hidden):
+        found = []
+        for A, b, C, c in cells:
+            parts = [(A, b, np.zeros(0))]
+            for j in range(layer.width):
+                new = []
+                for P, q, on in parts:
+                    rows = P if len(P) else None
+                    bounds = q if len(q) else None
+                    top = -linprog(-C[j], A_ub=rows, b_ub=bounds, bounds=box, method="highs").fun + c[j]
+                    bottom = linprog(C[j], A_ub=rows, b_ub=bounds, bounds=box, method="highs").fun + c[j]
+                    if top > 1e-9:
+                        new.append(
+                            (
+                                np.vstack([P, -C[j]]) if bottom < -1e-9 else P,
+                                np.append(q, c[j]) if bottom < -1e-9 else q,
+                                np.append(on, 1.0),
+                            )
+                        )
+                    if bottom < -1e-9:
+                        new.append(
+                            (
+                                np.vstack([P, C[j]]) if top > 1e-9 else P,
+                                np.append(q, -c[j]) if top > 1e-9 else q,
+                                np.append(on, 0.0),
+                            )
+                        )
+                parts = new
+            following = net.layers[i + 1]
+            found += [
+                (P, q, following.weight @ (on[:, None] * C), following.weight @ (on * c) + following.bias)
+                for P, q, on in parts
+            ]
+        cells = found
+    return len(cells)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--quick", action="store_true")
+    quick = options.parse_args().quick
+    affinitree_regions(random_net((2, 2, 1)), -1.0, 1.0)  # its import is not what we measure
+    print(f"{'net':>14} {'regions':>8} {'ours':>10} {'us/region':>9} {'affinitree':>10} {'ratio':>8} {'target':>7}")
+    for widths, target, peer in CASES:
+        net = random_net(widths)
+        low, high = (-5.0, 5.0) if widths[0] == 2 else (-1.0, 1.0)
+
+        def ours(net=net, low=low, high=high):
+            found = rs.regions(net, (low, high), progress=None)
+            return found, found.interior, found.C
+
+        ours()
+        with blas_threads(1):
+            seconds, (found, _, _) = cpu_seconds(ours, 7)
+        name = "-".join(map(str, widths[:-1]))
+        text = f"{name:>14} {len(found):>8,} {seconds * 1e3:>7.1f} ms {seconds / len(found) * 1e6:>9.2f}"
+        if quick and peer > 5:
+            print(text)
+            continue
+        theirs, count = cpu_seconds(lambda net=net, low=low, high=high: affinitree_regions(net, low, high))
+        assert count == len(found), f"counts differ: {count} and {len(found)}"
+        print(
+            f"{text} {theirs:>8.2f} s {theirs / seconds:>8,.0f} {'' if target is None else f'{target:>7,}'}", flush=True
+        )
+    net = random_net((2, 8, 8, 1))
+    seconds, found = cpu_seconds(lambda: rs.regions(net, (-5, 5), progress=None), 7)
+    plain, count = cpu_seconds(lambda: lp_splitting(net, -5.0, 5.0))
+    assert count == len(found)
+    print(f"plain LP splitting, 2-8-8: {count} regions in {plain:.2f} s, {plain / seconds:,.0f} times ours")
+
+
+if __name__ == "__main__":
+    main()

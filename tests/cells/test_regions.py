@@ -163,6 +163,7 @@ def test_along_is_the_function():
         (lambda: regions(NET, polytope=([[1, 0], [-1, 0]], [-1, -1])), "no interior"),
         (lambda: regions(NET, polytope=([[0, 0]], [-1])), "empty"),
         (lambda: regions(NET, (0, 1), geometry="interval"), "is for 1 inputs"),
+        (lambda: regions(NET, geometry="polygon"), "no unbounded cells"),
         (lambda: regions(NET, (0, 1), geometry="cube"), "geometry must be one of"),
         (lambda: regions([1, 2]), "net must be a Network"),
         (lambda: regions(NET, (0, 1), budget="soon"), "budget must be"),
@@ -243,8 +244,8 @@ def test_damaged_files_of_regions_are_refused(tmp_path):
 @pytest.mark.parametrize("widths", [(2, 7, 7, 1), (3, 5, 4, 1)])
 def test_all_geometries_give_the_same_regions(widths):
     net = random_net(widths, 4, bias=0.5)
-    kinds = ["vertex", "polytope"] + (["polygon"] if widths[0] == 2 else [])
     for where in ({"box": (-2, 2)}, {}, {"box": (-2, 2), "polytope": ([[1.0] * widths[0]], [0.5])}):
+        kinds = ["vertex", "polytope"] + (["polygon"] if widths[0] == 2 and where else [])
         found = [{tuple(p) for p in regions(net, geometry=k, **where).pattern.tolist()} for k in kinds]
         assert all(f == found[0] for f in found)
         assert len(found[0]) > 10

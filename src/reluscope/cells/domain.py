@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, real_array
+from reluscope._check import EPS, FloatArray, choice, real_array
 from reluscope.errors import InputError
 
 GEOMETRIES = ("auto", "interval", "polygon", "vertex", "polytope")
 
-MOST_VERTEX_DIMENSIONS = 6
+MOST_VERTEX_DIMENSIONS = 5
 """Above this, cells have so many vertices that half-spaces and linear programs are cheaper."""
 
 
@@ -81,24 +81,43 @@ def starting_cell(
     Facets of the box are labelled -1 - 2 i (lower side of input i) and -2 - 2 i (upper); row k of the half-spaces is
     labelled -1 - 2 dimension - k.
     """
+    if box is None and polytope is not None:
+        box = _box_around(dimension, *polytope)
+    if box is None and dimension == 2 and geometry == "auto":
+        geometry = "vertex"  # polygons are bounded
     kind = geometry_class(dimension, geometry)
+    if box is None and not hasattr(kind, "space"):
+        raise InputError(f"geometry {geometry!r} has no unbounded cells: give a box")
     cell = kind.space(dimension) if box is None else kind.box(*box)
     return cell if polytope is None else clip(cell, *polytope)
+
+
+def _box_around(dimension: int, A: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """A box with room to spare around a bounded polytope; None when unbounded or too high-dimensional to ask."""
+    if dimension > MOST_VERTEX_DIMENSIONS:
+        return None
+    whole = clip(geometry_class(dimension, "vertex" if dimension > 1 else "interval").space(dimension), A, b)
+    if len(whole.rays_of(0)):
+        return None
+    corners = whole.vertices(0)
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    return low - (high - low), high + (high - low)
 
 
 def clip(cell: Any, A: FloatArray, b: FloatArray) -> Any:
     """The part of one starting cell where `A x <= b` (rows of unit length); an empty result is an error."""
     if not len(A):
         return cell
-    maps = np.concatenate([A.T, -b[None]])[None]
     scale = np.abs(A) @ cell.reach()[0] + np.abs(b)
-    tolerance = 16 * np.finfo(float).eps * scale[None]
-    found = cell.split(maps, tolerance, np.zeros((len(A), 1)), 0)
-    inside = np.flatnonzero((found.piece == 0).all(axis=1))
-    if not len(inside):
-        raise InputError("polytope has no interior inside the box: no point satisfies all rows strictly")
-    i = int(inside[0])
-    kept = found.cells.part(i, i + 1)
+    tolerance = 16 * EPS * scale
+    kept = cell
+    for k in range(len(A)):  # row by row: cutting by all at once would build their whole arrangement
+        maps = np.append(A[k], -b[k])[None, :, None]
+        found = kept.split(maps, tolerance[k].reshape(1, 1), np.zeros((1, 1)), k)
+        inside = np.flatnonzero(found.piece[:, 0] == 0)
+        if not len(inside):
+            raise InputError("polytope has no interior inside the box: no point satisfies all rows strictly")
+        kept = found.cells.part(int(inside[0]), int(inside[0]) + 1)
     return kept.relabelled(lambda labels: _outer(labels, cell.dimension))
 
 

@@ -493,6 +493,13 @@ def nearest_point(rows: Any, lo: Any, hi: Any) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _scale(array: Any, factor: float) -> None:
+    for i in range(array.shape[0]):
+        for j in range(array.shape[1]):
+            array[i, j] *= factor
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def estimate(
     A: Any,
     b: Any,
@@ -511,14 +518,15 @@ def estimate(
 
     `result` gets log mass, standard error / mass, half-width / mass, points used, log of a sure upper bound
     (0 unless every point missed) and the rank. `sums` (REPLICATES,) gets the replicates' masses in units of the mass.
-    If `first` (REPLICATES, n) and `second` (REPLICATES, n, n) are not empty they get the replicates' raw moments in
+    If `first` (REPLICATES, n) and `second` (REPLICATES, n n) are not empty they get the replicates' raw moments in
     the coordinates of `basis`, also in units of the mass. `factor` turns a standard error into a half-width.
     """
     m, n = A.shape
     moments = first.size > 0
-    result[0] = -np.inf
-    result[1:] = 0.0
-    sums[:] = 0.0
+    for i in range(result.size):
+        result[i] = -np.inf if i == 0 else 0.0
+    for r in range(REPLICATES):
+        sums[r] = 1.0
     rows = np.empty((m, n))
     lo = np.empty(m)
     hi = np.empty(m)
@@ -527,12 +535,18 @@ def estimate(
         return EMPTY
     if count == 0:
         result[0] = 0.0
-        sums[:] = 1.0
         return EXACT
     rows = rows[:count]
     lo = lo[:count]
     hi = hi[:count]
-    spanned = rows.copy()
+    spanned = np.empty((count, n))
+    first_lo = np.empty(count)
+    first_hi = np.empty(count)
+    for i in range(count):
+        first_lo[i] = lo[i]
+        first_hi[i] = hi[i]
+        for j in range(n):
+            spanned[i, j] = rows[i, j]
     precision = np.empty(count)
     linear = np.empty(count)
     chance = np.empty(count)
@@ -540,8 +554,6 @@ def estimate(
     settled = gaussian_factors(rows, lo, hi, precision, linear, mean, chance)
     L = np.zeros((count, n))
     ends = np.zeros(count, dtype=np.int64)
-    first_lo = lo.copy()
-    first_hi = hi.copy()
     rank = triangular_rows(rows, lo, hi, precision, linear, chance, L, ends, basis)
     result[5] = rank
     if rank == 1 and not moments:
@@ -552,17 +564,17 @@ def estimate(
             high = min(high, hi[i] / L[i, 0])
         result[0] = log_interval(low, high)
         result[2] = 1e-13
-        sums[:] = 1.0
         return EXACT if low < high else EMPTY
-    L = np.ascontiguousarray(L[:, :rank])
     family = np.zeros((3, rank))
     slope = np.zeros((rank, rank))
     guided = settled and proposals(L, ends, basis, rank, precision, linear, mean, family, slope)
     if not guided:
-        family[0, :] = 0.0
-        family[1, :] = 0.0
-        family[2, :] = 1.0
-        slope[:] = 0.0
+        for k in range(rank):
+            family[0, k] = 0.0
+            family[1, k] = 0.0
+            family[2, k] = 1.0
+            for j in range(rank):
+                slope[k, j] = 0.0
     state = np.empty(1, dtype=np.uint64)
     state[0] = seed
     uniforms = np.empty((rank, LANES))
@@ -630,8 +642,10 @@ def estimate(
                     guided_now, both = f == 1, families == 2
                     walk(L, lo, hi, ends, family, slope, guided_now, both, uniforms, y, along, ratios, alive, room)
                     for leaf in range(BRANCHES):
-                        leaf_ratios[:] = ratios
-                        leaf_alive[:] = alive
+                        for w in range(LANES):
+                            leaf_ratios[0, w] = ratios[0, w]
+                            leaf_ratios[1, w] = ratios[1, w]
+                            leaf_alive[w] = alive[w]
                         finish(
                             L,
                             lo,
@@ -658,9 +672,10 @@ def estimate(
                                     scale = log_weight
                                 elif log_weight - scale > 300.0:
                                     smaller = math.exp(scale - log_weight)
-                                    weights *= smaller
-                                    first *= smaller
-                                    second *= smaller
+                                    for copy in range(REPLICATES):
+                                        weights[copy] *= smaller
+                                    _scale(first, smaller)
+                                    _scale(second, smaller)
                                     coefficient *= smaller
                                     scale = log_weight
                                 weight[w] = math.exp(log_weight - scale)
@@ -671,7 +686,7 @@ def estimate(
                                     part = weight[w] * y[a, w]
                                     first[r, a] += part
                                     for c in range(a + 1):
-                                        second[r, a, c] += part * y[c, w]
+                                        second[r, a * n + c] += part * y[c, w]
             drawn[f] = blocks * LANES
         used = (drawn[0] + drawn[1]) * REPLICATES
         total = np.float64((drawn[0] + drawn[1]) * BRANCHES)
@@ -698,8 +713,8 @@ def estimate(
             for a in range(rank):
                 first[r, a] /= total
                 for c in range(a + 1):
-                    second[r, a, c] /= total
-                    second[r, c, a] = second[r, a, c]
+                    second[r, a * n + c] /= total
+                    second[r, c * n + a] = second[r, a * n + c]
     result[3] = used
     if not average > 0.0:
         if result[4] == 0.0:
@@ -708,9 +723,10 @@ def estimate(
     result[0] = math.log(average) + scale
     result[1] = spread
     result[2] = relative_error + 1e-12
-    sums /= average
-    first /= average
-    second /= average
+    for r in range(REPLICATES):
+        sums[r] /= average
+    _scale(first, 1.0 / average)
+    _scale(second, 1.0 / average)
     result[4] = 0.0
     if not guided:
         return PLAIN
@@ -729,7 +745,7 @@ def estimate_all(
     basis = np.zeros((n, n))
     sums = np.zeros(REPLICATES)
     first = np.zeros((0, n))
-    second = np.zeros((0, n, n))
+    second = np.zeros((0, n * n))
     for i in range(cells):
         part = slice(offsets[i], offsets[i + 1])
         methods[i] = estimate(

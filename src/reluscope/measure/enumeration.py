@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Enumerated:
     """One component of a law: the regions of `component.network` in standard coordinates, and their masses.
 
-    `masses` are conditional on the component (they sum to 1 when complete); multiply by `component.weight` for the law's.
+    `masses` are conditional on the component (they sum to 1 when complete); `component.weight` times them is the law's.
     """
 
     component: Component
@@ -48,7 +48,7 @@ def enumerate_law(
     """All regions and masses of `net` under `law`, component by component, in the coordinates the network can see.
 
     Exact for Gaussian laws that the network sees in up to three dimensions, for uniform laws in up to six, and for
-    particles (one region per pattern that occurs); quasi-Monte Carlo masses otherwise. The budget is shared by all components.
+    particles (one region per pattern that occurs); quasi-Monte Carlo masses otherwise. All components share the budget.
     """
     from reluscope.inputs import standard
 
@@ -59,7 +59,10 @@ def enumerate_law(
         if component.kind == "point":
             out.append(_particles(component))
             continue
-        found = regions(component.network, **standard_domain(component), budget=limit, progress=progress)
+        # Volumes need vertices; so do exact masses in three dimensions, where they are the choice anyway.
+        geometry = "vertex" if component.kind == "uniform" and 2 < component.r <= 6 else "auto"
+        where = standard_domain(component)
+        found = regions(component.network, **where, geometry=geometry, budget=limit, progress=progress)
         out.append(Enumerated(component, found, _masses(component, found, options)))
     return tuple(out)
 

@@ -176,7 +176,7 @@ def polytope_moments(
     n = rows.shape[1]
     copies = _qmc.REPLICATES
     result, basis, sums = np.zeros(6), np.zeros((n, n)), np.zeros(copies)
-    first, second = np.zeros((copies, n)), np.zeros((copies, n, n))
+    first, second = np.zeros((copies, n)), np.zeros((copies, n * n))
     seed = generator.integers(0, 2**64, size=1, dtype=np.uint64)
     code = _qmc.estimate(
         rows, bounds, seed[0], _table(n, most), target, factor, most, result, basis, sums, first, second
@@ -197,7 +197,7 @@ def polytope_moments(
     seen = basis[:rank]
     unseen = np.eye(n) - seen.T @ seen
     firsts = first[:, :rank] @ seen
-    seconds = seen.T @ second[:, :rank, :rank] @ seen + sums[:, None, None] * unseen
+    seconds = seen.T @ second.reshape(copies, n, n)[:, :rank, :rank] @ seen + sums[:, None, None] * unseen
     root = math.sqrt(copies)
     mean, raw = firsts.mean(axis=0), seconds.mean(axis=0)
     return NMoments(

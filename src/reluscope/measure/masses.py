@@ -84,8 +84,7 @@ def gaussian_masses(cells: Any, rows: Any, *, relative: float, confidence: float
     if cells.dimension == 2:
         from reluscope.measure.gauss2 import polygon_mass
 
-        _bounded(cells)
-        return exact(*polygon_mass(cells.points, cells.offsets))
+        return exact(*polygon_mass(*_outlines(cells)))
     if cells.dimension == 3 and hasattr(cells, "points"):
         from reluscope.measure.gauss3 import polyhedra_mass
 
@@ -104,6 +103,16 @@ def uniform_masses(cells: Any, volume: float) -> Masses:
     if not np.isfinite(value).all():
         raise InputError("a cell under a uniform law must be bounded; look for regions with law=")
     return exact(value, 64 * EPS * cells.dimension * value)
+
+
+def _outlines(cells: Any) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """Vertices of planar cells, counter-clockwise, and their offsets."""
+    if not hasattr(cells, "rays"):
+        return cells.points, cells.offsets
+    _bounded(cells)  # cells with vertices in no order: sort each by angle
+    owner = np.repeat(np.arange(len(cells)), np.diff(cells.offsets))
+    arms = cells.points - cells.interior()[owner]
+    return cells.points[np.lexsort((np.arctan2(arms[:, 1], arms[:, 0]), owner))], cells.offsets
 
 
 def _bounded(cells: Any) -> None:

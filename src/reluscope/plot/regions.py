@@ -35,7 +35,7 @@ def plot_regions(
     `masses`, `"gradient"` the length of the output's gradient, `"pattern"` arbitrary colours. `view=(lo, hi)` is the
     part of the plane shown (needed when regions are unbounded). Other keywords go to `PolyCollection`.
     """
-    if not isinstance(regions.cells, Polygons):
+    if regions.network.n_inputs != 2:
         raise InputError(f"plot_regions draws networks with 2 inputs, got {regions.network.n_inputs}")
     choice(colour, "colour", COLOURS)
     output = integer(output, "output", low=0, high=regions.network.n_outputs - 1)
@@ -43,10 +43,13 @@ def plot_regions(
 
     ax = axes(ax)
     lower, upper = _view(regions, view)
-    cells = regions.cells
-    reach = 4 * float(max(np.abs(lower).max(), np.abs(upper).max(), np.abs(cells.points).max(initial=0.0)))
-    points = cells.points + reach * cells.rays if len(cells.rays) else cells.points
-    shapes = np.split(points, cells.offsets[1:-1])
+    count, regions, which = len(regions), *_seen(regions, lower, upper)
+    if masses is not None:
+        given = real_array(masses, "masses", ndim=1)
+        if len(given) != count:
+            raise InputError(f"masses must have one entry per region ({count}), got {len(given)}")
+        masses = given[which]
+    shapes = np.split(regions.cells.points, regions.cells.offsets[1:-1])
     cmap = {"output": "RdBu_r", "mass": "viridis", "gradient": "magma_r", "pattern": "tab20"}[colour]
     style: dict[str, Any] = {
         "edgecolors": EDGE if edges else "face",
@@ -65,7 +68,7 @@ def plot_regions(
     ax.set_ylim(lower[1], upper[1])
     ax.set_xlabel("x[0]")
     ax.set_ylabel("x[1]")
-    ax.set_title(f"{len(regions):,} regions", fontsize="medium")
+    ax.set_title(f"{count:,} regions", fontsize="medium")
     if label:
         ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.85)
     return ax
@@ -88,12 +91,26 @@ def plot_function(paths: Paths, ax: Any = None, *, line: int = 0, output: int = 
     return ax
 
 
+def _seen(regions: Regions, lower: FloatArray, upper: FloatArray) -> tuple[Regions, npt.NDArray[np.int64]]:
+    """The regions as polygons, and which of the given ones each is; unbounded ones are cut off at the view."""
+    if isinstance(regions.cells, Polygons):
+        return regions, np.arange(len(regions))
+    from reluscope.cells.regions import regions as enumerate_regions
+
+    polytope = regions.domain.half_spaces
+    shown = enumerate_regions(regions.network, (lower, upper), polytope=polytope, progress=None)
+    which = regions.find(shown.interior)
+    if (which < 0).any():
+        raise InputError("these regions are incomplete; draw regions found in a box")
+    return shown, which
+
+
 def _view(regions: Regions, view: Any) -> tuple[FloatArray, FloatArray]:
     if view is not None:
         return box_bounds(view, 2, "view")
     if regions.domain.box is not None:
         return regions.domain.box
-    points = regions.cells.points
+    points = np.concatenate([regions.vertices(i) for i in range(len(regions))])
     if not len(points):
         return np.full(2, -1.0), np.full(2, 1.0)
     low, high = points.min(axis=0), points.max(axis=0)
@@ -118,10 +135,8 @@ def _values(regions: Regions, colour: str, output: int, masses: npt.ArrayLike | 
     if colour == "gradient":
         return np.linalg.norm(regions.C[:, output], axis=1), f"length of the gradient of y[{output}]"
     if colour == "mass":
-        values = real_array([] if masses is None else masses, "masses", ndim=1)
-        if len(values) != len(regions):
-            raise InputError(
-                f'colour="mass" needs masses with one entry per region ({len(regions)}), got {len(values)}'
-            )
+        if masses is None:
+            raise InputError('colour="mass" needs masses, one entry per region; see Regions.masses(law)')
+        values = np.asarray(masses)
         return np.log10(np.maximum(values, 1e-6)), "log10 of the probability (at least 1e-6)"
     return (np.arange(len(regions)) * 7919 % 20).astype(float), ""

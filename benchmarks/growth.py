@@ -42,7 +42,7 @@ def main() -> None:
         memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         print(
             f"{'-'.join(map(str, hidden)):>20} {found:>9,} regions {seconds[-1]:>7.2f} s "
-            f"{seconds[-1] / found * 1e6:>6.2f} us/region, {kept / found:>4.0f} bytes/region beyond vertices and pattern, "
+            f"{seconds[-1] / found * 1e6:>6.2f} us/region, {kept / found:>4.0f} bytes/region beside vertices, pattern, "
             f"peak memory of the process {memory[-1]:,.0f} MB",
             flush=True,
         )

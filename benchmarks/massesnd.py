@@ -51,7 +51,8 @@ def scipy_timed(A, b, options, limit: float) -> tuple[float, float | None]:
 def report(name: str, ours: float, seconds: float, value: float | None, truth: float) -> None:
     mark, error = (" ", f"{abs(value / truth - 1):.1e}") if value is not None else (">", "none")
     print(
-        f"      scipy, {name:9s} {mark}{seconds * 1e3:10.1f} ms   relative error {error:>8s}   {mark}{seconds / ours:9.0f} x"
+        f"      scipy, {name:9s} {mark}{seconds * 1e3:10.1f} ms   relative error {error:>8s}"
+        f"   {mark}{seconds / ours:9.0f} x"
     )
 
 

@@ -1,6 +1,6 @@
 """Enumeration of regions (patterns, affine maps, interior points): CPU time against affinitree and plain LP splitting.
 
-Random He nets; box [-5, 5]^2 for two inputs, [-1, 1]^d otherwise. `--quick` leaves out what takes minutes for the peers.
+Random He nets; box [-5, 5]^2 for two inputs, [-1, 1]^d otherwise. `--quick` leaves out what takes the peers minutes.
 """
 
 import argparse

@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from nets import random_net as random_net  # noqa: E402
+from nets import random_net as random_net
 
 
 def cpu_seconds(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:

@@ -101,7 +101,8 @@ def generator(rng: Any, name: str = "rng") -> np.random.Generator:
         return rng
     if rng is None or isinstance(rng, np.random.SeedSequence):
         return np.random.default_rng(rng)
-    if isinstance(rng, numbers.Integral) and not isinstance(rng, (bool, np.bool_)) and int(rng) >= 0:
+    whole = isinstance(rng, numbers.Integral) and type(rng) is not bool
+    if whole and int(rng) >= 0:
         return np.random.default_rng(int(rng))
     raise InputError(
         f"{name} must be None, a non-negative whole number, a SeedSequence or a numpy Generator, got {describe(rng)}"

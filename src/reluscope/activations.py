@@ -60,7 +60,8 @@ class Activation:
         if jumps.any():
             k = int(np.argmax(jumps))
             raise InputError(
-                f"activation {self.name!r} is not continuous: at break point {t[k]} it jumps from {left[k]} to {right[k]}"
+                f"activation {self.name!r} is not continuous: at the break point {t[k]} it jumps "
+                f"from {left[k]} to {right[k]}"
             )
         for field, values in (("breaks", t), ("slopes", s), ("intercepts", c)):
             object.__setattr__(self, field, tuple(values.tolist()))

@@ -2,7 +2,7 @@
 
 `guarantee` is one of
 
-- `"exact"`: complete enumeration with closed-form or quadrature masses; only rounding remains and [lower, upper] bounds it;
+- `"exact"`: complete enumeration, closed-form or quadrature masses; only rounding remains, within [lower, upper];
 - `"sound"`: a deterministic bracket that holds for the real-valued network, not necessarily tight;
 - `"confidence"`: an estimate whose interval holds with probability `level`.
 """

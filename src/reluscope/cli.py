@@ -101,7 +101,7 @@ def _info(options: argparse.Namespace) -> int:
 
     net = load(options.model)
     layers = net.describe()
-    facts = {
+    facts: dict[str, Any] = {
         "model": str(options.model),
         "inputs": net.n_inputs,
         "input_shape": list(net.input_shape),

@@ -28,7 +28,7 @@ def run(name: str, folder: Path) -> tuple[dict[str, Any], str]:
     seconds = time.perf_counter() - started
     order = np.argsort(-masses.value)
     top = _top_rows(found, masses, order)
-    facts = {
+    facts: dict[str, Any] = {
         "example": name,
         "about": shown.about,
         "network": repr(net),

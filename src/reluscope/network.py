@@ -114,7 +114,7 @@ class Polytope:
         """Whether each row of `X` satisfies every inequality, in plain float64 arithmetic."""
         X = real_array(X, "X", ndim=(1, 2))
         slack = self.b - X @ self.A.T
-        return np.where(self.strict, slack > 0, slack >= 0).all(axis=-1)
+        return np.asarray(np.where(self.strict, slack > 0, slack >= 0).all(axis=-1))
 
     def __repr__(self) -> str:
         return f"Polytope({self.A.shape[0]} inequalities in R^{self.A.shape[1]})"

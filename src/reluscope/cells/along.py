@@ -22,8 +22,8 @@ from reluscope.network import Network, Pattern
 class Paths:
     """The network along n segments or lines, as pieces stored back to back.
 
-    Line `i` has the pieces `offsets[i]:offsets[i+1]`, in order of `t`. Piece `k` covers `start[k] <= t <= stop[k]`, where the
-    outputs are `slope[k] * t + intercept[k]` (shape (outputs,)) and the hidden units are on `pattern[k]`.
+    Line `i` has the pieces `offsets[i]:offsets[i+1]`, in order of `t`. Piece `k` covers `start[k] <= t <= stop[k]`,
+    where the outputs are `slope[k] * t + intercept[k]` (shape (outputs,)) and the hidden units are on `pattern[k]`.
     """
 
     offsets: npt.NDArray[np.int64]

@@ -1,8 +1,8 @@
 """Regions in a file: the network, the domain, the patterns and maps, and the cells, in one npz archive.
 
-Cells are records of arrays (and of records of arrays); each array is stored as `cells.<field>`. Files are untrusted: they
-are read within limits, offsets are checked before compiled code sees them, and the patterns are checked against the
-network at the cells' interior points.
+Cells are records of arrays (and of records of arrays); each array is stored as `cells.<field>`. Files are untrusted:
+they are read within limits, offsets are checked before compiled code sees them, and the patterns are checked against
+the network at the cells' interior points.
 """
 
 from __future__ import annotations

@@ -37,5 +37,5 @@ def example(name: str = "moons") -> Example:
 
 
 _ABOUT = {
-    "moons": "2-4-4-4-1 classifier of scikit-learn's two moons (noise 0.2); inputs follow one Gaussian mixture per class",
+    "moons": "2-4-4-4-1 classifier of scikit-learn's two moons (noise 0.2); inputs: one Gaussian mixture per class",
 }

@@ -97,8 +97,8 @@ def _particles(component: Component) -> Enumerated:
     net = component.network
     pattern = net.pattern(component.points)
     _, first, inverse = np.unique(net.key(pattern), return_index=True, return_inverse=True)
-    value = np.bincount(inverse, component.point_weights)
+    value = np.bincount(inverse, component.point_weights).astype(np.float64)
     C, d = net.output_maps(pattern[first])
     maps = np.concatenate([C.transpose(0, 2, 1), d[:, None, :]], axis=1)
     found = Regions(net, Domain(None, None), None, pattern[first], maps)
-    return Enumerated(component, found, exact(value, len(pattern) * EPS * value))
+    return Enumerated(component, found, exact(value, np.asarray(len(pattern) * EPS * value)))

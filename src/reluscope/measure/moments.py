@@ -27,8 +27,8 @@ _MOST_VOLUME_DIMENSIONS = 5
 class Moments:
     """Moments of `x` on the polytope: `mass` = P, `first` (n,) = E[x 1], `second` (n, n) = E[x x' 1].
 
-    `guarantee` is "exact" (rounding or quadrature only) or "confidence"; then `first_error` and `second_error` hold standard
-    errors (zeros otherwise).
+    `guarantee` is "exact" (rounding or quadrature only) or "confidence"; then `first_error` and `second_error` hold
+    standard errors (zeros otherwise).
     """
 
     mass: float
@@ -74,8 +74,8 @@ def moments(
         x, w = law.points[inside], law.weights[inside]
         return _exact(float(w.sum()), w @ x, (w[:, None] * x).T @ x)
     if isinstance(law, (Gaussian, GaussianMixture)):
-        parts = [(w, _gaussian(g, *rows, options)) for w, g in law.components if w > 0]
-        return _mixed(parts)
+        gaussians: list[tuple[float, Any]] = [(w, g) for w, g in law.components if w > 0]
+        return _mixed([(w, _gaussian(g, *rows, options)) for w, g in gaussians])
     if isinstance(law, Truncated):
         eye = np.eye(law.n)
         sides = np.concatenate([eye, -eye]), np.concatenate([law.upper, -law.lower])
@@ -167,7 +167,7 @@ def _standard(
 
 
 def _uniform(law: Uniform, A: FloatArray, b: FloatArray) -> Moments:
-    """By simplices: on one with corners `v_0..v_d` and volume V, E[x x'] = V (sum v v' + s s') / ((d+1)(d+2)), s = sum v."""
+    """By simplices: with corners v, their sum s and volume V, `x x'` integrates to `V (sum v v' + s s') / (d+1)(d+2)`."""
     free = law.upper > law.lower
     d = int(free.sum())
     if d > _MOST_VOLUME_DIMENSIONS:

@@ -75,7 +75,7 @@ def _component_mass(component: Component, relative: float, confidence: float, rn
     A, b = first.dense(), -first.bias
     if component.kind == "point":
         assert component.points is not None and component.point_weights is not None
-        inside = (component.points @ A.T <= b).all(axis=1)
+        inside = np.asarray((component.points @ A.T <= b).all(axis=1))
         value = np.array([component.point_weights[inside].sum()])
         return exact(value, len(inside) * EPS * value)
     if component.r == 0:
@@ -187,18 +187,20 @@ def region_masses(regions: Regions, law: Any, *, relative: float, confidence: fl
     options: dict[str, Any] = {"relative": relative, "confidence": confidence, "rng": rng}
     if isinstance(law, Particles):
         found = regions.find(law.points)
-        value = np.bincount(found[found >= 0], law.weights[found >= 0], minlength=len(regions))
-        return exact(value, len(law.points) * EPS * value)
+        counted: FloatArray = np.zeros(len(regions))
+        np.add.at(counted, found[found >= 0], law.weights[found >= 0])
+        return exact(counted, len(law.points) * EPS * counted)
     if isinstance(law, (Gaussian, GaussianMixture)):
-        parts = [_gaussian_regions(regions, g, options).scaled(w) for w, g in law.components if w > 0]
+        gaussians: list[tuple[float, Any]] = [(w, g) for w, g in law.components if w > 0]
+        parts = [_gaussian_regions(regions, g, options).scaled(w) for w, g in gaussians]
         return Masses.added(parts)
     if isinstance(law, Truncated):
         _inside(regions, law)
         box = np.concatenate([np.eye(law.n), -np.eye(law.n)]), np.concatenate([law.upper, -law.lower])
         keep = np.isfinite(box[1])
         condition = mass(box[0][keep], box[1][keep], law.gaussian, relative=relative, confidence=confidence, rng=rng)
-        arrays = [np.array([x]) for x in (condition.value, condition.lower, condition.upper)]
-        whole = Masses(*arrays, condition.guarantee, condition.level)
+        bracket = [np.full(1, x) for x in (condition.value, condition.lower, condition.upper)]
+        whole = Masses(bracket[0], bracket[1], bracket[2], condition.guarantee, condition.level)
         return given(_gaussian_regions(regions, law.gaussian, options), whole)
     assert isinstance(law, Uniform)
     _inside(regions, law)
@@ -240,6 +242,7 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: dict[str, Any]) 
 
 
 def rows_in_batches(regions: Regions) -> Iterator[tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]]:
+    """The inequalities of all regions, in batches of bounded memory: rows `A x <= b` and offsets."""
     net = regions.network
     size = max(1, _ROWS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1)))
     for start in range(0, len(regions), size):

@@ -41,7 +41,7 @@ def support_box(law: Any, n_inputs: int) -> tuple[FloatArray, FloatArray]:
             np.minimum(law.upper, law.gaussian.mean + sd * b),
         )
     elif isinstance(law, (Gaussian, GaussianMixture)):
-        parts = [g for weight, g in law.components if weight > 0]
+        parts: list[Any] = [g for weight, g in law.components if weight > 0]
         lower = np.min([g.mean - FAR * g.sd for g in parts], axis=0)
         upper = np.max([g.mean + FAR * g.sd for g in parts], axis=0)
     else:

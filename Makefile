@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-torch test-slow lint examples clean
+.PHONY: demo test test-torch test-slow lint examples pictures bench clean
 
 demo: .venv/.user
 	.venv/bin/reluscope demo
@@ -24,6 +24,13 @@ lint: .venv/.test
 
 examples: .venv/.test
 	.venv/bin/python tools/train_examples.py
+
+pictures: .venv/.test
+	.venv/bin/python tools/make_pictures.py
+
+bench: .venv/.test
+	.venv/bin/pip install $(PIP_FLAGS) affinitree
+	for script in batch regions masses2d massesnd growth; do .venv/bin/python benchmarks/$$script.py; done
 
 .venv/.user: pyproject.toml constraints.txt
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv

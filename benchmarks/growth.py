@@ -1,4 +1,4 @@
-"""Time and memory against the number of regions (2-D), up to a million in a stream; writes benchmarks/growth.png."""
+"""Time and memory against the number of regions of one 2-D net in growing boxes, past a million; writes growth.png."""
 
 import gc
 import resource
@@ -12,36 +12,25 @@ from side_by_side import random_net
 
 from reluscope.cells.regions import stream_regions
 
-WIDTHS = [
-    (8, 8),
-    (16, 16),
-    (32, 32),
-    (32, 32, 32),
-    (64, 64, 64),
-    (128, 128, 128),
-    (200, 200, 200, 200),
-    (320, 320, 320, 320),
-]
-MOST = 1_200_000
+HIDDEN = (256,) * 5
+HALF_WIDTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def main() -> None:
     counts, seconds, memory = [], [], []
     list(stream_regions(random_net((2, 8, 8, 1)), (-5, 5)))
-    for hidden in WIDTHS:
-        net = random_net((2, *hidden, 1))
+    net = random_net((2, *HIDDEN, 1))
+    for half in HALF_WIDTHS:
         gc.collect()
         started, found, kept = time.process_time(), 0, 0
-        for batch in stream_regions(net, (-5, 5)):
+        for batch in stream_regions(net, (-half, half)):
             found += len(batch)
             kept += batch.cells.labels.nbytes + batch.cells.offsets.nbytes + batch.maps.nbytes
-            if found > MOST:
-                break
         counts.append(found)
         seconds.append(time.process_time() - started)
         memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         print(
-            f"{'-'.join(map(str, hidden)):>20} {found:>9,} regions {seconds[-1]:>7.2f} s "
+            f"box +-{half:<5g} {found:>9,} regions {seconds[-1]:>7.2f} s "
             f"{seconds[-1] / found * 1e6:>6.2f} us/region, {kept / found:>4.0f} bytes/region beside vertices, pattern, "
             f"peak memory of the process {memory[-1]:,.0f} MB",
             flush=True,

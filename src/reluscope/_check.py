@@ -101,8 +101,7 @@ def generator(rng: Any, name: str = "rng") -> np.random.Generator:
         return rng
     if rng is None or isinstance(rng, np.random.SeedSequence):
         return np.random.default_rng(rng)
-    whole = isinstance(rng, numbers.Integral) and type(rng) is not bool
-    if whole and int(rng) >= 0:
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and int(rng) >= 0:
         return np.random.default_rng(int(rng))
     raise InputError(
         f"{name} must be None, a non-negative whole number, a SeedSequence or a numpy Generator, got {describe(rng)}"

@@ -167,7 +167,7 @@ def _standard(
 
 
 def _uniform(law: Uniform, A: FloatArray, b: FloatArray) -> Moments:
-    """By simplices: with corners v, their sum s and volume V, `x x'` integrates to `V (sum v v' + s s') / (d+1)(d+2)`."""
+    """By simplices: with corners v, their sum s and volume V, `x x'` sums to `V (sum v v' + s s') / (d+1)(d+2)`."""
     free = law.upper > law.lower
     d = int(free.sum())
     if d > _MOST_VOLUME_DIMENSIONS:

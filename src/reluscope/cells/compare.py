@@ -1,0 +1,461 @@
+"""Two networks side by side: are they the same function on a box, and how far apart are they?
+
+Both networks run in one network with block-diagonal layers. Its regions are the common refinement of theirs, and on
+each region the difference `g = f1 - f2` is affine, so
+
+    sup |g|     is attained at a vertex of a region, int |g|     is a sum of |volume times mean of the vertex values|
+    over simplices on which g has one sign, int g^2     is a sum of  vol(S) / ((d + 1)(d + 2)) * (sum g_i^2 + (sum
+    g_i)^2)  over simplices S with vertex values g_i.
+
+The values at vertices come from the two networks themselves, so no error of the affine maps enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+import numba as nb
+import numpy as np
+from scipy import sparse
+
+from reluscope._check import EPS, FloatArray, describe, real
+from reluscope.activations import Units
+from reluscope.answer import Answer
+from reluscope.cells.complex import MOST_DIMENSIONS, vertex_geometry, with_vertices
+from reluscope.cells.domain import box_bounds
+from reluscope.cells.regions import Regions, stream_regions
+from reluscope.errors import InputError
+from reluscope.network import Layer, Network
+
+_PROBABLE_ERRORS = 16.0
+_VOLUME_ROUNDING = 1e-12
+"""Relative error allowed for volumes and sums in the brackets of integrals."""
+
+
+@dataclass(frozen=True, eq=False)
+class Equivalence:
+    """Whether two networks agree on a box, and where they differ most.
+
+    `equal` is True when `|f1 - f2| <= tolerance` everywhere (every output counts), False when `witness` shows more,
+    None when the budget ended before that was known or when rounding leaves it open. `difference` is the largest one
+    found, at the input `witness`, with the outputs `first` and `second` there. `rounding` bounds the probable
+    rounding of `difference`, `cells` counts the regions of the common refinement that were looked at.
+    """
+
+    equal: bool | None
+    difference: float
+    witness: FloatArray
+    first: FloatArray
+    second: FloatArray
+    tolerance: float
+    rounding: float
+    cells: int
+    stopped: str | None
+    guarantee: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether every region was looked at."""
+        return self.stopped is None
+
+    def __repr__(self) -> str:
+        verdict = {True: "equal", False: "different", None: "undecided"}[self.equal]
+        return (
+            f"Equivalence({verdict}: largest difference {self.difference:.3g} (tolerance {self.tolerance:g}) "
+            f"over {self.cells:,} cells; {self.guarantee})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, fit for JSON."""
+        return {
+            "equal": self.equal,
+            "difference": self.difference,
+            "witness": self.witness.tolist(),
+            "first": self.first.tolist(),
+            "second": self.second.tolist(),
+            "tolerance": self.tolerance,
+            "rounding": self.rounding,
+            "cells": self.cells,
+            "stopped": self.stopped,
+            "guarantee": self.guarantee,
+        }
+
+
+def side_by_side(net1: Network, net2: Network) -> Network:
+    """The network `x -> (net1(x), net2(x))`: stacked first layers, block-diagonal later ones.
+
+    The outputs of the shallower network are carried past the remaining layers by identity units, exactly.
+    """
+    for name, net in (("net1", net1), ("net2", net2)):
+        if not isinstance(net, Network):
+            raise InputError(f"{name} must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    if net1.n_inputs != net2.n_inputs:
+        raise InputError(f"net1 and net2 must have equally many inputs, got {net1.n_inputs} and {net2.n_inputs}")
+    depth = max(len(net1.layers), len(net2.layers))
+    layers = []
+    for i, (a, b) in enumerate(zip(_padded(net1, depth), _padded(net2, depth), strict=True)):
+        units = Units.concatenate([a.units, b.units])
+        if sparse.issparse(a.weight) or sparse.issparse(b.weight):
+            join = sparse.vstack if i == 0 else sparse.block_diag
+            weight = sparse.csr_array(join([sparse.csr_array(a.weight), sparse.csr_array(b.weight)]))
+        elif i == 0:
+            weight = np.concatenate([a.weight, b.weight])
+        else:
+            weight = np.zeros((a.width + b.width, a.n_inputs + b.n_inputs))
+            weight[: a.width, : a.n_inputs], weight[a.width :, a.n_inputs :] = a.weight, b.weight
+        layers.append((weight, np.concatenate([a.bias, b.bias]), units))
+    return Network(layers, name=f"{net1.name} | {net2.name}")
+
+
+def equivalent(
+    net1: Network, net2: Network, box: Any, *, tolerance: float = 1e-9, budget: Any = None, progress: Any = None
+) -> Equivalence:
+    """Whether `|net1(x) - net2(x)| <= tolerance` for all outputs and all `x` in the box `(lo, hi)`, with the worst `x`.
+
+    Decided on the common refinement: at the vertices of every region (up to 6 inputs), or by two small linear
+    programs per output and region (above). Cost: the regions of both networks together. Guarantee: exact up to
+    rounding, which is estimated and kept apart: if `tolerance` is within the rounding of the largest difference, the
+    answer is None. When a budget ends the search, a witness found by then still decides; without one the answer is
+    None.
+    """
+    tolerance = real(tolerance, "tolerance", low=0.0)
+    lower, upper = _same_shape(net1, net2, box)
+    worst, rounding, cells, stopped = -1.0, 0.0, 0, None
+    witness = 0.5 * (lower + upper)
+    for part in _refinement(net1, net2, (lower, upper), budget, progress):
+        stopped = part.found.stopped
+        cells += len(part.found)
+        size, x = _largest(net1, net2, part)
+        rounding = max(rounding, part.rounding)
+        if size > worst:
+            worst, witness = size, x
+    first, second = net1(witness), net2(witness)
+    worst = float(np.abs(first - second).max())
+    verdict: bool | None = None
+    if worst - rounding > tolerance:
+        verdict = False
+    elif stopped is None and worst + rounding <= tolerance:
+        verdict = True
+    if verdict is False:
+        text = "the witness shows the difference"
+        text += ", the largest there is up to rounding" if stopped is None else "; larger ones may exist"
+    elif stopped is not None:
+        text = f"{stopped}: no difference above the tolerance so far"
+    elif verdict is None:
+        text = (
+            f"the largest difference is within rounding ({rounding:.1g}) of the tolerance; a larger tolerance decides"
+        )
+    else:
+        text = "exact: every region of the common refinement was looked at, only rounding remains"
+    return Equivalence(verdict, worst, witness, first, second, tolerance, rounding, cells, stopped, text)
+
+
+def distance(
+    net1: Network,
+    net2: Network,
+    box: Any,
+    p: float = inf,
+    *,
+    normalised: bool = False,
+    budget: Any = None,
+    progress: Any = None,
+) -> Answer:
+    """The L^p distance of two networks on the box `(lo, hi)`, for p = 1, 2 or inf, with g = net1 - net2:
+
+        p = inf:  sup_x max_k |g_k(x)|,     p = 2:  sqrt(int sum_k g_k(x)^2 dx),     p = 1:  int sum_k |g_k(x)| dx.
+
+    With `normalised=True` the integrals are means over the box: divided by its volume. Guarantee: `exact`, with a
+    bracket for rounding. p = inf works in any dimension, integrals for up to 6 inputs. When a budget ends the search
+    the answer is a `sound` bracket: what was found, plus interval bounds on what was not.
+    """
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or p not in (1, 2, inf):
+        raise InputError(f"p must be 1, 2 or inf, got {describe(p)}")
+    lower, upper = _same_shape(net1, net2, box)
+    if p != inf and net1.n_inputs > MOST_DIMENSIONS:
+        raise InputError(
+            f"integrals are computed for up to {MOST_DIMENSIONS} inputs, these networks have {net1.n_inputs}; "
+            "p=inf works in any dimension"
+        )
+    total = worst = rounding = done = 0.0
+    cells, stopped = 0, None
+    for part in _refinement(net1, net2, (lower, upper), budget, progress):
+        stopped = part.found.stopped
+        cells += len(part.found)
+        rounding = max(rounding, part.rounding)
+        if p == inf:
+            worst = max(worst, _largest(net1, net2, part)[0])
+        else:
+            volume, integral = _integral(net1, net2, part, int(p))
+            done, total = done + volume, total + integral
+    outputs, volume = net1.n_outputs, float(np.prod(upper - lower))
+    limit = _interval_difference(net1, net2, lower, upper) if stopped is not None else np.zeros(outputs)
+    rest = max(volume - done, 0.0) if stopped is not None else 0.0
+    if p == inf:
+        value, low, high = worst, max(worst - rounding, 0.0), max(worst, float(limit.max(initial=0.0))) + rounding
+        method = "largest difference at the vertices of the common refinement"
+    else:
+        share = 1.0 / volume if normalised else 1.0
+        if p == 1:
+            blur = outputs * rounding * volume
+            value, low = total * share, (total * (1 - _VOLUME_ROUNDING) - blur) * share
+            high = (total * (1 + _VOLUME_ROUNDING) + blur + rest * float(limit.sum())) * share
+        else:
+            blur = rounding * np.sqrt(outputs * volume)  # by the triangle inequality in L^2
+            size = np.sqrt(total + rest * float((limit**2).sum()))
+            value, low = np.sqrt(total * share), (np.sqrt(total) * (1 - _VOLUME_ROUNDING) - blur) * np.sqrt(share)
+            high = (size * (1 + _VOLUME_ROUNDING) + blur) * np.sqrt(share)
+        method = f"integral over the common refinement{', divided by the volume of the box' if normalised else ''}"
+        low = max(low, 0.0)
+    return Answer(
+        float(value),
+        float(low),
+        float(high),
+        "exact" if stopped is None else "sound",
+        method=f"{method} ({cells:,} cells)",
+        note="" if stopped is None else f"{stopped}; interval bounds for the rest",
+    )
+
+
+# -- the common refinement -----------------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """Some regions of the refinement; where cells carry vertices, these and the difference there (n, outputs)."""
+
+    found: Regions
+    vertices: FloatArray
+    difference: FloatArray
+    rounding: float
+
+
+def _refinement(
+    net1: Network, net2: Network, box: tuple[FloatArray, FloatArray], budget: Any, progress: Any
+) -> Iterator[_Part]:
+    both = side_by_side(net1, net2)
+    m = net1.n_outputs
+    apart = both.then(np.concatenate([np.eye(m), -np.eye(m)], axis=1))
+    for found in stream_regions(apart, box, geometry=vertex_geometry(net1.n_inputs), budget=budget, progress=progress):
+        if net1.n_inputs > MOST_DIMENSIONS:
+            points = found.interior
+        else:
+            points = with_vertices(found.cells).points
+        values = both(points)
+        yield _Part(found, points, values[:, :m] - values[:, m:], _rounding(both, points, box))
+
+
+def _largest(net1: Network, net2: Network, part: _Part) -> tuple[float, FloatArray]:
+    """The largest difference of any output on these regions, and a point where it is attained."""
+    if net1.n_inputs <= MOST_DIMENSIONS:
+        size = np.abs(part.difference).max(axis=1)
+        i = int(size.argmax())
+        return float(size[i]), part.vertices[i]
+    points = [_extremes(part.found, i) for i in range(len(part.found))]
+    found = np.concatenate(points)
+    size = np.abs(net1(found) - net2(found)).max(axis=1)
+    i = int(size.argmax())
+    return float(size[i]), found[i]
+
+
+def _extremes(found: Regions, i: int) -> FloatArray:
+    """Points of region i where an output of its affine map is largest or least, two rows per output."""
+    from reluscope.cells.lp import Program
+    from reluscope.cells.simplex import maximise_small
+
+    A, b, _ = found.cells.rows(i)
+    assert found.domain.box is not None
+    lower, upper = found.domain.box
+    out = []
+    program = None
+    for goal in found.C[i]:
+        for c in (goal, -goal):
+            status, _, x, _ = maximise_small(np.ascontiguousarray(c), A, b, lower, upper)
+            if status != 0:  # the compiled method is in doubt: the authority is HiGHS
+                program = program or Program(A, b, lower, upper)
+                x = program.maximise(c).point
+            out.append(np.clip(x, lower, upper))
+    return np.array(out)
+
+
+def _rounding(both: Network, points: FloatArray, box: tuple[FloatArray, FloatArray]) -> float:
+    """The probable rounding, times 16, of the difference of the outputs at these points: see `cells.subdivide`."""
+    reach = np.abs(np.stack(box)).max(axis=0)
+    error2 = (EPS * EPS) * ((both.layers[0].weight ** 2) @ reach**2 + both.layers[0].bias ** 2)
+    for layer, following, h in zip(both.layers, both.layers[1:], both.preactivations(points), strict=False):
+        steepest = np.abs(layer.units.slopes).max(axis=1) ** 2
+        top = np.abs(layer.units(h)).max(axis=0)
+        error2 = (following.weight**2) @ (steepest * error2 + (EPS * top) ** 2) + (EPS * following.bias) ** 2
+    m = both.n_outputs // 2
+    return _PROBABLE_ERRORS * float(np.sqrt((error2[:m] + error2[m:]).max()))
+
+
+def _same_shape(net1: Any, net2: Any, box: Any) -> tuple[FloatArray, FloatArray]:
+    for name, net in (("net1", net1), ("net2", net2)):
+        if not isinstance(net, Network):
+            raise InputError(f"{name} must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    if (net1.n_inputs, net1.n_outputs) != (net2.n_inputs, net2.n_outputs):
+        raise InputError(
+            "net1 and net2 must have equally many inputs and outputs, got "
+            f"{net1.n_inputs} -> {net1.n_outputs} and {net2.n_inputs} -> {net2.n_outputs}"
+        )
+    return box_bounds(box, net1.n_inputs)
+
+
+def _padded(net: Network, depth: int) -> list[Layer]:
+    """The layers, with identity layers at the end."""
+    carry = Layer(np.eye(net.n_outputs), np.zeros(net.n_outputs), Units.uniform("identity", net.n_outputs))
+    return [*net.layers, *[carry] * (depth - len(net.layers))]
+
+
+def _interval_difference(net1: Network, net2: Network, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """A bound on `|f1 - f2|` on the box for each output, by interval arithmetic through the layers."""
+    (a, b), (c, d) = (_interval(net, lower, upper) for net in (net1, net2))
+    return np.maximum(np.abs(b - c), np.abs(d - a))
+
+
+def _interval(net: Network, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
+    low, high = lower, upper
+    for layer in net.layers:
+        middle = layer.weight @ (0.5 * (low + high)) + layer.bias
+        radius = abs(layer.weight) @ (0.5 * (high - low)) * (1 + 1e-9)
+        ends = np.stack([middle - radius, middle + radius])
+        # A piecewise-linear function on an interval is extreme at its ends or at break points in between.
+        kinks = np.clip(layer.units.breaks.T, ends[0], ends[1])
+        values = layer.units(np.concatenate([ends, kinks]))
+        low, high = values.min(axis=0), values.max(axis=0)
+    return low, high
+
+
+# -- integrals -----------------------------------------------------------------------------------------------------
+
+
+def _integral(net1: Network, net2: Network, part: _Part, p: int) -> tuple[float, float]:
+    """Volume of these regions, and the integral of `sum_k |g_k|^p` over them."""
+    cells = with_vertices(part.found.cells)
+    if p == 2:
+        volumes, sums = _moments(cells.points, cells.bits, cells.offsets, part.difference, 2)
+        return float(volumes.sum()), float(sums.sum())
+    total = 0.0
+    volume = float(part.found.cells.volumes().sum())
+    for k in range(net1.n_outputs):
+        # Cut by the zero set of one output's difference: on the parts it has one sign.
+        maps = np.ascontiguousarray(part.found.maps[:, :, k : k + 1])
+        blur = np.full((len(maps), 1), part.rounding)
+        halves = with_vertices(part.found.cells.split(maps, blur, _AT_ZERO, 0).cells)
+        values = np.abs(net1(halves.points)[:, k] - net2(halves.points)[:, k])[:, None]
+        _, sums = _moments(halves.points, halves.bits, halves.offsets, values, 1)
+        total += float(sums.sum())
+    return volume, total
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _moments(points, bits, offsets, values, p):  # type: ignore[no-untyped-def]
+    """Volume of each cell and the integral of `sum_k g_k^p`, p = 1 or 2, with g affine and `values` at the vertices.
+
+    A cell is cut into simplices by pulling: its first vertex with the simplices of the facets that miss it, and so on
+    down. All terms are positive where the values are.
+    """
+    n, d, words, m = len(offsets) - 1, points.shape[1], bits.shape[1], values.shape[1]
+    most = 1
+    for c in range(n):
+        most = max(most, offsets[c + 1] - offsets[c])
+    factorial = 1.0
+    for q in range(d):
+        factorial *= q + 1
+    volumes, sums = np.zeros(n), np.zeros(n)
+    # A chain of faces: level 0 is the cell, level d a vertex. Row `level` lists a face's vertices, its apex first.
+    vertex, count = np.empty((d + 1, most), np.int64), np.empty(d + 1, np.int64)
+    carriers, pending = np.empty((d + 1, words), np.uint64), np.empty((d + 1, words), np.uint64)
+    within, height = np.empty(words, np.uint64), np.ones(d + 1)
+    frame = np.empty((d + 1, d))  # orthonormal directions of the apexes so far, seen from the first
+    for c in range(n):
+        root = offsets[c]
+        count[0] = offsets[c + 1] - root
+        for i in range(count[0]):
+            vertex[0, i] = root + i
+        level, fresh = 0, True
+        while level >= 0:
+            if fresh:
+                fresh = False
+                for w in range(words):
+                    every, some = ~_NONE, _NONE
+                    for i in range(count[level]):
+                        every &= bits[vertex[level, i], w]
+                        some |= bits[vertex[level, i], w]
+                    carriers[level, w], pending[level, w] = every, some & ~bits[vertex[level, 0], w]
+            word = 0
+            while word < words and pending[level, word] == _NONE:
+                word += 1
+            if word == words:
+                level -= 1
+                continue
+            facet = pending[level, word] & (~pending[level, word] + _ONE)
+            pending[level, word] ^= facet
+            below, found = level + 1, 0
+            for w in range(words):
+                within[w] = ~_NONE
+            for i in range(count[level]):
+                v = vertex[level, i]
+                if bits[v, word] & facet != _NONE:
+                    vertex[below, found] = v
+                    found += 1
+                    for w in range(words):
+                        within[w] &= bits[v, w]
+            # It is a facet of the face iff no other facet of the cell holds more of the face; equal ones count once.
+            largest = True
+            for w in range(words):
+                others = within[w] & ~carriers[level, w]
+                if w == word:
+                    others ^= facet
+                while others != _NONE and largest:
+                    other = others & (~others + _ONE)
+                    others ^= other
+                    held = 0
+                    for i in range(count[level]):
+                        held += bits[vertex[level, i], w] & other != _NONE
+                    earlier = w < word or (w == word and other < facet)
+                    largest = held < found or (held == found and not earlier)
+            if not largest:
+                continue
+            count[below] = found
+            apex = vertex[below, 0]
+            for q in range(d):
+                frame[below, q] = points[apex, q] - points[root, q]
+            for k in range(1, below):
+                along = 0.0
+                for q in range(d):
+                    along += frame[below, q] * frame[k, q]
+                for q in range(d):
+                    frame[below, q] -= along * frame[k, q]
+            length = 0.0
+            for q in range(d):
+                length += frame[below, q] * frame[below, q]
+            length = np.sqrt(length)
+            height[below] = height[level] * length
+            if below < d:
+                if length > 0.0:
+                    for q in range(d):
+                        frame[below, q] /= length
+                    level, fresh = below, True
+                continue
+            volume = height[d] / factorial
+            volumes[c] += volume
+            for k in range(m):
+                plain, square = 0.0, 0.0
+                for i in range(d + 1):
+                    g = values[vertex[i, 0], k]
+                    plain += g
+                    square += g * g
+                if p == 1:
+                    sums[c] += volume * plain / (d + 1)
+                else:
+                    sums[c] += volume * (square + plain * plain) / ((d + 1) * (d + 2))
+    return volumes, sums
+
+
+_AT_ZERO = np.zeros((1, 1))
+_AT_ZERO.setflags(write=False)  # as the break points of a layer, so that the same compiled code serves
+_ONE = np.uint64(1)
+_NONE = np.uint64(0)

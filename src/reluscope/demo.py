@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ def run(name: str, folder: Path) -> tuple[dict[str, Any], str]:
     """Do the demo, write its files to `folder`, and return the facts and the text to print."""
     shown = example(name)
     net, law = shown.network, shown.law
+    print("preparing (the first run compiles, for up to a minute) ...", file=sys.stderr)
+    regions(net, law=law).masses(law)
     started = time.perf_counter()
     found = regions(net, law=law)
     masses = found.masses(law)
@@ -45,7 +48,7 @@ def run(name: str, folder: Path) -> tuple[dict[str, Any], str]:
         f"{name}: {shown.about}",
         f"network   {net!r}",
         f"inputs    {law!r}",
-        f"found     {len(found):,} regions, each with its own affine function, in {seconds:.2f} s",
+        f"found     {len(found):,} regions, each with its own affine function, in {1e3 * seconds:.0f} ms",
         f"masses    {masses.guarantee}; they sum to {facts['total_mass']:.15f}",
         f"most of it: {half} of them hold 99 % of the probability",
         "",

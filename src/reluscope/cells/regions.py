@@ -130,6 +130,8 @@ class Regions:
     @cached_property
     def inradius(self) -> FloatArray:
         """Radius of the largest ball inside each region (`inf` if there is none); one linear program each."""
+        if hasattr(self.cells, "inradius"):
+            return self.cells.inradius()
         from reluscope.cells.lp import interior_point
 
         return np.array([interior_point(*self.half_spaces(i))[1] for i in range(len(self))])

@@ -76,6 +76,12 @@ def _parser() -> argparse.ArgumentParser:
     regions.add_argument("--faces", action="store_true", help="count faces of every dimension (up to 4 inputs)")
     regions.add_argument("--out", type=Path, help="folder for the table (CSV) and, with two inputs, the picture")
 
+    again = _command(commands, "reproduce", _reproduce, "run a published experiment again, beside its published numbers")
+    again.add_argument("name", help="which experiment: moons")
+    again.add_argument("--quick", action="store_true", help="a reduced version")
+    again.add_argument("--seed", type=int, default=0, help="seed of the random draws")
+    again.add_argument("--out", type=Path, default=Path("reluscope-reproduce"), help="folder for the pictures")
+
     demo = _command(commands, "demo", _demo, "run the main job on a built-in network")
     demo.add_argument("name", nargs="?", default="moons", help="which built-in network (default: moons)")
     demo.add_argument("--out", type=Path, default=Path("reluscope-demo"), help="folder for the results")
@@ -156,6 +162,14 @@ def _numbers(text: str) -> Any:
 
 def _shape(shape: tuple[int, ...]) -> str:
     return f"as {' x '.join(map(str, shape))}" if len(shape) > 1 else ""
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from reluscope.reproduce import reproduce
+
+    done = reproduce(options.name, options.out, quick=options.quick, rng=options.seed, progress="auto")
+    _show(options, done.to_dict(), str(done))
+    return 0
 
 
 def _demo(options: argparse.Namespace) -> int:

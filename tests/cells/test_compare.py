@@ -99,6 +99,15 @@ def test_above_six_inputs_linear_programs_decide():
     assert abs(net(found.witness) - other(found.witness))[0] == found.difference
 
 
+def test_linear_programs_look_at_both_ends():
+    # The difference runs from -9 to 7 on the cube, or from -7 to 9: either way 9 is the largest.
+    zero = affine(np.zeros((1, 8)), [0.0])
+    for sign in (1.0, -1.0):
+        found = equivalent(affine(np.full((1, 8), sign), [sign]), zero, (-1, 1))
+        assert found.difference == pytest.approx(9.0, rel=1e-14)
+        np.testing.assert_array_equal(found.witness, np.ones(8))
+
+
 def test_linear_programs_and_vertices_find_the_same_maximum():
     # Two idle inputs carry a six-dimensional problem into eight dimensions.
     small = random_net((6, 4, 2), 3, bias=0.5)

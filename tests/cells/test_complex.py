@@ -439,6 +439,16 @@ def test_many_edges_and_many_columns():
     check_lattice(found)
 
 
+def test_cells_that_disagree_about_a_sign_put_their_vertex_on_the_break_point():
+    from reluscope.cells.complex import _star
+
+    # Two cells, one vertex each, glued together; three columns: -, + (a change of sign), and + on both.
+    nothing, positive = np.zeros((2, 1), np.uint64), np.array([[0b100], [0b110]], np.uint64)
+    zero, sides = np.zeros((1, 1), np.uint64), np.zeros(1, np.uint64)
+    _star(np.zeros(2, np.int64), np.arange(2), nothing, positive, np.array([1, 8], np.uint64), zero, sides)
+    assert (int(zero[0, 0]), int(sides[0])) == (0b010, 9)
+
+
 def test_a_budget_gives_the_part_that_was_found():
     found = polyhedral_complex(random_net((2, 12, 12, 1), 0), (-2, 2), budget="20 regions")
     assert not found.complete

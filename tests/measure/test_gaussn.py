@@ -131,6 +131,23 @@ def test_truncated_normal_against_mpmath():
             assert (share if low + high >= 0 else 1 - share) == pytest.approx(v, abs=1e-8 + rounding)
 
 
+def test_lanes_equal_the_one_by_one_functions():
+    rng = np.random.default_rng(4)
+    lanes = gaussn_tilt.LANES
+    for trial in range(200):
+        low = rng.normal(size=lanes) * 10 ** rng.uniform(-1, 2, size=lanes)
+        high = low + 10 ** rng.uniform(-7, 2, size=lanes)
+        low[0], high[1], low[2], high[2] = -np.inf, np.inf, -np.inf, np.inf
+        v = rng.uniform(size=lanes) if trial else np.full(lanes, 2.0**-53)
+        x, log_mass, again = np.empty(lanes), np.empty(lanes), np.empty(lanes)
+        gaussn_tilt.draw_lanes(v, low, high, x, log_mass)
+        gaussn_tilt.interval_lanes(low, high, again)
+        expected = np.array([gaussn_tilt.draw(*lane) for lane in zip(v, low, high, strict=True)])
+        np.testing.assert_allclose(x, expected[:, 0], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(log_mass, expected[:, 1], rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(again, expected[:, 1], rtol=1e-11, atol=1e-11)
+
+
 def test_scrambled_points_are_a_net():
     table = _qmc.direction_table(64, 16)
     directions, point = np.empty((5, 16), dtype=np.uint64), np.empty(5, dtype=np.uint64)

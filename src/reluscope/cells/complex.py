@@ -1008,7 +1008,7 @@ def _subfaces(owner, carriers, bits, offsets, facet_offsets, node_of, points):  
             largest = True
             for g in range(facets):
                 if g != f and (within[g >> 6] >> np.uint64(g & 63)) & _ONE != _NONE and held[g] < size:
-                    largest &= held[g] < held[f] or (held[g] == held[f] and g > f)
+                    largest &= held[g] == held[f] and g > f
             if largest:
                 out_parent[n_out], out_key[n_out] = i, key
                 for w in range(words):

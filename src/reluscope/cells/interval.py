@@ -110,11 +110,8 @@ def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  
     out_low, out_high, out_labels = np.empty(capacity), np.empty(capacity), np.empty((capacity, 2), np.int32)
     out_parent, out_piece = np.empty(capacity, np.int64), np.empty((capacity, m), np.uint8)
     top = np.empty((n, m))
-    at, cut, up = (
-        np.empty(m * max(steps, 1)),
-        np.empty(m * max(steps, 1), np.int64),
-        np.empty(m * max(steps, 1), np.int64),
-    )
+    most = m * max(steps, 1)
+    at, fuzz, cut, up = np.empty(most), np.empty(most), np.empty(most, np.int64), np.empty(most, np.int64)
     piece = np.empty(m, np.uint8)
     n_out = 0
     for c in range(n):
@@ -141,18 +138,20 @@ def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  
                     here += 1
                 x = (t - offset) / slope
                 at[crossings] = min(max(x, a), b)
+                fuzz[crossings] = tol / abs(slope)
                 cut[crossings] = j * steps + k
                 up[crossings] = 1 if vb > va else -1
                 crossings += 1
             piece[j] = here
         order = np.argsort(at[:crossings], kind="mergesort")
-        left, left_label = a, labels[c, 0]
+        left, left_label, left_fuzz = a, labels[c, 0], 0.0
         q = 0
         while True:
-            # Units that cross at one and the same point flip together: no empty interval between them.
+            # Units that cross at one and the same point, as far as rounding can tell, flip together.
             right = at[order[q]] if q < crossings else b
+            right_fuzz = fuzz[order[q]] if q < crossings else 0.0
             right_label = np.int32(first_label + cut[order[q]]) if q < crossings else labels[c, 1]
-            if right > left:
+            if right > left and right - left > left_fuzz + right_fuzz:
                 if n_out >= len(out_low):
                     size = 2 * len(out_low)
                     new_low, new_high = np.empty(size), np.empty(size)
@@ -168,7 +167,7 @@ def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  
                 for j in range(m):
                     out_piece[n_out, j] = piece[j]
                 n_out += 1
-                left, left_label = right, right_label
+                left, left_label, left_fuzz = right, right_label, right_fuzz
             if q >= crossings:
                 break
             unit = cut[order[q]] // steps

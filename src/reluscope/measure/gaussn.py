@@ -41,9 +41,9 @@ class NMass:
     standard_error: of `value`, from the spread of the replicates.
     relative_error: half-width of the interval / value; meaningful also where `value` underflows.
     points: points drawn over all replicates (the pilot is not counted); replicates: independent point sets.
-    method: "empty" (no interior: 0, exactly), "exact" (rank 0 or 1: closed form), "guided" (Gaussian lookahead mixed with
-    tilting), "tilted" (tilting alone was better), "plain" (the factors broke down numerically, no tilting: slower, still
-    unbiased), "missed" (not empty as far as is known, but no point hit it: value 0, `upper` is the mass of the
+    method: "empty" (no interior: 0, exactly), "exact" (rank 0 or 1: closed form), "guided" (Gaussian lookahead mixed
+    with tilting), "tilted" (tilting alone was better), "plain" (the factors broke down numerically, no tilting: slower,
+    still unbiased), "missed" (not empty as far as is known, but no point hit it: value 0, `upper` is the mass of the
     half-space beyond the point nearest to the origin).
     """
 
@@ -119,7 +119,8 @@ def polytope_mass(
 
     Doubles the number of points until the half-width of the interval at `confidence` is at most `relative` times
     the mass, or the next doubling would pass `max_points`: then the interval is as wide as it is. The interval is
-    Student's over 16 replicates, widened by 15 % because the stopping time depends on the spread.
+    Student's over 16 replicates, widened by 15 % because the stopping time depends on the spread, and never
+    narrower than a tenth of what was asked for unless all weights were equal (orthogonal rows).
 
     Zero rows, parallel rows, redundant rows, unbounded and empty polytopes are fine.
     """

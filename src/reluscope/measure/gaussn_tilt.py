@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
 
@@ -32,7 +32,7 @@ _NARROW = 1e-4
 _FAR = 35.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LARGEST_PRECISION = 1e8
-"""Cap on a factor's precision: thinner slabs are left to the exact truncation, and the matrices stay well conditioned."""
+"""Cap on a factor's precision: thinner slabs are left to the exact truncation, and matrices stay well conditioned."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -177,7 +177,7 @@ def draw(v: float, low: float, high: float) -> tuple[float, float]:
 # mathematics library, both of which would keep the compiler from using vector instructions.
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _bits_of(typing_context: Any, x: Any) -> Any:
     """The 64 bits of a float."""
 
@@ -187,7 +187,7 @@ def _bits_of(typing_context: Any, x: Any) -> Any:
     return types.uint64(types.float64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _float_of(typing_context: Any, bits: Any) -> Any:
     """The float that has these 64 bits."""
 
@@ -214,7 +214,7 @@ def fast_exp(x: float) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fast_log(x: float) -> float:
-    """log x for normal positive x: mantissa m in [√½, √2), series in (m - 1)/(m + 1); error 1e-16 of max(1, |log x|)."""
+    """log x for normal positive x: mantissa m in [√½, √2), series in (m - 1)/(m + 1); error 2e-16 max(1, |log x|)."""
     shifted = _bits_of(x) + np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
     k = _float_of((shifted >> np.uint64(52)) | np.uint64(0x4330000000000000)) - 4503599627371519.0
     m = _float_of((shifted & np.uint64(0x000FFFFFFFFFFFFF)) + np.uint64(0x3FE6A09E667F3BCD))
@@ -241,8 +241,12 @@ def fast_tail(x: float) -> float:
     t8 = t4 * t4
     p0 = (0.755285130415751 + t * -0.6078966419718831) + (0.3871374007423 + t * -0.18652185796106788) * t2
     p4 = (0.06039657488878389 + t * -0.0075401889194223835) + (-0.0034796923425349843 + t * 0.0016308178108757245) * t2
-    p8 = (0.00013334408138005312 + t * -0.0002310903836048716) + (-1.9064910021698975e-06 + t * 3.5126369646671666e-05) * t2
-    p12 = (7.078414141574796e-07 + t * -5.8763256315651856e-06) + (-6.033996673338365e-07 + t * 9.59923342211178e-07) * t2
+    p8 = (0.00013334408138005312 + t * -0.0002310903836048716) + (
+        -1.9064910021698975e-06 + t * 3.5126369646671666e-05
+    ) * t2
+    p12 = (7.078414141574796e-07 + t * -5.8763256315651856e-06) + (
+        -6.033996673338365e-07 + t * 9.59923342211178e-07
+    ) * t2
     p16 = (2.2627720839697144e-07 + t * -1.0851330387783218e-07) + -4.1984686176676184e-08 * t2
     s = (p0 + p4 * t4) + ((p8 + p12 * t4) + p16 * t8) * t8
     return s / (x + 4.0) * fast_exp(-0.5 * x * x)
@@ -274,10 +278,14 @@ def fast_quantile(p: float) -> float:
     r = root - 5.0
     r2 = r * r
     low = (6.657904643501103 + r * 5.463784911164114) + (1.7848265399172913 + r * 0.29656057182850487) * r2
-    high = (0.026532189526576124 + r * 0.0012426609473880784) + (2.7115555687434876e-05 + r * 2.0103343992922881e-07) * r2
+    high = (0.026532189526576124 + r * 0.0012426609473880784) + (
+        2.7115555687434876e-05 + r * 2.0103343992922881e-07
+    ) * r2
     top = low + high * (r2 * r2)
     low = (1.0 + r * 0.599832206555888) + (0.1369298809227358 + r * 0.014875361290850615) * r2
-    high = (0.0007868691311456133 + r * 1.8463183175100548e-05) + (1.421511758316446e-07 + r * 2.0442631033899397e-15) * r2
+    high = (0.0007868691311456133 + r * 1.8463183175100548e-05) + (
+        1.421511758316446e-07 + r * 2.0442631033899397e-15
+    ) * r2
     under = low + high * (r2 * r2)
     far = top / under
     tail = near if root <= 5.0 else far
@@ -507,10 +515,10 @@ def gaussian_factors(rows: Any, lo: Any, hi: Any, precision: Any, linear: Any, m
             worst = max(worst, abs(move) * math.sqrt(spread), abs(change) * spread)
         if worst < 1e-3:
             break
+    total = 0.0
     for c in range(n):
-        if not math.isfinite(mean[c]):
-            return False
-    return True
+        total += mean[c]
+    return math.isfinite(total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -519,10 +527,11 @@ def triangular_rows(
 ) -> int:
     """Greedy order and orthogonal basis that make the rows lower triangular; returns their rank.
 
-    Next comes the row which cuts off most, `chance` times the length of the part not yet spanned: the first
-    rank rows are met exactly as they come, all others only with the last coordinate they need, so those should
-    matter least. On return `L` (m, n), `lo`, `hi`, `precision`, `linear` are sorted by `ends`, each row's last entry
-    L[i, ends[i]] is positive, and the first rank rows of `basis` (n, n) are the new directions. `rows` is overwritten.
+    Next comes the row which cuts off most (least `chance`), unless hardly anything of it is not yet spanned: the
+    first rank rows are met exactly as they come, all others only with the last coordinate they need, so those
+    should matter least. On return `L` (m, n), `lo`, `hi`, `precision`, `linear` are sorted by `ends`, each row's last
+    entry L[i, ends[i]] is positive, and the first rank rows of `basis` (n, n) are the new directions. `rows` is
+    overwritten.
     """
     m, n = rows.shape
     tolerance = 1e-11
@@ -535,7 +544,7 @@ def triangular_rows(
         best_score = np.inf
         for i in range(m):
             if done[i] < 0:
-                score = max(chance[i], -1e6) * length[i]
+                score = max(chance[i], -1e6) * min(1.0, 20.0 * length[i])
                 if best < 0 or score < best_score:
                     best, best_score = i, score
         if best < 0:
@@ -607,9 +616,10 @@ def proposals(
 ) -> bool:
     """Parameters of the two families from the Gaussian factors.
 
-    Tilted: y_k ~ N(family[0, k], 1). Guided: y_k ~ N(family[1, k] + slope[k] . y_<k, 1/family[2, k]), the conditional law of y_k under
-    the standard normal times the factors of all rows ending after k, later coordinates integrated out. Both are
-    then truncated. `mean` is in the coordinates of u. O(rank⁴/12 + m rank²). False if a parameter is not finite.
+    Tilted: y_k ~ N(family[0, k], 1). Guided: y_k ~ N(family[1, k] + slope[k] . y_<k, 1/family[2, k]), the
+    conditional law of y_k under the standard normal times the factors of all rows ending after k, later coordinates
+    integrated out. Both are then truncated. `mean` is in the coordinates of u. O(rank⁴/12 + m rank²).
+    False if a parameter is not finite.
     """
     m = L.shape[0]
     tilt, base, sharp = family[0], family[1], family[2]

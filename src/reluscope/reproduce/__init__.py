@@ -1,0 +1,43 @@
+"""Published experiments, run again: `reluscope reproduce NAME`.
+
+Each module has `run(folder, *, quick, rng, progress) -> Reproduction`: a table with the published numbers beside ours, and the
+files it wrote. `quick` is a reduced version for tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from reluscope._check import choice
+from reluscope._text import table
+
+NAMES = ("moons",)
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came out: rows of a table, remarks in words, and files written."""
+
+    name: str
+    rows: list[dict[str, Any]]
+    remarks: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, fit for JSON."""
+        return {"name": self.name, "rows": self.rows, "remarks": self.remarks, "files": self.files}
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.name}:", "", table(self.rows), "", *self.remarks])
+
+
+def reproduce(name: str, folder: Path, *, quick: bool = False, rng: Any = 0, progress: Any = None) -> Reproduction:
+    """Run the experiment of that name and write its pictures to `folder`."""
+    choice(name, "name", NAMES)
+    folder.mkdir(parents=True, exist_ok=True)
+    module = import_module(f"reluscope.reproduce.{name}")
+    done: Reproduction = module.run(folder, quick=quick, rng=rng, progress=progress)
+    return done

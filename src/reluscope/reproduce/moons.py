@@ -1,0 +1,145 @@
+"""Section 5.1 of Chaudhari and Moura: the distribution over affine functions and outputs of a moons classifier.
+
+Their recipe: 1,000 moons with noise 0.2; 2-4-4-4-1, Adam with step 1e-2, batches of 64, 20 epochs. Figure 1: Gaussian noise
+of variance 0.5 around two test points. Figure 2: one mixture of three diagonal Gaussians per class, and the false
+positive and negative rates. Another training run gives other rates, so we print three for each of several seeds: exact
+under the fitted law, Monte Carlo under the fitted law (the two must agree), and the rate on data (which differs by how
+well the mixture fits).
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, generator
+from reluscope._extras import require
+from reluscope.answers.functions import functions
+from reluscope.answers.outputs import outputs
+from reluscope.inputs import Gaussian, GaussianMixture
+from reluscope.network import Network
+from reluscope.progress import meter
+from reluscope.reproduce import Reproduction
+
+PUBLISHED = {"false positive": (0.1449, 0.1310), "false negative": (0.0876, 0.0978)}
+"""Numeric and Monte Carlo rates printed in the paper."""
+
+_POINTS = ((1.0, 0.5), (0.0, 0.0))
+"""Two points near the boundary between the moons, in place of the paper's two random test samples."""
+
+
+def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
+    """Train, compare with draws, write the two figures."""
+    rng = generator(rng)
+    draws, seeds = (100_000, 2) if quick else (1_000_000, 8)
+    rows: list[dict[str, Any]] = []
+    worst = 0.0
+    with meter(progress, "moons") as report:
+        for k in range(seeds):
+            net, laws, fresh = _trained(k)
+            rows.append({"seed": k, "regions": 0})
+            for label, (name, tail) in enumerate((("false positive", "above"), ("false negative", "below"))):
+                cdf = outputs(net, laws[label]).cdf(np.zeros(1))
+                exact = float(1 - cdf.value[0]) if tail == "above" else float(cdf.value[0])
+                y = net(laws[label].sample(draws, rng))[:, 0]
+                drawn = float((y > 0).mean() if tail == "above" else (y <= 0).mean())
+                data = net(fresh[label])[:, 0]
+                rows[-1] |= {
+                    f"{name} exact": exact,
+                    f"{name} drawn": drawn,
+                    f"{name} on data": float((data > 0).mean() if tail == "above" else (data <= 0).mean()),
+                }
+                worst = max(worst, abs(exact - drawn) / np.sqrt(max(exact * (1 - exact), 1e-12) / draws))
+            rows[-1]["regions"] = functions(net, laws[0]).support_size
+            report(k + 1, f"{k + 1} of {seeds} networks")
+        files = _figures(folder, rng, draws)
+    remarks = [
+        f"largest difference between exact and drawn rates: {worst:.2f} standard errors of {draws:,} draws",
+        "published: false positive 14.49 % numeric, 13.10 % Monte Carlo; false negative 8.76 %, 9.78 % (one training run)",
+        f"pictures in {folder}/: {', '.join(files)}",
+    ]
+    return Reproduction("moons", rows, remarks, files)
+
+
+def _trained(seed: int) -> tuple[Network, list[GaussianMixture], list[FloatArray]]:
+    """A network of the paper's recipe, the fitted law of each class, and fresh data of each class."""
+    require("sklearn", "sklearn")
+    from sklearn.datasets import make_moons
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+
+    from reluscope.formats import load
+
+    X, y = make_moons(1000, noise=0.2, random_state=seed)
+    model = MLPClassifier((4, 4, 4), learning_rate_init=1e-2, batch_size=64, max_iter=20, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # 20 epochs are the recipe
+        model.fit(X, y)
+    laws = [GaussianMixture.fit(X[y == c], components=3, covariance="diag", rng=seed) for c in (0, 1)]
+    fresh, label = make_moons(20_000, noise=0.2, random_state=1000 + seed)
+    return load(model), laws, [fresh[label == c] for c in (0, 1)]
+
+
+def _figures(folder: Path, rng: np.random.Generator, draws: int) -> list[str]:
+    from reluscope.examples import example
+
+    net = example("moons").network
+    _, laws, _ = _trained(0)
+    noisy = [Gaussian(point, 0.5) for point in _POINTS]
+    names = []
+    for name, shown, titles in (
+        ("figure-1.png", noisy, [f"N(({x:g}, {y:g}), 0.5 I)" for x, y in _POINTS]),
+        ("figure-2.png", laws, ["class 0", "class 1"]),
+    ):
+        _figure(folder / name, net, shown, titles, rng, draws)
+        names.append(name)
+    return names
+
+
+def _figure(path: Path, net: Network, laws: list[Any], titles: list[str], rng: np.random.Generator, draws: int) -> None:
+    """One row per law: probabilities of the activation patterns, and the cdf of the output, exact and drawn."""
+    require("matplotlib", "plot")
+    from matplotlib.figure import Figure
+
+    from reluscope.plot._axes import save
+
+    figure = Figure(figsize=(10, 3.4 * len(laws)), dpi=130, layout="constrained")
+    axes = figure.subplots(len(laws), 2, squeeze=False)
+    for (left, right), law, title in zip(axes, laws, titles, strict=True):
+        found = functions(net, law)
+        top = found.top(12)
+        x = law.sample(draws, rng)
+        keys, counts = np.unique(net.key(net.pattern(x)), return_counts=True)
+        seen = dict(zip(keys.tolist(), (counts / draws).tolist(), strict=True))
+        drawn = [seen.get(key, 0.0) for key in net.key(top.pattern).tolist()]
+        place = np.arange(len(drawn))
+        left.bar(place - 0.2, top.mass, 0.4, color="#1d6fb8", label="exact")
+        left.bar(place + 0.2, drawn, 0.4, color="#d1495b", label=f"{draws:,} draws")
+        left.set_xticks(
+            place, ["".join(map(str, p)) for p in top.pattern.tolist()], rotation=60, ha="right", fontsize=6
+        )
+        left.set_xlabel("activation pattern")
+        left.set_ylabel("probability")
+        left.set_title(
+            f"{title}: the {len(drawn)} likeliest of {found.support_size} affine functions", fontsize="medium"
+        )
+        left.legend(frameon=False)
+        law_of_y = outputs(net, law)
+        y = np.sort(net(x)[:, 0])
+        span = np.linspace(*np.quantile(y, [0.001, 0.999]), 400)
+        right.plot(span, law_of_y.cdf(span).value, color="#1d6fb8", linewidth=2.2, label="exact")
+        right.plot(
+            span, np.searchsorted(y, span, side="right") / draws, "--", color="#d1495b", linewidth=1.2, label="drawn"
+        )
+        atoms = law_of_y.atoms()
+        for value, mass in zip(atoms.value, atoms.mass.value, strict=True):
+            if mass > 1e-3:
+                right.annotate(f"atom {mass:.3f}", (value, 0.02), fontsize=7, color="#555555", ha="center")
+        right.set_xlabel("output y (logit)")
+        right.set_ylabel("P(output <= y)")
+        right.set_title(f"{title}: law of the output", fontsize="medium")
+        right.legend(frameon=False)
+    save(axes[0, 0], path)

@@ -205,7 +205,7 @@ class Regions:
         scale = 10.0 ** np.floor(np.log10(np.abs(flat).max(initial=1e-300)))
         return len(np.unique(np.round(flat / scale, digits), axis=0))
 
-    def masses(self, law: Any, *, relative: float = 1e-3, confidence: float = 0.999, rng: Any = None) -> Masses:
+    def masses(self, law: Any, *, relative: float = 1e-2, confidence: float = 0.999, rng: Any = None) -> Masses:
         """Probability of each region under `law`: exact in up to three dimensions (any, for uniform laws).
 
         Above, quasi-Monte Carlo with intervals of the stated relative half-width and confidence. The regions must

@@ -39,7 +39,7 @@ def enumerate_law(
     net: Network,
     law: Any,
     *,
-    relative: float = 1e-3,
+    relative: float = 1e-2,
     confidence: float = 0.999,
     budget: Any = None,
     progress: Any = None,

@@ -33,7 +33,13 @@ def test_public_functions_do_not_share_a_name_with_a_sub_package():
 
 
 @pytest.mark.parametrize(
-    "banned", [r"fastmath\s*=\s*True", r"allow_pickle\s*=\s*True", r"\bpickle\.(loads?|dumps?|Unpickler|Pickler)\b", r"weights_only\s*=\s*False"]
+    "banned",
+    [
+        r"fastmath\s*=\s*True",
+        r"allow_pickle\s*=\s*True",
+        r"\bpickle\.(loads?|dumps?|Unpickler|Pickler)\b",
+        r"weights_only\s*=\s*False",
+    ],
 )
 def test_source_never_says(banned):
     guilty = [str(p) for p in SOURCE.rglob("*.py") if re.search(banned, p.read_text())]

@@ -1,17 +1,22 @@
 """Enumeration of regions (patterns, affine maps, interior points): CPU time against affinitree and plain LP splitting.
 
 Random He nets; box [-5, 5]^2 for two inputs, [-1, 1]^d otherwise. `--quick` leaves out what takes the peers minutes.
+`--compare` needs no peers: it times cells with vertices against cells as half-spaces, to see where the first get slow.
 """
 
 import argparse
 import contextlib
 import os
 import warnings
+from typing import Any
 
 import numpy as np
 from side_by_side import cpu_seconds, random_net
 
 import reluscope as rs
+from reluscope.cells.polytope import HPolytopes
+from reluscope.cells.subdivide import subdivide
+from reluscope.cells.vertex import VertexCells
 from reluscope.parallel import blas_threads
 
 CASES = [  # widths, target ratio to affinitree, seconds the peer may take before it is left out of --quick
@@ -25,6 +30,17 @@ CASES = [  # widths, target ratio to affinitree, seconds the peer may take befor
     ((8, 8, 8, 1), 10, 3),
     ((10, 8, 8, 1), 10, 3),
 ]
+COMPARED = [
+    (3, 16, 16, 1),
+    (4, 16, 16, 1),
+    (5, 10, 10, 1),
+    (6, 10, 10, 1),
+    (7, 8, 7, 1),
+    (8, 7, 6, 1),
+    (10, 8, 8, 1),
+    (20, 10, 5, 1),
+]
+MOST_INPUTS_WITH_VERTICES = 8
 
 
 @contextlib.contextmanager
@@ -100,10 +116,48 @@ def lp_splitting(net, low: float, high: float) -> int:
     return len(cells)
 
 
+def cells_of(kind: Any, widths: tuple[int, ...]) -> tuple[float, Any]:
+    """CPU seconds of the subdivision alone, and all its cells."""
+    net, d = random_net(widths), widths[0]
+    start = kind.box(np.full(d, -1.0), np.full(d, 1.0))
+    seconds, leaves = cpu_seconds(lambda: list(subdivide(net, start)), 4)
+    return seconds, kind.join([leaf.cells for leaf in leaves])
+
+
+def inner_points(cells: Any) -> float:
+    """CPU seconds per cell for a point inside each."""
+    n = min(len(cells), 3000)
+    return cpu_seconds(lambda: cells.part(0, n).interior(), 3)[0] / n  # a new part each time: some remember the answer
+
+
+def compare() -> None:
+    """Microseconds per region, and per inner point, of both geometries."""
+    print(f"{'':>14} {'':>8} | {'with vertices':^26} | {'as half-spaces':^26}")
+    columns = f"{'us/region':>9} {'each':>6} {'us/point':>9}"
+    print(f"{'net':>14} {'regions':>8} | {columns} | {columns}")
+    for widths in COMPARED:
+        seconds, by_rows = cells_of(HPolytopes, widths)
+        n = len(by_rows)
+        rows = f"{seconds / n * 1e6:>9.2f} {len(by_rows.b) / n:>6.1f} {inner_points(by_rows) * 1e6:>9.2f}"
+        vertices = f"{'too many vertices':>26}"
+        if widths[0] <= MOST_INPUTS_WITH_VERTICES:
+            seconds, by_vertices = cells_of(VertexCells, widths)
+            assert len(by_vertices) == n, f"counts differ: {len(by_vertices)} and {n}"
+            each = len(by_vertices.points) / n
+            vertices = f"{seconds / n * 1e6:>9.2f} {each:>6.1f} {inner_points(by_vertices) * 1e6:>9.2f}"
+        print(f"{'-'.join(map(str, widths[:-1])):>14} {n:>8,} | {vertices} | {rows}", flush=True)
+    print("each: vertices, or cuts, that a cell carries")
+
+
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--quick", action="store_true")
-    quick = options.parse_args().quick
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--quick", action="store_true", help="leave out what takes the peers minutes")
+    options.add_argument("--compare", action="store_true", help="cells with vertices against cells as half-spaces")
+    chosen = options.parse_args()
+    if chosen.compare:
+        compare()
+        return
+    quick = chosen.quick
     affinitree_regions(random_net((2, 2, 1)), -1.0, 1.0)  # its import is not what we measure
     print(f"{'net':>14} {'regions':>8} {'ours':>10} {'us/region':>9} {'affinitree':>10} {'ratio':>8} {'target':>7}")
     for widths, target, peer in CASES:

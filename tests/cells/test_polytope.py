@@ -402,13 +402,13 @@ def test_facets_by_highs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     cells, _ = joined(net, cube(4))
     cells = cells.part(0, 12)
     labels, offsets = cells.facet_labels()
-    kernel = polytope._find_facets
+    kernel = polytope.find_facets
 
     def doubtful(*args):
         kept, points, doubt = kernel(*args)
         return np.zeros_like(kept), points, np.ones_like(doubt)
 
-    monkeypatch.setattr(polytope, "_find_facets", doubtful)
+    monkeypatch.setattr(polytope, "find_facets", doubtful)
     again = cells.part(0, 12)
     assert again.facet_labels()[0].tolist() == labels.tolist()
     assert again.facet_labels()[1].tolist() == offsets.tolist()

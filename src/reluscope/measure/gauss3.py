@@ -189,13 +189,15 @@ def _hull_of_crossings(
             crossings[count, 0] = local[i, 1] + t * (local[j, 1] - local[i, 1])
             crossings[count, 1] = local[i, 2] + t * (local[j, 2] - local[i, 2])
             count += 1
-    # Lexicographic order by insertion: there are few crossings.
+    # Lexicographic order by insertion: there are few crossings. Positions along x that differ by rounding alone count as
+    # equal: on a side of the slice that is vertical in this frame, noise in x must not shuffle its corners.
     order = np.empty(count, dtype=np.int64)
     for k in range(count):
         x, y, place = crossings[k, 0], crossings[k, 1], k
         while place > 0:
             before = order[place - 1]
-            if crossings[before, 0] < x or (crossings[before, 0] == x and crossings[before, 1] <= y):
+            ahead = crossings[before, 0] - x
+            if ahead < -noise or (ahead <= noise and crossings[before, 1] <= y):
                 break
             order[place] = before
             place -= 1

@@ -1,0 +1,632 @@
+"""How half-space cells are split by the units of a layer: the compiled kernel, and HiGHS where that is in doubt.
+
+All units are rows of one simplex dictionary (see `reluscope.cells.simplex`), so every vertex that any search visits
+shows the values of all units there; a unit with values on both sides cuts the cell, and needs no search. A unit with
+values on one side only is pushed towards the other one, until it gets there or is at its optimum: then it is settled
+for this cell and all parts of it. When all remaining units are known to cut, one of them does: the dictionary walks
+to a vertex on the hyperplane, and that vertex and dictionary serve both parts. On random nets of 8 to 10 inputs this
+takes about one search, of two steps, per region.
+
+Where an optimum is so close to a break point that rounding decides, it is computed afresh in doubled precision, and
+compared with the tolerance of the unit plus what the tolerances of the facets at the optimal vertex amount to.
+
+The record that these functions serve is `reluscope.cells.polytope.HPolytopes`; arrays and codes are explained there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.cells.lp import Program
+from reluscope.cells.simplex import (
+    DOUBTFUL,
+    GONE,
+    OPTIMAL,
+    SURE,
+    Dictionary,
+    drop_row,
+    gets_beyond,
+    note,
+    rebuild,
+    walk_to,
+)
+
+Labels = npt.NDArray[np.int32]
+Index = npt.NDArray[np.int64]
+
+_UNDECIDED, _BELOW, _ABOVE = 0, 1, 2
+_UNKNOWN = -(1 << 20)
+
+
+class _Units(NamedTuple):
+    """The units of a layer on the cell at hand, in its coordinates and with unit norm, after the cell's rows
+    in `G`.
+
+    An *item* is a break point that a unit may pass inside the cell: its unit, its number, its level.
+    """
+
+    G: FloatArray
+    error: FloatArray
+    unit: Index
+    step: Index
+    level: FloatArray
+    fixed: Index
+
+
+class _Node(NamedTuple):
+    """A part of the cell at hand: its dictionary, points seen in it, the state of each item, and the cuts
+    that made it.
+
+    `tally` holds: rows of the dictionary, points seen, cuts, simplex steps since the dictionary was last
+    computed anew.
+    """
+
+    at: Dictionary
+    seen: FloatArray
+    state: Index
+    cut_item: Index
+    cut_above: Index
+    tally: Index
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _node(stack, f):  # type: ignore[no-untyped-def]
+    """Level `f` of the stack, as views."""
+    at = Dictionary(stack.at.D[f], stack.at.C[f], stack.at.basic[f], stack.at.nonbasic[f], stack.at.where[f])
+    return _Node(at, stack.seen[f], stack.state[f], stack.cut_item[f], stack.cut_above[f], stack.tally[f])
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _grow_rows(a, need):  # type: ignore[no-untyped-def]
+    out = np.empty((max(need, 2 * len(a)), a.shape[1]), a.dtype)
+    for i in range(len(a)):
+        for q in range(a.shape[1]):
+            out[i, q] = a[i, q]
+    return out
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _grow(a, need):  # type: ignore[no-untyped-def]
+    out = np.empty(max(need, 2 * len(a)), a.dtype)
+    for i in range(len(a)):
+        out[i] = a[i]
+    return out
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _copy(target, source, n):  # type: ignore[no-untyped-def]
+    for i in range(n):
+        target[i] = source[i]
+
+
+@nb.njit(cache=True, error_model="numpy")
+def load_rows(at, G, error, A, b, row_error, start, R, basis, lower, upper):  # type: ignore[no-untyped-def]
+    """Rows of one cell into `G`, and its vertex into the dictionary: what `rebuild` needs to know."""
+    D, C, basic, nonbasic, where = at
+    d = len(lower)
+    for i in range(R):
+        for q in range(d):
+            G[i, q] = A[start + i, q]
+        G[i, d] = 0.0
+        error[i] = row_error[start + i]
+        where[d + i] = 0
+    for q in range(d):
+        where[q] = 0
+    for j in range(d):
+        code = basis[j]
+        if code >= 2 * d:
+            v = code - d
+            value, low, up = b[start + v - d], -np.inf, b[start + v - d]
+        else:
+            v = code >> 1 if code >= 0 else -1 - code
+            value, low, up = 0.0, lower[v], upper[v]
+            if code >= 0:
+                value = up if code & 1 else low
+        nonbasic[j], where[v] = v, -1 - j
+        C[0, j], C[1, j], C[2, j] = value, low, up
+    n = 0
+    for v in range(d + R):
+        if where[v] >= 0:
+            where[v], basic[n] = n, v
+            if v < d:
+                D[d + 1, n], D[d + 2, n] = lower[v], upper[v]
+            else:
+                D[d + 1, n], D[d + 2, n] = -np.inf, b[start + v - d]
+            n += 1
+    return n
+
+
+@nb.njit(cache=True, error_model="numpy")
+def vertex_code(at, j, d):  # type: ignore[no-untyped-def]
+    """The code of the bound at which column `j`, a coordinate or a row of the cell, sits."""
+    v = at.nonbasic[j]
+    if v >= d:
+        return v + d
+    if at.C[0, j] == at.C[1, j]:
+        return 2 * v
+    if at.C[0, j] == at.C[2, j]:
+        return 2 * v + 1
+    return -1 - v
+
+
+@nb.njit(cache=True, error_model="numpy")
+def is_feasible(at, n):  # type: ignore[no-untyped-def]
+    """Whether the present point is within all bounds, but for rounding."""
+    D, d = at.D, at.C.shape[1]
+    worst = 0.0
+    for i in range(n):
+        worst = max(worst, D[d + 1, i] - D[d, i], D[d, i] - D[d + 2, i])
+    return worst <= SURE
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top):  # type: ignore[no-untyped-def]
+    """The layer's units as rows without bounds; returns the numbers of rows and of items.
+
+    Units that the box around all cells settles get no row. `top` receives the largest `|h|` on that box.
+    """
+    G, D, where, basic = units.G, at.D, at.where, at.basic
+    d, m = len(frame.origin), maps.shape[1]
+    items = 0
+    for k in range(m):
+        row = G[R + k]
+        total, largest = maps[d, k], 0.0
+        for q in range(d):
+            total += maps[q, k] * frame.origin[q]
+            row[q] = maps[q, k] * frame.scale[q]
+            largest = max(largest, abs(row[q]))
+        norm = 0.0
+        if largest > 0.0:
+            for q in range(d):
+                norm += (row[q] / largest) ** 2
+            norm = largest * np.sqrt(norm)
+        low, high = total, total
+        for q in range(d):
+            if row[q] > 0.0:
+                low += row[q] * frame.outer_low[q]
+                high += row[q] * frame.outer_up[q]
+            elif row[q] < 0.0:
+                low += row[q] * frame.outer_up[q]
+                high += row[q] * frame.outer_low[q]
+        top[k] = max(abs(low), abs(high))
+        if not np.isfinite(top[k]):
+            top[k] = abs(total) + norm
+        tol = tolerance[k]
+        constant = norm <= tol or norm == 0.0
+        if constant:
+            low, high = total, total
+        units.fixed[k] = 0
+        before = items
+        for s in range(breaks.shape[1]):
+            t = breaks[k, s]
+            if high <= t + tol:
+                break
+            if low >= t - tol or constant:
+                units.fixed[k] += 1
+            else:
+                units.unit[items], units.step[items], units.level[items] = k, s, t / norm
+                items += 1
+        if items == before:
+            where[d + R + k] = GONE
+            continue
+        for q in range(d):
+            row[q] /= norm
+        row[d] = total / norm
+        units.error[R + k] = tol / norm
+        where[d + R + k], basic[n] = n, d + R + k
+        D[d + 1, n], D[d + 2, n] = -np.inf, np.inf
+        n += 1
+    return n, items
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _drop_redundant(at, n, units, R, functions, b, start, dropped, limit, column):  # type: ignore[no-untyped-def]
+    """Find rows of the cell that follow from the others; returns the number of rows left in the
+    dictionary."""
+    d = at.C.shape[1]
+    none, zero = np.empty((0, 0)), np.int64(0)
+    for i in range(R):
+        v, t = d + i, b[start + i]
+        k = at.where[v]
+        if k >= 0:
+            at.D[d + 2, k] = np.inf
+        else:
+            at.C[2, -1 - k] = np.inf
+        status, _, _ = gets_beyond(
+            at, n, units.G, v, 1.0, t, units.error[i], units.error, limit, column, none, zero, zero
+        )
+        k = at.where[v]
+        if status == OPTIMAL and k >= 0:
+            dropped[i] = 1
+            n = drop_row(at, n, k)
+            continue
+        # A facet, or not worth the trouble: back to where its bound holds.
+        if (at.D[d, k] if k >= 0 else at.C[0, -1 - k]) > t:
+            took, _ = walk_to(at, n, v, t, limit, column)
+            if took < 0:
+                return -1
+            k = at.where[v]
+        if k >= 0:
+            at.D[d + 2, k] = t
+        else:
+            at.C[2, -1 - k] = t
+    return n
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _settle(node, units, R, items, low, high, limit, column):  # type: ignore[no-untyped-def]
+    """Decide which items cut the node. Returns one that does, -1 if none does, -2 in doubt.
+
+    On return the state of every item is known to be below, above, or (undecided) to cut.
+    """
+    at, seen, state, tally = node.at, node.seen, node.state, node.tally
+    D, C, where = at.D, at.C, at.where
+    d, m, kept = C.shape[1], seen.shape[1], len(seen)
+    first = d + R
+    for k in range(m):
+        low[k], high[k] = np.inf, -np.inf
+    for w in range(min(tally[1], kept)):
+        for k in range(m):
+            low[k], high[k] = min(low[k], seen[w, k]), max(high[k], seen[w, k])
+    chosen = -1
+    for a in range(items):
+        if state[a] != _UNDECIDED:
+            continue
+        k, t = units.unit[a], units.level[a]
+        tol = units.error[R + k]
+        before = tally[1]
+        verdict = _UNDECIDED
+        for side in range(2):
+            sign = 1.0 - 2.0 * side
+            if verdict != _UNDECIDED or (high[k] > t + tol + SURE if side == 0 else low[k] < t - tol - SURE):
+                continue
+            status, took, tally[1] = gets_beyond(
+                at, tally[0], units.G, first + k, sign, t, tol, units.error, limit, column, seen, tally[1], first
+            )
+            tally[3] += took
+            if status == DOUBTFUL:
+                return -2
+            if status == OPTIMAL:
+                verdict = _BELOW if side == 0 else _ABOVE
+        for w in range(before, tally[1]):
+            for q in range(m):
+                value = seen[w % kept, q]
+                low[q], high[q] = min(low[q], value), max(high[q], value)
+        if verdict == _UNDECIDED:
+            chosen = a
+            continue
+        state[a] = verdict
+        settled = True
+        for e in range(items):
+            if units.unit[e] == k:
+                if e > a and verdict == _BELOW:
+                    state[e] = _BELOW
+                settled = settled and state[e] != _UNDECIDED
+        # A unit that is settled and bounds nothing only costs time.
+        i = where[first + k]
+        if settled and i >= 0 and D[d + 1, i] == -np.inf and D[d + 2, i] == np.inf:
+            tally[0] = drop_row(at, tally[0], i)
+    return chosen
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _fork(lower, upper, units, R, items, a, j, first):  # type: ignore[no-untyped-def]
+    """Part `lower` along item `a`, whose unit sits on the break point in column `j`: the part above goes to
+    `upper`."""
+    d, m, kept = lower.at.C.shape[1], lower.seen.shape[1], len(lower.seen)
+    k, t = units.unit[a], units.level[a]
+    n, cuts = lower.tally[0], lower.tally[2]
+    # The point reached belongs to both parts.
+    seen = min(note(lower.at, lower.seen, lower.tally[1], first, j, 0.0), kept)
+    for q in range(d + 3):
+        for i in range(n):
+            upper.at.D[q, i] = lower.at.D[q, i]
+    for q in range(3):
+        _copy(upper.at.C[q], lower.at.C[q], d)
+    _copy(upper.at.basic, lower.at.basic, n)
+    _copy(upper.at.nonbasic, lower.at.nonbasic, d)
+    _copy(upper.at.where, lower.at.where, d + R + m)
+    upper.at.C[1, j] = t
+    lower.at.C[2, j] = t
+    above, below = 0, 0
+    for w in range(seen):
+        value = lower.seen[w, k]
+        if value >= t:
+            for q in range(m):
+                upper.seen[above, q] = lower.seen[w, q]
+            above += 1
+        if value <= t:
+            if below != w:
+                for q in range(m):
+                    lower.seen[below, q] = lower.seen[w, q]
+            below += 1
+    for e in range(items):
+        upper.state[e] = lower.state[e]
+        if units.unit[e] == k:
+            if e <= a:
+                upper.state[e] = _ABOVE
+            if e >= a:
+                lower.state[e] = _BELOW
+    _copy(upper.cut_item, lower.cut_item, cuts)
+    _copy(upper.cut_above, lower.cut_above, cuts)
+    upper.cut_item[cuts], upper.cut_above[cuts] = a, 1
+    lower.cut_item[cuts], lower.cut_above[cuts] = a, 0
+    upper.tally[0], upper.tally[1], upper.tally[2], upper.tally[3] = n, above, cuts + 1, lower.tally[3]
+    lower.tally[1], lower.tally[2] = below, cuts + 1
+
+
+@nb.njit(cache=True, error_model="numpy")
+def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, first_label, steps, basis):  # type: ignore[no-untyped-def]
+    """The cuts of a finished part as rows from `r` on, and its vertex; returns the end of the rows, -1 in doubt.
+
+    `rank[i]` is the place of the parent's row i among those that were kept; `r - rank[R]` is where the child
+    starts.
+    """
+    at, G = node.at, units.G
+    d = at.C.shape[1]
+    begin = r - rank[R]
+    for j in range(d):
+        v = at.nonbasic[j]
+        if v < d:
+            basis[j] = vertex_code(at, j, d)
+        elif v < d + R:
+            basis[j] = 2 * d + rank[v - d]
+        else:
+            basis[j] = _UNKNOWN
+    for e in range(node.tally[2]):
+        a = node.cut_item[e]
+        k, t = units.unit[a], units.level[a]
+        i = at.where[d + R + k]
+        bound = 1 if node.cut_above[e] == 1 else 2
+        in_force = at.D[d + bound, i] if i >= 0 else at.C[bound, -1 - i]
+        if in_force != t:
+            continue  # another break point of the same unit cut deeper
+        sign = -1.0 if bound == 1 else 1.0
+        for q in range(d):
+            out_A[r, q] = sign * G[R + k, q]
+        out_b[r] = sign * (t - G[R + k, d])
+        out_error[r] = units.error[R + k]
+        out_label[r] = first_label + k * steps + units.step[a]
+        if i < 0 and at.C[0, -1 - i] == t:
+            basis[-1 - i] = 2 * d + r - begin
+        r += 1
+    for j in range(d):
+        if basis[j] == _UNKNOWN:
+            return -1
+    return r
+
+
+@nb.njit(cache=True, error_model="numpy")
+def split_polytopes(  # type: ignore[no-untyped-def]
+    A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, kept, step_limit
+):
+    """Cut every cell by the units of a layer: arrays of the children, their parents and pieces, `top`, and which cells
+    are in doubt (those have no children yet).
+
+    `kept` points are remembered per cell while it is being split; a search may take `step_limit` simplex steps, and
+    ten more per row.
+    """
+    n, d, m, steps = len(offsets) - 1, A.shape[1], maps.shape[2], breaks.shape[1]
+    most = 0
+    for c in range(n):
+        most = max(most, offsets[c + 1] - offsets[c])
+    room, n_items = most + m, m * steps
+    depth = n_items + 1
+
+    out_A, out_b = np.empty((4 * len(b) + 64, d)), np.empty(4 * len(b) + 64)
+    out_error, out_label = np.empty(len(out_b)), np.empty(len(out_b), np.int32)
+    out_offset, out_parent = np.empty(2 * n + 16, np.int64), np.empty(2 * n + 16, np.int64)
+    out_piece, out_basis = np.empty((2 * n + 16, m), np.uint8), np.empty((2 * n + 16, d), np.int32)
+    out_clean = np.empty(2 * n + 16, np.int32)
+    top, doubtful = np.empty((n, m)), np.zeros(n, np.bool_)
+    zero = np.int64(0)  # typed: a literal would compile every callee once more
+    n_out, r_out = zero, zero
+    out_offset[0] = 0
+
+    units = _Units(
+        np.empty((room, d + 1)),
+        np.zeros(room),
+        np.empty(n_items, np.int64),
+        np.empty(n_items, np.int64),
+        np.empty(n_items),
+        np.empty(m, np.int64),
+    )
+    stack = _Node(
+        Dictionary(
+            np.empty((depth, d + 3, room)),
+            np.empty((depth, 3, d)),
+            np.empty((depth, room), np.int64),
+            np.empty((depth, d), np.int64),
+            np.empty((depth, d + room), np.int64),
+        ),
+        np.zeros((depth, kept, m)),
+        np.empty((depth, n_items), np.int64),
+        np.empty((depth, depth), np.int64),
+        np.empty((depth, depth), np.int64),
+        np.empty((depth, 4), np.int64),
+    )
+    column, low, high = np.empty(room), np.empty(m), np.empty(m)
+    dropped, rank = np.zeros(most, np.int64), np.empty(most + 1, np.int64)
+
+    for c in range(n):
+        start = offsets[c]
+        R = offsets[c + 1] - start
+        first = d + R
+        frames = 0
+        node = _node(stack, zero)
+        rows = load_rows(node.at, units.G, units.error, A, b, error, start, R, basis[c], frame.lower, frame.upper)
+        rows, items = _load_units(units, node.at, rows, R, maps[c], tolerance[c], breaks, frame, top[c])
+        limit = step_limit + 10 * (rows + d)
+        rows = rebuild(node.at, units.G, R + m, column)
+        if rows < 0 or not is_feasible(node.at, rows):
+            doubtful[c] = True
+            continue
+        known = np.int64(clean[c])
+        for i in range(R):
+            dropped[i] = 0
+        if known + known // 2 + 2 * d < R and items > 0:
+            rows = _drop_redundant(node.at, rows, units, R, R + m, b, start, dropped, limit, column)
+            if rows < 0:
+                doubtful[c] = True
+                continue
+            known = R
+        rank[0] = 0
+        for i in range(R):
+            rank[i + 1] = rank[i] + 1 - dropped[i]
+        known = min(known, rank[R])
+        for a in range(items):
+            node.state[a] = _UNDECIDED
+        node.tally[0], node.tally[2], node.tally[3] = rows, 0, 0
+        node.tally[1] = note(node.at, node.seen, zero, first, zero, 0.0)
+        n_start, r_start = n_out, r_out
+
+        while True:
+            node = _node(stack, frames)
+            if node.tally[3] > 60 + 2 * d:
+                node.tally[0] = rebuild(node.at, units.G, R + m, column)
+                node.tally[3] = 0
+                if node.tally[0] < 0:
+                    doubtful[c] = True
+                    break
+            a = _settle(node, units, R, items, low, high, limit, column)
+            if a >= 0:
+                k = units.unit[a]
+                took, j = walk_to(node.at, node.tally[0], first + k, units.level[a], limit, column)
+                if took < 0:
+                    doubtful[c] = True
+                    break
+                node.tally[3] += took + 1
+                _fork(node, _node(stack, frames + 1), units, R, items, a, j, first)
+                frames += 1
+                continue
+            if a == -2:
+                doubtful[c] = True
+                break
+
+            # All units are settled: the part at hand is a child.
+            need = r_out + R + node.tally[2]
+            if need > len(out_b):
+                out_A, out_b = _grow_rows(out_A, need), _grow(out_b, need)
+                out_error, out_label = _grow(out_error, need), _grow(out_label, need)
+            if n_out + 2 > len(out_parent):
+                out_offset, out_parent = _grow(out_offset, n_out + 2), _grow(out_parent, n_out + 2)
+                out_piece, out_basis = _grow_rows(out_piece, n_out + 2), _grow_rows(out_basis, n_out + 2)
+                out_clean = _grow(out_clean, n_out + 2)
+            for i in range(R):
+                if dropped[i] == 0:
+                    for q in range(d):
+                        out_A[r_out, q] = A[start + i, q]
+                    out_b[r_out], out_error[r_out] = b[start + i], error[start + i]
+                    out_label[r_out] = labels[start + i]
+                    r_out += 1
+            r_out = _write_child(
+                node, units, R, rank, out_A, out_b, out_error, out_label, r_out, first_label, steps, out_basis[n_out]
+            )
+            if r_out < 0:
+                doubtful[c] = True
+                break
+            out_parent[n_out], out_clean[n_out] = c, known
+            for k in range(m):
+                out_piece[n_out, k] = units.fixed[k]
+            for a in range(items):
+                if node.state[a] == _ABOVE:
+                    out_piece[n_out, units.unit[a]] += 1
+            n_out += 1
+            out_offset[n_out] = r_out
+            frames -= 1
+            if frames < 0:
+                break
+
+        if doubtful[c]:
+            n_out, r_out = n_start, r_start
+
+    return (
+        out_A[:r_out].copy(),
+        out_b[:r_out].copy(),
+        out_error[:r_out].copy(),
+        out_label[:r_out].copy(),
+        out_offset[: n_out + 1].copy(),
+        out_basis[:n_out].copy(),
+        out_clean[:n_out].copy(),
+        out_parent[:n_out].copy(),
+        out_piece[:n_out].copy(),
+        top,
+        doubtful,
+    )
+
+
+# -- with HiGHS: for cells in doubt ----------------------------------------------------------------------------------
+
+_CAREFUL = 1e-9
+"""Resolution of HiGHS: units that pass a break point by less, in units of the domain's size, do not cut."""
+
+
+class Part(NamedTuple):
+    """A part of one cell: the cuts that bound it, as further rows `A y <= b`, and the piece of every unit on it."""
+
+    A: FloatArray
+    b: FloatArray
+    error: FloatArray
+    labels: Labels
+    piece: npt.NDArray[np.uint8]
+
+
+def split_by_highs(
+    A: FloatArray,
+    b: FloatArray,
+    box: tuple[FloatArray, FloatArray],
+    units: tuple[FloatArray, FloatArray],
+    tolerance: FloatArray,
+    breaks: FloatArray,
+    first_label: int,
+) -> list[Part]:
+    """The parts of the cell `A y <= b` in `box` (lower, upper), by one warm linear program per side, unit and part.
+
+    Unit j is `C[j] . y + c[j]` with `C, c = units`.
+    """
+    C, c = units
+    (m, d), R, steps = C.shape, len(b), breaks.shape[1]
+    norm = np.linalg.norm(C, axis=1)
+    norm[norm == 0] = 1.0
+    unit, offset = C / norm[:, None], c / norm
+    level = breaks / norm[:, None]
+    margin = np.maximum(tolerance / norm, _CAREFUL)
+    program = Program(np.concatenate([A, unit]), np.concatenate([b, np.full(m, np.inf)]), *box)
+    parts = []
+    work = [(np.full(m, -np.inf), np.full(m, np.inf), 0)]
+    while work:
+        low, high, k = work.pop()
+        for j in range(m):
+            program.set_row(R + j, float(high[j] - offset[j]), float(low[j] - offset[j]))
+        while k < m:
+            most = program.maximise(unit[k]).value + offset[k]
+            least = -program.maximise(-unit[k]).value + offset[k]
+            cut = np.flatnonzero((most > level[k] + margin[k]) & (least < level[k] - margin[k]))
+            if len(cut):
+                t = level[k, cut[0]]
+                above, below = low.copy(), high.copy()
+                above[k], below[k] = t, t
+                work += [(above, high, k), (low, below, k)]
+                break
+            k += 1
+        if k < m:
+            continue
+        piece = np.zeros(m, np.uint8)
+        rows = []
+        for j in range(m):
+            most = program.maximise(unit[j]).value + offset[j]
+            piece[j] = int((most > level[j] + margin[j]).sum())
+            for bound, sign in ((low[j], -1.0), (high[j], 1.0)):
+                if np.isfinite(bound):
+                    label = first_label + j * steps + int(np.flatnonzero(level[j] == bound)[0])
+                    rows.append((sign * unit[j], sign * (bound - offset[j]), tolerance[j] / norm[j], label))
+        normals, levels, errors, labels = zip(*rows, strict=True) if rows else ((), (), (), ())
+        parts.append(
+            Part(np.reshape(normals, (-1, d)), np.array(levels), np.array(errors), np.array(labels, np.int32), piece)
+        )
+    return parts

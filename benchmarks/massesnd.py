@@ -1,7 +1,7 @@
 """Gaussian mass of n-dimensional polytopes: Reluscope and scipy.stats.multivariate_normal.cdf side by side.
 
 The same mass P(A u <= b) is a rank-deficient orthant probability of A u for SciPy. Reluscope is asked for a half-width
-of 5e-3 at 99.9 % confidence, which is a root-mean-square error of about 1e-3 (measured over 8 seeds and printed). SciPy is
+of 5e-3 at 99.9 % confidence, which is a root-mean-square error of about 1e-3 (measured over 8 seeds, printed). SciPy is
 run twice: with its default tolerances, and asked for a relative error of 1e-3. Each SciPy run has a time limit; where
 it is hit, the time printed is a lower bound (marked >). The reference is Reluscope at relative 1e-4 or the closed form
 (box). Run:  python benchmarks/massesnd.py [--limit SECONDS] [--quick | --batch]

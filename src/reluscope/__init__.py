@@ -13,6 +13,13 @@ from reluscope._version import __version__ as __version__
 if TYPE_CHECKING:
     from reluscope.activations import Activation as Activation
     from reluscope.answer import Answer as Answer
+    from reluscope.answers.change import change as change
+    from reluscope.answers.functions import functions as functions
+    from reluscope.answers.outputs import error_rates as error_rates
+    from reluscope.answers.outputs import outputs as outputs
+    from reluscope.answers.probable import probable as probable
+    from reluscope.answers.spectrum import spectrum as spectrum
+    from reluscope.answers.support import support as support
     from reluscope.cells.along import along as along
     from reluscope.cells.compare import distance as distance
     from reluscope.cells.compare import equivalent as equivalent
@@ -60,17 +67,24 @@ _HOME = {
     "Uniform": "reluscope.inputs",
     "UnsupportedError": "reluscope.errors",
     "along": "reluscope.cells.along",
+    "change": "reluscope.answers.change",
     "distance": "reluscope.cells.compare",
     "equivalent": "reluscope.cells.compare",
+    "error_rates": "reluscope.answers.outputs",
     "example": "reluscope.examples",
+    "functions": "reluscope.answers.functions",
     "hyperplane_intersection": "reluscope.cells.hyperplanes",
     "kde": "reluscope.inputs",
     "load": "reluscope.formats",
     "mass": "reluscope.measure.region_masses",
     "moments": "reluscope.measure.moments",
+    "outputs": "reluscope.answers.outputs",
     "polyhedral_complex": "reluscope.cells.complex",
+    "probable": "reluscope.answers.probable",
     "regions": "reluscope.cells.regions",
+    "spectrum": "reluscope.answers.spectrum",
     "standard": "reluscope.inputs",
+    "support": "reluscope.answers.support",
     "stream_regions": "reluscope.cells.regions",
     "vnnlib": "reluscope.formats.vnnlib",
 }

@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     regions.add_argument("--faces", action="store_true", help="count faces of every dimension (up to 4 inputs)")
     regions.add_argument("--out", type=Path, help="folder for the table (CSV) and, with two inputs, the picture")
 
-    again = _command(commands, "reproduce", _reproduce, "run a published experiment again, beside its published numbers")
+    again = _command(commands, "reproduce", _reproduce, "run a published experiment again")
     again.add_argument("name", help="which experiment: moons")
     again.add_argument("--quick", action="store_true", help="a reduced version")
     again.add_argument("--seed", type=int, default=0, help="seed of the random draws")

@@ -129,7 +129,8 @@ def _figure(path: Path, net: Network, laws: list[Any], titles: list[str], rng: n
         left.legend(frameon=False)
         law_of_y = outputs(net, law)
         y = np.sort(net(x)[:, 0])
-        span = np.linspace(*np.quantile(y, [0.001, 0.999]), 400)
+        low, high = np.quantile(y, [0.001, 0.999]).tolist()
+        span = np.linspace(low, high, 400)
         right.plot(span, law_of_y.cdf(span).value, color="#1d6fb8", linewidth=2.2, label="exact")
         right.plot(
             span, np.searchsorted(y, span, side="right") / draws, "--", color="#d1495b", linewidth=1.2, label="drawn"

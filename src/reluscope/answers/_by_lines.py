@@ -1,0 +1,238 @@
+"""The output's law and the patterns by integration along lines, where there are too many directions to enumerate.
+
+Every number is an estimate with a replicate interval (see `reluscope.measure.lines`); each question runs anew for the
+time it is given, from the same seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.answer import Answer
+from reluscope.answers._values import Values
+from reluscope.answers.outputs import Atoms, Mixture, Outputs, check_levels, truncated_network
+from reluscope.errors import InputError
+from reluscope.network import Network, Pattern
+
+_PILOT = 1 << 14
+_GRID = 24
+_FRESH = 1 << 17
+_MOST_PATTERNS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LineOutputs(Outputs):
+    """`Outputs` whose numbers come from lines: guarantee "confidence" at `level`, each interval on its own.
+
+    `seconds` is the time each question may take.
+    """
+
+    level: float = 0.99
+    seconds: float = 1.0
+    seed: int = 0
+
+    def cdf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+        """`P(y <= t)`, estimated; never decreasing in one call."""
+        return self._at(t, output, "cdf", 0.0, 1.0)
+
+    def sf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+        """`P(y > t)`, estimated on its own."""
+        return self._at(t, output, "sf", 1.0, 0.0)
+
+    def pdf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+        """Density of the continuous part of y, estimated."""
+        return self._at(t, output, "pdf", 0.0, 0.0)
+
+    def atoms(self, output: int = 0) -> Atoms:
+        """Values the output takes with positive probability, as met on the lines: rare ones may be missed."""
+        found = self._run(atoms=True).atoms[self._output(output)]
+        mass = found.mass
+        return Atoms(found.value, self._estimated(mass.value, np.maximum(mass.lower, 0.0), mass.upper))
+
+    def quantile(self, q: npt.ArrayLike, output: int = 0) -> Values:
+        """`inf {t : P(y <= t) >= q}`, estimated: the bracket holds the thresholds whose cdf interval holds q."""
+        o, levels = self._output(output), self._checked_q(q)
+        flat = levels.ravel()
+        atoms = self.atoms(o).value
+        y = np.sort(self.network(self.law.sample(_PILOT, np.random.default_rng(self.seed)))[:, o])
+        spread = 6.0 * np.sqrt(flat * (1 - flat) / _PILOT) + 12.0 / _PILOT
+        ends = [np.clip(((flat + s * spread) * _PILOT).astype(int), 0, _PILOT - 1) for s in (-1, 1)]
+        low, high = y[ends[0]], y[ends[1]]
+        reach = y[-1] - y[0] + 1e-12
+        low, high = np.where(ends[0] == 0, low - reach, low), np.where(ends[1] == _PILOT - 1, high + reach, high)
+        # Just below an atom, by more than the engine's own tolerance for being on it.
+        under = atoms - 1e-7 * (np.abs(atoms) + reach)
+        for _ in range(2):  # a second, finer grid inside the bracket that the first one leaves
+            grid = low + np.linspace(0.0, 1.0, _GRID)[:, None] * (high - low)
+            t = np.unique(np.concatenate([grid.ravel(), atoms, under, [y[0] - reach, y[-1] + reach]]))
+            value, lower, upper = _inverted(t, self.cdf(t, o), flat, under)
+            inside = np.isfinite(lower) & np.isfinite(upper)
+            low, high = np.where(inside, lower, low), np.where(inside, upper, high)
+        arrays = [a.reshape(levels.shape) for a in (value, lower, upper)]
+        return self._estimated(*arrays)
+
+    @property
+    def mean(self) -> Values:
+        """`E y`, estimated, shape (outputs,)."""
+        first, half, _, _ = self._both_moments
+        return self._estimated(first, first - half, first + half)
+
+    @property
+    def cov(self) -> Values:
+        """Covariance of the outputs, estimated, shape (outputs, outputs)."""
+        _, _, cov, half = self._both_moments
+        return self._estimated(cov, cov - half, cov + half)
+
+    @cached_property
+    def mixture(self) -> Mixture:
+        """Not available: lines do not list cells."""
+        raise InputError(
+            'the cells of the mixture are listed by enumeration only; see functions(net, law, method="lines")'
+        )
+
+    def probability(self, rows: tuple[npt.ArrayLike, npt.ArrayLike]) -> Answer:
+        """`P(G y <= g)` for `rows = (G, g)`, estimated."""
+        from reluscope.measure.lines import Event
+
+        G, g = self._rows(rows)
+        if not len(g):
+            return Answer(1.0, 1.0, 1.0, "exact", method="no rows")
+        found = self._run(events=(Event.below(G, g),))
+        value, lower, upper = (float(a[0]) for a in (found.events.value, found.events.lower, found.events.upper))
+        return Answer(value, max(min(lower, value), 0.0), upper, "confidence", self.level, _method(found))
+
+    def hidden(self, layer: int) -> Outputs:
+        """The law of the pre-activations of layer 1, 2, ...: exact if few directions are seen there, else by lines."""
+        from reluscope.answers.outputs import outputs
+
+        net = truncated_network(self.network, self._layer(layer))
+        return outputs(net, self.law, budget=self.seconds, confidence=self.level, rng=self.seed)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _both_moments(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        # Around a rough mean first: then the second moment and the covariance are nearly the same number.
+        rough = self.network(self.law.sample(1024, np.random.default_rng(self.seed))).mean(axis=0)
+        net = self.network.then(np.eye(self.network.n_outputs), -rough)
+        found = self._run(net=net, moments=True)
+        first, second = found.mean, found.second
+        half1, half2 = 0.5 * (first.upper - first.lower), 0.5 * (second.upper - second.lower)
+        cross = np.abs(first.value)[:, None] * half1
+        cov = second.value - np.outer(first.value, first.value)
+        return first.value + rough, half1, cov, half2 + cross + cross.T
+
+    def _run(self, net: Network | None = None, **request: Any) -> Any:
+        from reluscope.measure.lines import Request, integrate
+
+        return integrate(
+            net or self.network,
+            self.law,
+            Request(**request),
+            budget=self.seconds,
+            level=self.level,
+            method="lines" if request.get("density") or request.get("atoms") else "auto",
+            rng=self.seed,
+        )
+
+    def _at(self, t: npt.ArrayLike, output: int, kind: str, below: float, above: float) -> Values:
+        """One of the level quantities; `below` and `above` are its values at minus and plus infinity."""
+        o = self._output(output)
+        levels = check_levels(t)
+        flat = levels.ravel()
+        value = np.where(flat < 0, below, above).astype(float)
+        lower, upper = value.copy(), value.copy()
+        finite = np.isfinite(flat)
+        if finite.any():
+            found = self._run(levels={o: flat[finite]}, density=kind == "pdf").levels[o]
+            place = np.searchsorted(found.thresholds, flat[finite])
+            estimate = getattr(found, kind)
+            arrays = [np.maximum(a, 0.0) for a in (estimate.value, estimate.lower, estimate.upper)]
+            if kind != "pdf":
+                forward = slice(None) if kind == "cdf" else slice(None, None, -1)
+                arrays = [np.minimum(np.maximum.accumulate(a[forward])[forward], 1.0) for a in arrays]
+            value[finite], lower[finite], upper[finite] = (a[place] for a in arrays)
+        return self._estimated(*(a.reshape(levels.shape) for a in (value, lower, upper)))
+
+    def _estimated(self, value: FloatArray, lower: FloatArray, upper: FloatArray) -> Values:
+        return Values(value, np.minimum(lower, value), np.maximum(upper, value), "confidence", self.level, self.method)
+
+
+def _method(found: Any) -> str:
+    return f"{found.lines:,} {found.method} in {found.replicates} replicates, direction {found.direction}"
+
+
+def _inverted(
+    t: FloatArray, cdf: Values, q: FloatArray, under: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Quantiles from a cdf on a grid: interpolated, and the grid points at which its interval is clear of q.
+
+    Between a point of `under` and the next one the cdf jumps: there is an atom at the latter.
+    """
+    top = np.maximum.accumulate(cdf.value)
+    k = np.searchsorted(top, q, side="left")
+    left, right = np.clip(k - 1, 0, len(t) - 1), np.clip(k, 0, len(t) - 1)
+    gap = top[right] - top[left]
+    share = np.where(gap > 0, (q - top[left]) / np.where(gap > 0, gap, 1.0), 1.0)
+    value = t[left] + np.clip(share, 0.0, 1.0) * (t[right] - t[left])
+    value = np.where(np.isin(t[left], under), t[right], value)
+    before = np.searchsorted(np.maximum.accumulate(cdf.upper), q, side="left") - 1
+    after = np.searchsorted(np.maximum.accumulate(cdf.lower), q, side="left")
+    lower = np.where(before >= 0, t[np.clip(before, 0, len(t) - 1)], -np.inf)
+    upper = np.where(after < len(t), t[np.clip(after, 0, len(t) - 1)], np.inf)
+    return value, np.minimum(lower, value), np.maximum(upper, value)
+
+
+@dataclass(frozen=True, eq=False)
+class LinePatterns:
+    """Patterns met on lines, their masses with intervals, and an upper bound on the mass of all others."""
+
+    pattern: Pattern
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    remainder: float
+    marginals: Values
+    method: str
+
+
+def line_patterns(net: Network, law: Any, seconds: float, level: float, rng: np.random.Generator) -> LinePatterns:
+    """Pattern masses by lines; then fresh independent draws bound the mass of the patterns that are not listed.
+
+    The bound is exact (Clopper-Pearson, one-sided at `level`) because the list is fixed before the draws.
+    """
+    from scipy.special import betaincinv
+
+    from reluscope.measure.lines import Request, integrate
+
+    found = integrate(
+        net, law, Request(patterns=_MOST_PATTERNS, marginals=True), budget=seconds, level=level, method="lines", rng=rng
+    )
+    patterns = found.patterns
+    assert patterns is not None
+    known = set(net.key(patterns.pattern).tolist())
+    keys, count = np.unique(net.key(net.pattern(law.sample(_FRESH, rng))), return_counts=True)
+    missed = int(sum(c for k, c in zip(keys.tolist(), count.tolist(), strict=True) if k not in known))
+    remainder = 1.0 if missed == _FRESH else float(betaincinv(missed + 1, _FRESH - missed, level))
+    mass = patterns.mass
+    lower = np.clip(mass.lower, 0.0, mass.value)
+    upper = np.maximum(np.minimum(mass.upper, 1.0), mass.value)
+    units = found.marginals
+    assert units is not None
+    method = _method(found)
+    marginals = Values(units.value, units.lower, units.upper, "confidence", level, method)
+    return LinePatterns(patterns.pattern, mass.value, lower, upper, remainder, marginals, method)
+
+
+def seconds_of(budget: Any) -> float:
+    """How long a run may take: what the budget says, one second without one."""
+    from reluscope.budget import parse_budget
+
+    seconds = parse_budget(budget).seconds
+    return float(seconds) if np.isfinite(seconds) else 1.0

@@ -1,0 +1,483 @@
+"""The exact law of a network's output, held as cells: on cell i of a part, `y = C[i] u + d[i]` with u in the cell.
+
+A part is one component of the input law in the coordinates the network sees. Every quantity of the output is a sum
+over the cells of all parts: below and above a threshold, the density, atoms, moments and events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from reluscope._check import EPS, FloatArray
+from reluscope.errors import InputError
+from reluscope.measure.masses import MOST_EXACT_DIMENSIONS
+
+if TYPE_CHECKING:
+    from reluscope.inputs._standard import Component
+    from reluscope.measure.enumeration import Enumerated
+    from reluscope.network import Network, Pattern
+
+MOST_VOLUME_DIMENSIONS = 6
+"""Up to here volumes of cells, and so everything about a uniform law, are exact."""
+
+_THRESHOLDS_AT_ONCE = 250
+"""A piece index is one byte: no more break points than this in one split."""
+
+_ROUNDING = 16.0 * EPS
+"""Probable rounding of a sum of products, as a share of the sum of their absolute values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Cells of one component. Masses are those of the whole law; `scale` turns plain measure into them.
+
+    `C` (n, outputs, r) and `d` (n, outputs) are cleaned: where an output is constant on a cell up to rounding, its
+    row of C is zero and `d_error` bounds what that leaves in `d`.
+    """
+
+    component: int
+    pattern: Pattern
+    C: FloatArray
+    d: FloatArray
+    d_error: FloatArray
+    mass: FloatArray
+    error: FloatArray
+    cells: Any
+    gaussian: bool
+    scale: float
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the cells."""
+        return int(self.C.shape[2])
+
+    @cached_property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """`E[u 1]` (n, r) and `E[u u' 1]` (n, r, r) of every cell."""
+        first, second = _gaussian_moments(self.cells) if self.gaussian else _volume_moments(self.cells)
+        return self.scale * first, self.scale * second
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Outputs `y` (n, outputs) of probability `mass` (n,): particles, or a component the network does not see."""
+
+    component: int
+    pattern: Pattern
+    y: FloatArray
+    y_error: FloatArray
+    mass: FloatArray
+    error: FloatArray
+
+
+def is_exact(component: Component) -> bool:
+    """Whether enumeration gives this component's output law exactly."""
+    if component.kind == "point" or component.r == 0:
+        return True
+    return component.r <= (MOST_VOLUME_DIMENSIONS if component.kind == "uniform" else MOST_EXACT_DIMENSIONS)
+
+
+def build(parts: Sequence[Enumerated]) -> tuple[tuple[Part, ...], tuple[Points, ...], float]:
+    """Parts and points of an enumerated law, and the most mass that a budget left out."""
+    cells: list[Part] = []
+    points: list[Points] = []
+    missing = 0.0
+    for index, found in enumerate(parts):
+        component = found.component
+        weight = component.weight
+        masses = found.masses.scaled(weight)
+        error = 0.5 * (masses.upper - masses.lower)
+        if not found.complete:
+            missing += weight * max(0.0, 1.0 - float(found.masses.lower.sum()))
+        if component.kind == "point":
+            assert component.points is not None and component.point_weights is not None
+            y = component.network(component.points)
+            tiny = _ROUNDING * weight * component.point_weights
+            pattern = component.network.pattern(component.points)
+            points.append(Points(index, pattern, y, np.zeros(y.shape), weight * component.point_weights, tiny))
+            continue
+        regions = found.regions
+        C, d, d_error = _cleaned(component.network, regions.pattern, regions.C, regions.d)
+        if component.r == 0:
+            mass, error = np.full(len(d), weight / len(d)), np.full(len(d), EPS * weight)
+            points.append(Points(index, regions.pattern, d, d_error, mass, error))
+            continue
+        gaussian = component.kind != "uniform"
+        scale = weight / _normalisation(component)
+        cells.append(
+            Part(
+                index, regions.pattern, C, d, d_error, masses.value, error + _ROUNDING * masses.value,
+                regions.cells, gaussian, scale,
+            )
+        )  # fmt: skip
+    return tuple(cells), tuple(points), missing
+
+
+def _normalisation(component: Component) -> float:
+    """Measure of the set that holds the component: volume of its box, mass of its box, or 1."""
+    if component.kind == "gaussian":
+        return 1.0
+    if component.log_mass is not None:
+        whole = float(np.exp(component.log_mass))
+    else:
+        from reluscope.measure.region_masses import gaussian_mass
+
+        rng = np.random.default_rng(0)  # not drawn from: the dimension has an exact measure
+        whole = float(gaussian_mass(*component.inequalities(), 1e-3, 0.999, rng).value[0])
+    if not whole > 0.0:
+        raise InputError("the box of the truncated law holds less mass than float64 can tell from zero; widen it")
+    return whole
+
+
+# -- rounding of the affine maps ---------------------------------------------------------------------------------
+
+
+def _cleaned(net: Network, pattern: Pattern, C: FloatArray, d: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Maps whose rows that are zero up to rounding are exactly zero, and the rounding of `d` there.
+
+    An entry of C is a sum over paths through the network; rounding is a share of the sum of their absolute values.
+    That sum is only worked out where an entry is small against the largest it could be.
+    """
+    C, d = C.copy(), d.copy()
+    d_error = np.zeros(d.shape)
+    largest: FloatArray = _path_sizes(net, None)[0].max(axis=2)  # (1, outputs)
+    depth = len(net.layers)
+    doubtful = np.abs(C).max(axis=2, initial=0.0) <= _ROUNDING * depth * largest
+    rows = np.flatnonzero(doubtful.any(axis=1))
+    if len(rows):
+        sizes, offsets = _path_sizes(net, pattern[rows])
+        zero = np.asarray((np.abs(C[rows]) <= _ROUNDING * depth * sizes).all(axis=2))
+        # A row of zeros keeps the value at the origin of u; where it was not quite zero, u moves it by rounding.
+        own = _ROUNDING * depth * offsets
+        C[rows] = np.where(zero[:, :, None], 0.0, C[rows])
+        d_error[rows] = np.where(zero, own, 0.0)
+    return C, d, d_error
+
+
+def _path_sizes(net: Network, pattern: Pattern | None) -> tuple[FloatArray, FloatArray]:
+    """Sums of absolute values over all paths: (n, outputs, inputs), (n, outputs); without patterns over any pieces."""
+
+    def size(weight: Any) -> Any:
+        return abs(weight) if sparse.issparse(weight) else np.abs(weight)
+
+    last = net.layers[-1]
+    n = 1 if pattern is None else len(pattern)
+    g = np.broadcast_to(np.abs(last.dense()), (n, net.n_outputs, last.n_inputs))
+    d = np.broadcast_to(np.abs(last.bias), (n, net.n_outputs)).copy()
+    for i in range(len(net.hidden) - 1, -1, -1):
+        layer = net.hidden[i]
+        if pattern is None:
+            s, t = np.abs(layer.units.slopes).max(axis=1)[None], np.abs(layer.units.intercepts).max(axis=1)[None]
+        else:
+            s, t = layer.units.on(pattern[:, net.offsets[i] : net.offsets[i + 1]])
+            s, t = np.abs(s), np.abs(t)
+        d += np.einsum("nmk,nk->nm", g, t + s * np.abs(layer.bias))
+        scaled = (g * s[:, None, :]).reshape(n * net.n_outputs, layer.width)
+        weight = size(layer.weight)
+        g = np.asarray((weight.T @ scaled.T).T).reshape(n, net.n_outputs, layer.n_inputs)
+    return np.asarray(g), d
+
+
+# -- moments of u on cells ---------------------------------------------------------------------------------------
+
+
+def _gaussian_moments(cells: Any) -> tuple[FloatArray, FloatArray]:
+    if cells.dimension == 1:
+        from reluscope.measure.gauss1 import interval_moments
+
+        _, first, second = interval_moments(cells.low, cells.high)
+        return first[:, None], second[:, None, None]
+    if cells.dimension == 2:
+        from reluscope.measure.gauss2 import polygon_moments as measured
+    else:
+        from reluscope.measure.gauss3 import polyhedra_moments as measured
+    _, m1, m2 = measured(cells.points, cells.offsets)
+    return m1, m2
+
+
+def _volume_moments(cells: Any) -> tuple[FloatArray, FloatArray]:
+    """By simplices with corners `v`: int u = V s/(r+1), int u u' = V (sum v v' + s s')/((r+1)(r+2)), s = sum v."""
+    r = cells.dimension
+    if r == 1:
+        low, high = cells.low, cells.high
+        return 0.5 * ((high - low) * (high + low))[:, None], ((high**3 - low**3) / 3.0)[:, None, None]
+    if r == 2:
+        # A fan of triangles around each polygon's first vertex.
+        count = np.diff(cells.offsets)
+        owner = np.repeat(np.arange(len(cells)), count - 2)
+        inner = np.arange(len(owner)) - np.repeat(np.cumsum(count - 2) - (count - 2), count - 2)
+        start = cells.offsets[:-1][owner]
+        corners = np.stack([cells.points[start], cells.points[start + 1 + inner], cells.points[start + 2 + inner]], 1)
+    else:
+        from reluscope.measure.moments import _simplices
+
+        each = [_simplices(cells.vertices(i)) for i in range(len(cells))]
+        owner = np.repeat(np.arange(len(cells)), [len(e) for e in each])
+        corners = np.concatenate(each)
+    volume = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / np.prod(np.arange(1, r + 1))
+    total = corners.sum(axis=1)
+    first, second = np.zeros((len(cells), r)), np.zeros((len(cells), r, r))
+    np.add.at(first, owner, volume[:, None] * total / (r + 1))
+    pairs = np.einsum("sci,scj->sij", corners, corners) + total[:, :, None] * total[:, None, :]
+    np.add.at(second, owner, volume[:, None, None] * pairs / ((r + 1) * (r + 2)))
+    return first, second
+
+
+# -- sums over cells ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class AtomList:
+    """Values an output takes with positive probability, increasing, with masses and bounds on their rounding."""
+
+    value: FloatArray
+    mass: FloatArray
+    error: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The exact output law: parts, points, and the mass a budget left out."""
+
+    parts: tuple[Part, ...]
+    points: tuple[Points, ...]
+    missing: float
+    n_outputs: int
+
+    @cached_property
+    def atoms(self) -> tuple[AtomList, ...]:
+        """The atoms of each output."""
+        return tuple(self._atoms_of(o) for o in range(self.n_outputs))
+
+    def _atoms_of(self, o: int) -> AtomList:
+        value, blur, mass, error = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+        for part in self.parts:
+            flat = (part.C[:, o] == 0).all(axis=1)
+            value.append(part.d[flat, o])
+            blur.append(part.d_error[flat, o])
+            mass.append(part.mass[flat])
+            error.append(part.error[flat])
+        for p in self.points:
+            value.append(p.y[:, o])
+            blur.append(p.y_error[:, o])
+            mass.append(p.mass)
+            error.append(p.error)
+        v, b, m, e = (np.concatenate(x) for x in (value, blur, mass, error))
+        if not len(v):
+            return AtomList(v, m, e)
+        order = np.argsort(v, kind="stable")
+        v, b, m, e = v[order], b[order], m[order], e[order]
+        group = np.concatenate([[0], np.cumsum(np.diff(v) > b[1:] + b[:-1])])
+        # The heaviest member names the group; in a tie the first.
+        heaviest = np.lexsort((np.arange(len(v)), -m, group))
+        first = heaviest[np.searchsorted(group[heaviest], np.arange(group[-1] + 1))]
+        size = int(group[-1]) + 1
+        return AtomList(v[first], _summed(group, m, size), _summed(group, e, size))
+
+    def below(self, o: int, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`P(y_o <= t)` at sorted thresholds, and its rounding."""
+        return self._beyond(o, t, False)
+
+    def above(self, o: int, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`P(y_o > t)` at sorted thresholds, and its rounding: accurate where it is small."""
+        value, error = self._beyond(o, -t[::-1], True)
+        return value[::-1], error[::-1]
+
+    def _beyond(self, o: int, t: FloatArray, mirrored: bool) -> tuple[FloatArray, FloatArray]:
+        """`P(y <= t)`, or `P(-y < t)` when mirrored."""
+        from reluscope.answers._cut import below
+
+        sign = -1.0 if mirrored else 1.0
+        atoms = self.atoms[o]
+        v = sign * atoms.value if not mirrored else -atoms.value[::-1]
+        m, e = (atoms.mass, atoms.error) if not mirrored else (atoms.mass[::-1], atoms.error[::-1])
+        count = np.searchsorted(v, t, side="left" if mirrored else "right")
+        value = np.concatenate([[0.0], np.cumsum(m)])[count]
+        error = np.concatenate([[0.0], np.cumsum(e)])[count]
+        for part in self.parts:
+            coef, offset = np.ascontiguousarray(sign * part.C[:, o]), np.ascontiguousarray(sign * part.d[:, o])
+            if part.dimension > (MOST_EXACT_DIMENSIONS if part.gaussian else 2):
+                more, rounding = _slabs_below(part, coef, offset, t)
+            else:
+                more, rounding = below(part.cells, coef, offset, part.mass, part.error, part.scale, t, part.gaussian)
+            value, error = value + more, error + rounding
+        return value, error + _ROUNDING * value
+
+    def density(self, o: int, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Density of the continuous part of `y_o` at sorted levels, and its rounding."""
+        from reluscope.answers._cut import density
+
+        value, error = np.zeros(len(t)), np.zeros(len(t))
+        for part in self.parts:
+            if part.dimension > MOST_EXACT_DIMENSIONS:
+                raise InputError(
+                    f"the density of an output is exact in up to {MOST_EXACT_DIMENSIONS} dimensions, this law has "
+                    f"{part.dimension}; take differences of cdf"
+                )
+            coef, offset = np.ascontiguousarray(part.C[:, o]), np.ascontiguousarray(part.d[:, o])
+            more, rounding = density(part.cells, coef, offset, part.scale, t, part.gaussian)
+            value, error = value + more, error + rounding
+        return value, error
+
+    def limits(self, o: int) -> tuple[float, float]:
+        """Least and largest value of `y_o` on the cells (within 38.5 standard deviations for a Gaussian law)."""
+        from reluscope.answers._cut import ranges
+
+        low, high = [], []
+        for part in self.parts:
+            a, b = ranges(part.cells, part.C[:, o], part.d[:, o])
+            low.append(float(a.min()))
+            high.append(float(b.max()))
+        for p in self.points:
+            low.append(float(p.y[:, o].min()))
+            high.append(float(p.y[:, o].max()))
+        return min(low), max(high)
+
+    def moments(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Mean, covariance, and bounds on the rounding of each."""
+        m = self.n_outputs
+        mean, mean_error = np.zeros(m), np.zeros(m)
+        for part in self.parts:
+            first, second = part.moments
+            mean += np.einsum("noi,ni->o", part.C, first) + part.mass @ part.d
+            size = _typical(part, np.zeros(m))
+            mean_error += np.einsum("n,no->o", _relative(part), size)
+        for p in self.points:
+            mean += p.mass @ p.y
+            mean_error += p.error @ np.abs(p.y) + _ROUNDING * p.mass @ np.abs(p.y)
+        cov, cov_error = np.zeros((m, m)), np.zeros((m, m))
+        for part in self.parts:
+            first, second = part.moments
+            d = part.d - mean
+            moved = np.einsum("noi,ni->no", part.C, first)
+            cross = np.einsum("no,np->op", moved, d)
+            cov += np.einsum("noi,nij,npj->op", part.C, second, part.C, optimize=True) + cross + cross.T
+            cov += np.einsum("n,no,np->op", part.mass, d, d)
+            # Cauchy-Schwarz: E|(y - mean)_o (y - mean)_p 1| <= the product of the cell's root mean squares.
+            square = _square(part, mean)
+            cov_error += np.einsum("n,no,np->op", _relative(part), np.sqrt(square), np.sqrt(square))
+        for p in self.points:
+            y = p.y - mean
+            cov += np.einsum("n,no,np->op", p.mass, y, y)
+            cov_error += np.einsum("n,no,np->op", p.error + _ROUNDING * p.mass, np.abs(y), np.abs(y))
+        return mean, cov, mean_error, cov_error
+
+    def event(self, G: FloatArray, g: FloatArray) -> tuple[float, float]:
+        """`P(G y <= g)` and its rounding."""
+        value, error = 0.0, 0.0
+        for part in self.parts:
+            mass, rounding = _event(part, G, g)
+            value, error = value + mass, error + rounding
+        for p in self.points:
+            inside = (p.y @ G.T <= g + p.y_error @ np.abs(G).T).all(axis=1)
+            value += float(p.mass[inside].sum())
+            error += float(p.error[inside].sum())
+        return value, error + _ROUNDING * value
+
+
+def _relative(part: Part) -> FloatArray:
+    """Relative uncertainty of a cell's measure and moments."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(part.mass > 0, part.error / part.mass, 0.0)
+    return np.minimum(share, 1.0) + 1e-12
+
+
+def _square(part: Part, centre: FloatArray) -> FloatArray:
+    """An upper bound, up to a factor of two, of `E[(y - centre)^2 1]` by cell and output, from |C| and |d|."""
+    second = part.moments[1]
+    spread = np.einsum("nii->ni", second)
+    return (
+        2.0 * part.C.shape[2] * np.einsum("noi,ni->no", part.C**2, spread)
+        + 2.0 * part.mass[:, None] * (part.d - centre) ** 2
+    )
+
+
+def _typical(part: Part, centre: FloatArray) -> FloatArray:
+    """An upper bound of `E[|y - centre| 1]` by cell and output."""
+    return np.sqrt(part.mass[:, None] * _square(part, centre))
+
+
+def _slabs_below(part: Part, coef: FloatArray, offset: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """`P(y <= t)` over the non-constant cells by splitting them at all thresholds: any geometry with a measure."""
+    value, error = np.zeros(len(t)), np.zeros(len(t))
+    live = (coef != 0).any(axis=1)
+    maps = np.concatenate([coef, offset[:, None]], axis=1)[:, :, None]
+    reach = (np.abs(coef) * part.cells.reach()).sum(axis=1) + np.abs(offset)
+    for begin in range(0, len(t), _THRESHOLDS_AT_ONCE):
+        some = np.unique(t[begin : begin + _THRESHOLDS_AT_ONCE])
+        tolerance = _ROUNDING * (reach + np.abs(some).max())[:, None]
+        found = part.cells.split(np.ascontiguousarray(maps), tolerance, some[None], 0)
+        keep = np.flatnonzero(live[found.parent])
+        mass, rounding = _measured(part, found.cells, keep)
+        steps = np.bincount(found.piece[keep, 0], mass, minlength=len(some) + 1)
+        rounds = np.bincount(found.piece[keep, 0], rounding, minlength=len(some) + 1)
+        place = np.searchsorted(some, t[begin : begin + _THRESHOLDS_AT_ONCE])
+        value[begin : begin + _THRESHOLDS_AT_ONCE] = np.cumsum(steps)[place]
+        error[begin : begin + _THRESHOLDS_AT_ONCE] = np.cumsum(rounds)[place]
+    return value, error + _ROUNDING * value
+
+
+def _some_masses(cells: Any, index: npt.NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+    """Gaussian masses of some cells of a batch of intervals, polygons or solids, and their rounding."""
+    if cells.dimension == 1:
+        from reluscope.measure.gauss1 import interval_mass
+
+        value = interval_mass(cells.low[index], cells.high[index])
+        return value, 1e-12 * value
+    if cells.dimension == 2:
+        from reluscope.measure.gauss2 import polygon_mass as measured
+    else:
+        from reluscope.measure.gauss3 import polyhedra_mass as measured
+    count = np.diff(cells.offsets)[index]
+    offsets = np.concatenate([[0], np.cumsum(count)])
+    vertex = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - cells.offsets[:-1][index], count)
+    return measured(cells.points[vertex], offsets)
+
+
+def _measured(part: Part, cells: Any, index: npt.NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+    """Masses of some pieces of a part's cells, and their rounding."""
+    if not len(index):
+        return np.zeros(0), np.zeros(0)
+    if part.gaussian:
+        value, error = _some_masses(cells, index)
+        return part.scale * value, part.scale * error
+    volume = cells.volumes()[index]
+    return part.scale * volume, part.scale * 64 * EPS * cells.dimension * volume
+
+
+def _event(part: Part, G: FloatArray, g: FloatArray) -> tuple[float, float]:
+    rows = np.einsum("ko,noi->nik", G, part.C)
+    shift = part.d @ G.T - g
+    maps = np.concatenate([rows, shift[:, None, :]], axis=1)
+    reach = part.cells.reach()
+    size = np.einsum("ko,noi,ni->nk", np.abs(G), np.abs(part.C), reach) + np.abs(part.d) @ np.abs(G).T + np.abs(g)
+    tolerance = _ROUNDING * size + part.d_error @ np.abs(G).T
+    found = part.cells.split(np.ascontiguousarray(maps), tolerance, np.zeros((len(g), 1)), 0)
+    inside = (found.piece == 0).all(axis=1)
+    if not inside.any():
+        return 0.0, 0.0
+    # Cells that were not cut keep the masses they have.
+    cut = np.bincount(found.parent, minlength=len(part.mass)) > 1
+    whole = inside & ~cut[found.parent]
+    value, error = float(part.mass[found.parent[whole]].sum()), float(part.error[found.parent[whole]].sum())
+    mass, rounding = _measured(part, found.cells, np.flatnonzero(inside & cut[found.parent]))
+    return value + float(mass.sum()), error + float(rounding.sum())
+
+
+def _summed(group: npt.NDArray[np.intp], amount: FloatArray, size: int) -> FloatArray:
+    return np.asarray(np.bincount(group, amount, minlength=size), dtype=np.float64)
+
+
+def merged(patterns: Sequence[Pattern], net: Network) -> tuple[Pattern, list[npt.NDArray[np.intp]]]:
+    """Distinct patterns over several lists, and where each list's rows are among them."""
+    together = np.concatenate(patterns)
+    _, first, inverse = np.unique(net.key(together), return_index=True, return_inverse=True)
+    ends = np.cumsum([len(p) for p in patterns])[:-1]
+    return together[first], np.split(inverse.reshape(-1), ends)

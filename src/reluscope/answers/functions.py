@@ -1,0 +1,519 @@
+"""The distribution over affine functions (Proposition 1 of the paper): how likely is each activation pattern?
+
+Under a random input the pattern `z` of a network is a discrete random variable, and with it the affine function
+`y = C_z x + d_z` that the network applies:
+
+    P(z) = sum_k a_k P(u_k in cell_k(z)),
+
+the cell of z in the coordinates in which the network sees component k of the law. The covariance of the hidden units
+is never inverted, so more units than inputs and dead units are no special case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real
+from reluscope._text import table
+from reluscope.answer import Answer
+from reluscope.answers._parts import _summed, merged
+from reluscope.answers._values import Values
+from reluscope.answers.orthant import ORTHANT_METHODS, orthant_masses
+from reluscope.errors import InputError
+from reluscope.network import Network, Pattern
+
+METHODS = ("auto", "enumerate", "lines", *ORTHANT_METHODS)
+
+_SHOWN = 10
+
+_MOST_DIMENSIONS = 8
+_MOST_CELLS = "1000 regions, 2s"
+"""Beyond these, "auto" goes over to lines."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FunctionTable:
+    """Rows of a distribution over functions, most probable first.
+
+    `mass`, `lower`, `upper` (k,), `pattern` (k, units), and the affine maps in the original input: `C` (k, outputs,
+    inputs), `d` (k, outputs). `remainder` is an upper bound on the mass of all other patterns together.
+    """
+
+    mass: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    pattern: Pattern
+    C: FloatArray
+    d: FloatArray
+    remainder: float
+    guarantee: str
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Columns by name: mass, lower, upper, pattern (a string of piece indices), C<o>_<i> and d<o>."""
+        columns: dict[str, Any] = {
+            "mass": self.mass,
+            "lower": self.lower,
+            "upper": self.upper,
+            "pattern": pattern_text(self.pattern),
+        }
+        for o in range(self.C.shape[1]):
+            columns |= {f"C{o}_{i}": self.C[:, o, i] for i in range(self.C.shape[2])}
+            columns[f"d{o}"] = self.d[:, o]
+        return columns
+
+    def to_pandas(self) -> Any:
+        """The columns of `to_dict` as a pandas DataFrame."""
+        from reluscope._extras import require
+
+        return require("pandas", "pandas").DataFrame(self.to_dict())
+
+    def __repr__(self) -> str:
+        rows = [
+            {
+                "mass": float(self.mass[i]),
+                "lower": float(self.lower[i]),
+                "upper": float(self.upper[i]),
+                "pattern": _short(text),
+                "function": _formula(self.C[i], self.d[i]),
+            }
+            for i, text in enumerate(pattern_text(self.pattern[:_SHOWN]))
+        ]
+        more = f"\n... {len(self) - _SHOWN:,} more rows" if len(self) > _SHOWN else ""
+        return f"{table(rows)}{more}\nall others together: at most {self.remainder:.3g} ({self.guarantee})"
+
+
+@dataclass(frozen=True, eq=False)
+class SameFunction:
+    """Patterns that share one affine function: `group` (n,) by pattern, masses by group, heaviest first.
+
+    `first` (groups,) is the index of each group's most probable pattern.
+    """
+
+    group: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    mass: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedAffine:
+    """`E C` (outputs, inputs) and `E d` (outputs,): the mean of the random function, `x -> E[C] x + E[d]`."""
+
+    C: Values
+    d: Values
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Functions:
+    """The distribution over the patterns of `network`, most probable first. Made by `functions`.
+
+    `pattern` (n, units); `value`, `lower`, `upper` (n,) the probabilities; `remainder` an upper bound on the mass that
+    is not listed (0 when the enumeration is complete). `guarantee`: "exact" (every pattern, masses up to rounding),
+    "sound" (a budget ended the search; the brackets hold), "confidence" (each bracket holds with probability `level`),
+    or "approximation" (no bracket: the paper's formula or a simplification of it).
+    """
+
+    network: Network
+    law: Any
+    pattern: Pattern
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    remainder: float
+    guarantee: str
+    level: float | None
+    method: str
+    stopped: str | None = None
+    independent: bool = True
+    """Whether the errors of estimated masses are independent, so that they add in squares (else they just add)."""
+    unit_marginals: Values | None = None
+    """Marginals that were estimated on their own, where there are such."""
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    # -- single patterns -----------------------------------------------------------------------------------------
+
+    def top(self, k: int = 10) -> FunctionTable:
+        """The k most probable patterns with their affine functions, and a bound on the mass of all the others."""
+        k = min(integer(k, "k", low=1), len(self))
+        C, d = self._maps if k == len(self) else self.network.output_maps(self.pattern[:k])
+        others = float(self._bounds(self.value[k:], self.lower[k:], self.upper[k:])[1]) + self.remainder
+        listed = 1.0 - float(self._bounds(self.value[:k], self.lower[:k], self.upper[:k])[0])
+        remainder = min(others, max(listed, 0.0)) if k < len(self) else self.remainder
+        return FunctionTable(
+            self.value[:k], self.lower[:k], self.upper[:k], self.pattern[:k], C[:k], d[:k], remainder, self.guarantee
+        )
+
+    def mass(self, pattern: npt.ArrayLike) -> Answer:
+        """The probability of one pattern (units,); between 0 and `remainder` when it is not listed."""
+        key = self.network.key(pattern)
+        if not isinstance(key, bytes):
+            raise InputError(f"pattern must be one pattern of shape ({self.network.n_units},), got {np.shape(pattern)}")
+        i = self._index.get(key)
+        if i is not None:
+            return Answer(
+                float(self.value[i]), float(self.lower[i]), float(self.upper[i]),
+                self.guarantee, self.level, self.method,
+            )  # fmt: skip
+        note = "this pattern has no interior" if self.remainder == 0 else "not among the patterns found"
+        return Answer(0.0, 0.0, self.remainder, self.guarantee, self.level, self.method, note)
+
+    def sample(self, n: int, rng: Any = None) -> Pattern:
+        """`n` independent patterns, shape (n, units), in proportion to the masses listed."""
+        n = integer(n, "n", low=0, high=10**9)
+        rows = generator(rng).choice(len(self), size=n, p=self.value / self.value.sum())
+        return self.pattern[rows]
+
+    # -- the whole distribution ----------------------------------------------------------------------------------
+
+    @property
+    def C(self) -> FloatArray:
+        """Linear part of each pattern's affine function in the original input, (n, outputs, inputs)."""
+        return self._maps[0]
+
+    @property
+    def d(self) -> FloatArray:
+        """Constant part of each pattern's affine function, (n, outputs)."""
+        return self._maps[1]
+
+    @property
+    def support_size(self) -> int:
+        """Number of patterns whose mass is not zero (or below the smallest float)."""
+        return int((self.value > 0).sum())
+
+    @cached_property
+    def entropy(self) -> Answer:
+        """`-sum p log2 p` in bits, with a bracket.
+
+        Unlisted mass R can be spread over at most `N = prod(pieces)` patterns: it adds between 0 and R log2(N / R).
+        For estimates the errors of the masses are independent, and the bracket is their root sum of squares.
+        """
+        p = self.value[self.value > 0]
+        value = float(-(p * np.log2(p)).sum())
+        if self._in_squares and self.remainder == 0:
+            half = 0.5 * (self.upper - self.lower)[self.value > 0]
+            error = float(np.sqrt((((np.log2(p) + 1 / np.log(2)) * half) ** 2).sum()))
+            low, high = value - error, value + error
+        elif self.guarantee == "approximation":
+            low, high = 0.0, self._most_bits
+        else:
+            low, high = self._entropy_bounds()
+        high = min(high, self._most_bits) if self._most_bits > 0 else max(high, value)
+        return Answer(value, max(min(low, value), 0.0), max(high, value), self.guarantee, self.level, self.method)
+
+    @cached_property
+    def marginals(self) -> Values:
+        """Probability of each piece of each unit, (units, most pieces): equation (21), but exact in every layer.
+
+        For a ReLU unit column 1 is the probability that it is on. Pieces that a unit does not have are 0.
+        """
+        if self.unit_marginals is not None:
+            return self.unit_marginals
+        most = int(self.network.pieces.max(initial=1))
+        shape = (self.network.n_units, most)
+        value, lower, upper = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        half2 = np.zeros(shape)
+        for piece in range(most):
+            here = (self.pattern == piece).T
+            value[:, piece] = here @ self.value
+            lower[:, piece] = here @ self.lower
+            upper[:, piece] = here @ self.upper + self.remainder * (self.network.pieces > piece)
+            half2[:, piece] = here @ (0.5 * (self.upper - self.lower)) ** 2
+        if self._in_squares and self.remainder == 0:
+            lower, upper = value - np.sqrt(half2), value + np.sqrt(half2)
+        rounding = 4 * EPS * len(self)
+        value = np.minimum(value, 1.0)
+        lower = np.clip(lower - rounding * value, 0.0, value)
+        upper = np.maximum(np.minimum(upper + rounding * value, 1.0), value)
+        return Values(value, lower, upper, self.guarantee, self.level, self.method)
+
+    @cached_property
+    def expected_affine(self) -> ExpectedAffine:
+        """`E[C]` and `E[d]`, the mass-weighted affine function, in the original input."""
+        half = 0.5 * (self.upper - self.lower) + EPS * self.value
+
+        def mean(maps: FloatArray) -> Values:
+            value = np.tensordot(self.value, maps, 1)
+            if self._in_squares:
+                error = np.sqrt(np.tensordot(half**2, maps**2, 1))
+            else:
+                error = np.tensordot(half, np.abs(maps), 1)
+            if self.remainder > 0 or self.guarantee == "approximation":
+                error = np.full_like(value, np.inf)  # nothing is known about the functions that are not listed
+            return Values(value, value - error, value + error, self.guarantee, self.level, self.method)
+
+        return ExpectedAffine(mean(self.C), mean(self.d))
+
+    def same_function(self, tolerance: float = 1e-9) -> SameFunction:
+        """Which patterns share one affine function, and the masses of the functions.
+
+        Two maps are the same when every entry agrees within `tolerance` of the larger map's largest entry, or within
+        rounding of the largest map of all.
+        """
+        tolerance = real(tolerance, "tolerance", low=0.0, high=1.0)
+        n = len(self)
+        flat = np.concatenate([self.C.reshape(n, -1), self.d.reshape(n, -1)], axis=1)
+        label = _equal_rows(flat, tolerance)
+        _, first, group = np.unique(label, return_index=True, return_inverse=True)
+        mass, lower, upper = (_summed(group, m, len(first)) for m in (self.value, self.lower, self.upper))
+        if self._in_squares:
+            half = np.sqrt(_summed(group, (0.5 * (self.upper - self.lower)) ** 2, len(first)))
+            lower, upper = np.maximum(mass - half, 0.0), mass + half
+        upper = np.minimum(upper + self.remainder, 1.0)
+        order = np.argsort(-mass, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return SameFunction(
+            place[group].astype(np.int64), first[order].astype(np.int64), mass[order], lower[order], upper[order]
+        )
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Columns by name for all patterns; see `FunctionTable.to_dict`."""
+        return self.top(len(self)).to_dict()
+
+    def to_pandas(self) -> Any:
+        """The columns of `to_dict` as a pandas DataFrame."""
+        return self.top(len(self)).to_pandas()
+
+    def __repr__(self) -> str:
+        kind = self.guarantee if self.level is None else f"{self.guarantee} {100 * self.level:g} % each"
+        head = f"Functions({len(self):,} patterns of {self.network!r}, {kind}: {self.method}"
+        if self.stopped:
+            head += f", {self.stopped}"
+        return f"{head}; entropy {self.entropy.value:.4g} bits, mass not listed at most {self.remainder:.3g})"
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    @property
+    def _in_squares(self) -> bool:
+        return self.guarantee == "confidence" and self.independent
+
+    @cached_property
+    def _maps(self) -> tuple[FloatArray, FloatArray]:
+        return self.network.output_maps(self.pattern)
+
+    @cached_property
+    def _index(self) -> dict[bytes, int]:
+        return {key: i for i, key in enumerate(self.network.key(self.pattern).tolist())}
+
+    @cached_property
+    def _most_bits(self) -> float:
+        """log2 of the number of conceivable patterns."""
+        return float(np.log2(self.network.pieces.astype(float)).sum())
+
+    def _bounds(self, value: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[float, float]:
+        """Bracket of the sum of some masses."""
+        if self._in_squares:
+            half = float(np.sqrt(((0.5 * (upper - lower)) ** 2).sum()))
+            return max(float(value.sum()) - half, 0.0), min(float(value.sum()) + half, 1.0)
+        return float(lower.sum()), min(float(upper.sum()), 1.0)
+
+    def _entropy_bounds(self) -> tuple[float, float]:
+        low, high = self.lower, np.minimum(self.upper, 1.0)
+        ends = np.stack([_bits(low), _bits(high)])
+        peak = np.exp(-1.0)
+        top = np.where((low <= peak) & (high >= peak), _bits(np.array(peak)), ends.max(axis=0))
+        slack = 4 * EPS * len(self) * float(top.sum() + 1.0)
+        extra = 0.0
+        if self.remainder > 0:
+            r = self.remainder
+            extra = r * (self._most_bits - np.log2(r))
+        return float(ends.min(axis=0).sum()) - slack, float(top.sum()) + slack + extra
+
+
+def _bits(p: FloatArray) -> FloatArray:
+    """-p log2 p, 0 at 0."""
+    return np.asarray(-p * np.log2(np.where(p > 0, p, 1.0)))
+
+
+def pattern_text(pattern: Pattern) -> list[str]:
+    """Patterns as strings, one character per unit (digits, then letters for units with more than ten pieces)."""
+    if pattern.size and pattern.max() > 35:
+        return [" ".join(map(str, row)) for row in pattern.tolist()]
+    digits = np.array(list("0123456789abcdefghijklmnopqrstuvwxyz"))
+    return ["".join(row) for row in digits[pattern].tolist()]
+
+
+def _short(text: str, width: int = 40) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _formula(C: FloatArray, d: FloatArray) -> str:
+    """The first output's function in a few terms."""
+    terms = [f"{c:+.3g} x{i}" for i, c in enumerate(C[0].tolist()) if c != 0][:3]
+    more = " ..." if (C[0] != 0).sum() > 3 else ""
+    first = " ".join([*terms, f"{d[0]:+.3g}"]) + more
+    return f"y0 = {first}"
+
+
+def _equal_rows(rows: FloatArray, tolerance: float) -> npt.NDArray[np.int64]:
+    """A label per row; equal rows (see `same_function`) share one.
+
+    Rows are sorted by one random projection: equal rows have nearly equal projections, so only runs are compared.
+    """
+    n = len(rows)
+    size = np.abs(rows).max(axis=1, initial=0.0)
+    floor = 64 * EPS * float(size.max(initial=0.0))
+    direction = np.random.default_rng(20260102).normal(size=rows.shape[1])
+    projection = rows @ direction
+    order = np.argsort(projection, kind="stable")
+    reach = 2.0 * float(np.abs(direction).sum())
+    pair = np.maximum(size[order][1:], size[order][:-1])
+    run = np.concatenate([[0], np.cumsum(np.diff(projection[order]) > reach * (tolerance * pair + floor))])
+    label = np.arange(n, dtype=np.int64)
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(run) > 0]))
+    stops = np.concatenate([starts[1:], [n]])
+    for begin, end in zip(starts[stops - starts > 1], stops[stops - starts > 1], strict=True):
+        open_ = np.sort(order[begin:end])
+        while len(open_):
+            head = open_[0]
+            gap = np.abs(rows[open_] - rows[head]).max(axis=1, initial=0.0)
+            same = gap <= tolerance * np.maximum(size[open_], size[head]) + floor
+            label[open_[same]] = head
+            open_ = open_[~same]
+    return label
+
+
+def functions(
+    net: Network,
+    law: Any,
+    *,
+    method: str = "auto",
+    patterns: npt.ArrayLike | None = None,
+    rank: int = 2,
+    relative: float = 1e-3,
+    confidence: float = 0.999,
+    budget: Any = None,
+    progress: Any = None,
+    rng: Any = None,
+) -> Functions:
+    """The distribution over the affine functions (activation patterns) of `net` under `law`.
+
+    `method`:
+
+    - "auto": "enumerate" where that is exact, where a budget is given, and for up to 1000 cells; else "lines".
+    - "enumerate": all regions and their masses, component by component, merged by pattern. Exact
+      for Gaussian laws that the network sees in up to three directions, for uniform laws in up to six inputs and for
+      particles; above, quasi-Monte Carlo masses of relative half-width `relative`, each at level `confidence`. A
+      `budget` that ends the search leaves brackets and a `remainder`.
+    - "lines": masses of the patterns met on random lines, for as long as the budget says (one second by default), with
+      replicate intervals; `remainder` is an exact binomial bound from fresh draws.
+    - "orthant", "diagonal", "lowrank": formula (11) of the paper and its approximations (see `orthant_masses`) for the
+      given `patterns`, or for those that enumeration finds; to be compared with the truth. `rank` is that of "lowrank".
+
+    Patterns are vectors of piece indices; a tie (measure zero) belongs to the piece below.
+    """
+    if not isinstance(net, Network):
+        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    choice(method, "method", METHODS)
+    real(relative, "relative", low=0.0, high=1.0, open_=True)
+    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    rng = generator(rng)
+    if method in ORTHANT_METHODS:
+        return _by_formula(net, law, method, patterns, rank, budget, rng)
+    if patterns is not None:
+        raise InputError('patterns is for method="orthant", "diagonal" or "lowrank"; the others find them')
+    if method == "lines" or (method == "auto" and budget is None and _too_many(net, law)):
+        return _by_lines(net, law, confidence, budget, rng)
+    return _by_enumeration(net, law, relative, confidence, budget, progress, rng)
+
+
+def _too_many(net: Network, law: Any) -> bool:
+    """Whether there are more cells than masses by quasi-Monte Carlo should be worked out for without being asked."""
+    from reluscope.answers._parts import is_exact
+    from reluscope.cells.regions import regions
+    from reluscope.inputs import standard
+    from reluscope.measure.region_masses import standard_domain
+
+    for component in standard(law, net):
+        if not is_exact(component):
+            if component.r > _MOST_DIMENSIONS:
+                return True
+            found = regions(component.network, **standard_domain(component), budget=_MOST_CELLS, progress=None)
+            if not found.complete:
+                return True
+    return False
+
+
+def _by_lines(net: Network, law: Any, confidence: float, budget: Any, rng: np.random.Generator) -> Functions:
+    from reluscope.answers._by_lines import line_patterns, seconds_of
+
+    found = line_patterns(net, law, seconds_of(budget), confidence, rng)
+    return Functions(
+        net, law, found.pattern, found.value, found.lower, found.upper,
+        found.remainder, "confidence", confidence, found.method, None, False, found.marginals,
+    )  # fmt: skip
+
+
+def _by_enumeration(
+    net: Network, law: Any, relative: float, confidence: float, budget: Any, progress: Any, rng: np.random.Generator
+) -> Functions:
+    from reluscope.measure.enumeration import enumerate_law
+
+    found = enumerate_law(net, law, relative=relative, confidence=confidence, budget=budget, progress=progress, rng=rng)
+    pattern, places = merged([e.regions.pattern for e in found], net)
+    n = len(pattern)
+    value, lower, upper, remainder, misses = np.zeros(n), np.zeros(n), np.zeros(n), 0.0, np.zeros(n)
+    for e, place in zip(found, places, strict=True):
+        masses = e.masses.scaled(e.component.weight)
+        here = [np.bincount(place, m, minlength=n) for m in (masses.value, masses.lower, masses.upper)]
+        value, lower, upper = value + here[0], lower + here[1], upper + here[2]
+        if e.masses.level is not None:
+            misses += np.bincount(place, minlength=n) * (1.0 - e.masses.level)
+        if not e.complete:
+            # What this component has left may be a pattern that is only listed for another one.
+            left = e.component.weight * max(0.0, 1.0 - float(e.masses.lower.sum()))
+            absent = np.bincount(place, minlength=n) == 0
+            upper = upper + left * absent
+            remainder += left
+    upper = np.minimum(upper + 4 * EPS * upper, 1.0)
+    stopped = next((e.regions.stopped for e in found if e.regions.stopped), None)
+    estimated = any(e.masses.guarantee == "confidence" for e in found)
+    guarantee = "confidence" if estimated else ("exact" if stopped is None else "sound")
+    level = max(0.0, 1.0 - float(misses.max(initial=0.0))) if estimated else None
+    order = np.argsort(-value, kind="stable")
+    count = sum(len(e.regions) for e in found)
+    dimensions = ", ".join(str(r) for r in sorted({e.component.r for e in found}))
+    method = f"enumeration of {count:,} cells in {dimensions} dimensions"
+    return Functions(
+        net, law, pattern[order], value[order], lower[order], upper[order],
+        min(remainder, 1.0), guarantee, level, method, stopped,
+    )  # fmt: skip
+
+
+def _by_formula(
+    net: Network,
+    law: Any,
+    method: str,
+    patterns: npt.ArrayLike | None,
+    rank: int,
+    budget: Any,
+    rng: np.random.Generator,
+) -> Functions:
+    if patterns is None:
+        rows = _by_enumeration(net, law, 0.5, 0.999, budget, None, rng).pattern
+    else:
+        given = np.atleast_2d(net._patterns(patterns))
+        rows = merged([given], net)[0]
+    value = orthant_masses(net, law, rows, method, rank=rank, rng=rng)
+    order = np.argsort(-value, kind="stable")
+    n = len(rows)
+    text = {"orthant": "formula (11) by scipy", "diagonal": "diagonal covariance", "lowrank": f"{rank} factors"}
+    return Functions(
+        net, law, rows[order], value[order], np.zeros(n), np.ones(n), 1.0, "approximation", None, text[method]
+    )

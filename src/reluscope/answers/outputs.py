@@ -1,0 +1,561 @@
+"""The law of a network's output (Propositions 2 and 3 of the paper): cdf, pdf, atoms, quantiles, moments, events.
+
+On a cell where the network is affine, `y = C u + d` with `u` Gaussian on a polytope. The law of y is the mixture over
+the cells. Two corrections to the source: on a cell the output is the *marginal* of a truncated Gaussian (a truncated
+Gaussian only where the affine piece is one-to-one), and a jump of the cdf is an *atom*, the mass of the cells where
+the output is constant; truncation alone makes no jump.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope.answer import Answer
+from reluscope.answers._parts import Cells, build, is_exact
+from reluscope.answers._values import Values
+from reluscope.errors import InputError
+from reluscope.network import Network, Pattern
+
+METHODS = ("auto", "enumerate", "lines")
+
+_LEAST_MASS = 1e-290
+"""Conditional moments of a cell with less mass than this have no digits left."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Atoms:
+    """Values that an output takes with positive probability, in increasing order, and their masses (Values, (k,))."""
+
+    value: FloatArray
+    mass: Values
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{v:.6g}: {m:.6g}" for v, m in zip(self.value[:6].tolist(), self.mass.value[:6].tolist(), strict=True)
+        )
+        more = f", ... {len(self) - 6:,} more" if len(self) > 6 else ""
+        return f"Atoms({shown}{more})" if len(self) else "Atoms(none)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixture:
+    """The output's law cell by cell, one row per cell of mass above 1e-290, heaviest first.
+
+    `mass`, `lower`, `upper` (n,); `component` (n,) the component of the input law; `pattern` (n, units); `mean`
+    (n, outputs) and `cov` (n, outputs, outputs) of the output given the cell; `rank` (n,) the dimension of the
+    output's image of the cell. Where `rank` is less than the number of outputs the part has no joint density: it lives
+    on an affine subspace of that dimension (a point for rank 0).
+    """
+
+    mass: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    component: npt.NDArray[np.int64]
+    pattern: Pattern
+    mean: FloatArray
+    cov: FloatArray
+    rank: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    @property
+    def degenerate(self) -> npt.NDArray[np.bool_]:
+        """Which rows have no joint density, (n,)."""
+        return self.rank < self.mean.shape[1]
+
+    @property
+    def degenerate_mass(self) -> float:
+        """Total mass of the rows without a joint density."""
+        return float(self.mass[self.degenerate].sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"Mixture({len(self):,} cells, total mass {self.mass.sum():.12g}, "
+            f"{self.degenerate_mass:.6g} of it without a joint density)"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Outputs:
+    """The law of `y = net(x)` for x from `law`. Made by `outputs`.
+
+    Methods take `output=`, the index of one output, and give `Values` (arrays `value`, `lower`, `upper`, `guarantee`)
+    of the shape of their argument. `guarantee` is "exact" when every cell was found and measured in closed form or
+    by quadrature (the brackets then bound rounding), "sound" when a budget ended the search early (the brackets
+    then also hold the mass not found), "confidence" for estimates.
+    """
+
+    network: Network
+    law: Any
+    guarantee: str
+    method: str
+    stopped: str | None
+    cells: Cells
+
+    # -- one output ----------------------------------------------------------------------------------------------
+
+    def cdf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+        """`P(y <= t)`: right-continuous, never decreasing in one call, with jumps exactly at `atoms`.
+
+        `t` may hold infinities. Cost in two dimensions: about a microsecond per threshold and straddling cell.
+        """
+        return self._both(t, output, self.cells.below)
+
+    def sf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+        """`P(y > t) = 1 - cdf(t)`, summed on its own so that it is accurate where it is small."""
+        return self._both(t, output, self.cells.above)
+
+    def pdf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+        """Density of the continuous part of y: `sum over cells of P_slice(y = t) / |c|`; its integral is 1 - the atoms.
+
+        A finite number at every finite t; where two cells meet in a level set it is the limit from the right. Zero
+        for particles (their output has atoms only).
+        """
+        o, levels, shape, order = self._levels(t, output)
+        finite = np.isfinite(levels)
+        value, error = np.zeros(len(levels)), np.zeros(len(levels))
+        value[finite], error[finite] = self.cells.density(o, levels[finite])
+        upper = np.full(len(levels), np.inf) if self.cells.missing else value + error
+        return self._values(order, shape, value, np.maximum(value - error, 0.0), upper)
+
+    def atoms(self, output: int = 0) -> Atoms:
+        """The values the output takes with positive probability: cells on which it is constant, equal values merged.
+
+        Values closer than the rounding of the affine maps count as equal.
+        """
+        o = self._output(output)
+        found = self.cells.atoms[o]
+        lower = np.maximum(found.mass - found.error, 0.0)
+        upper = np.minimum(found.mass + found.error + self.cells.missing, 1.0)
+        return Atoms(found.value, Values(found.mass, lower, upper, self.guarantee, None, self.method))
+
+    def quantile(self, q: npt.ArrayLike, output: int = 0) -> Values:
+        """`inf {t : P(y <= t) >= q}` for q in (0, 1); exactly the atom where the cdf jumps across q.
+
+        The bracket holds the quantiles of all levels within the cdf's own rounding of q, so it is wide where the cdf
+        is flat at q.
+        """
+        o = self._output(output)
+        levels = self._checked_q(q)
+        flat, rest = levels.ravel(), 1.0 - levels.ravel()
+        if self.cells.missing:
+            return self._partial_quantile(o, levels)
+        value = self._inverse(o, flat, rest)
+        _, blur = _ordered(lambda s: self.cells.below(o, s), value)
+        _, tail_blur = _ordered(lambda s: self.cells.above(o, s), value)
+        blur = np.where(flat > 0.5, tail_blur, blur)
+        both = self._inverse(o, np.concatenate([flat - blur, flat + blur]), np.concatenate([rest + blur, rest - blur]))
+        lower, upper = np.minimum(both[: len(flat)], value), np.maximum(both[len(flat) :], value)
+        arrays = [a.reshape(levels.shape) for a in (value, lower, upper)]
+        return Values(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
+
+    # -- all outputs ---------------------------------------------------------------------------------------------
+
+    @property
+    def mean(self) -> Values:
+        """`E y`, shape (outputs,): `sum over cells of C E[u 1] + d P`."""
+        mean, _, error, _ = self._moments
+        if self.cells.missing:
+            error = np.full_like(mean, np.inf)
+        return Values(mean, mean - error, mean + error, self.guarantee, None, self.method)
+
+    @property
+    def cov(self) -> Values:
+        """Covariance of the outputs, shape (outputs, outputs)."""
+        _, cov, _, error = self._moments
+        if self.cells.missing:
+            error = np.full_like(cov, np.inf)
+        return Values(cov, cov - error, cov + error, self.guarantee, None, self.method)
+
+    @cached_property
+    def mixture(self) -> Mixture:
+        """The cells of the output's law, with conditional moments and the dimension of each image."""
+        rows = [_part_rows(part) for part in self.cells.parts] + [_point_rows(p) for p in self.cells.points]
+        mass, error, component, pattern, mean, cov, rank = (np.concatenate(c) for c in zip(*rows, strict=True))
+        order = np.argsort(-mass, kind="stable")
+        order = order[mass[order] > _LEAST_MASS]
+        mass, error = mass[order], error[order]
+        return Mixture(
+            mass,
+            np.maximum(mass - error, 0.0),
+            np.minimum(mass + error, 1.0),
+            component[order],
+            pattern[order],
+            mean[order],
+            cov[order],
+            rank[order],
+        )
+
+    def probability(self, rows: tuple[npt.ArrayLike, npt.ArrayLike]) -> Answer:
+        """`P(G y <= g)` for `rows = (G, g)`, G of shape (rows, outputs): all inequalities at once.
+
+        Each cell is cut by the rows and its part measured. On a cell where a row is constant it holds or fails as a
+        whole; a value within rounding of the bound counts as on it.
+        """
+        G, g = self._rows(rows)
+        if not len(g):
+            return Answer(1.0, 1.0, 1.0, "exact", method="no rows")
+        value, error = self.cells.event(G, g)
+        lower, upper = max(value - error, 0.0), min(value + error + self.cells.missing, 1.0)
+        note = self.stopped or ""
+        return Answer(min(value, 1.0), lower, upper, self.guarantee, None, self.method, note)
+
+    def hidden(self, layer: int) -> Outputs:
+        """The law of the pre-activations of layer 1, 2, ..., as outputs; the last layer is the output itself."""
+        return outputs(truncated_network(self.network, self._layer(layer)), self.law)
+
+    # -- text ----------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Mean, covariance, atoms and quartiles of each output, in plain lists."""
+        out: dict[str, Any] = {
+            "guarantee": self.guarantee,
+            "method": self.method,
+            "mean": self.mean.to_dict(),
+            "cov": self.cov.to_dict(),
+        }
+        out["outputs"] = [
+            {
+                "atoms": [
+                    {"value": v, "mass": m}
+                    for v, m in zip(self.atoms(o).value.tolist(), self.atoms(o).mass.value.tolist(), strict=True)
+                ],
+                "quantiles": dict(
+                    zip(("0.05", "0.25", "0.5", "0.75", "0.95"), self.quantile(_SHOWN, o).value.tolist(), strict=True)
+                ),
+            }
+            for o in range(self.network.n_outputs)
+        ]
+        return out
+
+    def __repr__(self) -> str:
+        state = f", {self.stopped}" if self.stopped else ""
+        n = self.network.n_outputs
+        return f"Outputs({n} output{'s' * (n > 1)} of {self.network!r}, {self.guarantee}: {self.method}{state})"
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _moments(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        return self.cells.moments()
+
+    def _checked_q(self, q: npt.ArrayLike) -> FloatArray:
+        levels = real_array(q, "q")
+        outside = (levels <= 0) | (levels >= 1)
+        if outside.any():
+            raise InputError(f"q must lie strictly between 0 and 1, got {float(levels[outside].ravel()[0])}")
+        return levels
+
+    def _layer(self, layer: int) -> int:
+        return integer(layer, "layer", low=1, high=len(self.network.layers))
+
+    def _output(self, output: int) -> int:
+        n = self.network.n_outputs
+        return integer(output, "output", low=-n, high=n - 1) % n
+
+    def _levels(self, t: npt.ArrayLike, output: int) -> tuple[int, FloatArray, tuple[int, ...], npt.NDArray[np.intp]]:
+        """The output's index, sorted thresholds, their shape, and the order that sorts them."""
+        o = self._output(output)
+        levels = check_levels(t)
+        order = np.argsort(levels, axis=None, kind="stable")
+        return o, levels.ravel()[order], levels.shape, order
+
+    def _values(
+        self,
+        order: npt.NDArray[np.intp],
+        shape: tuple[int, ...],
+        value: FloatArray,
+        lower: FloatArray,
+        upper: FloatArray,
+    ) -> Values:
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        arrays = [a[back].reshape(shape) for a in (value, lower, upper)]
+        return Values(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
+
+    def _both(self, t: npt.ArrayLike, output: int, side: Any) -> Values:
+        o, levels, shape, order = self._levels(t, output)
+        value, error = side(o, levels)
+        lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error + self.cells.missing, 1.0)
+        return self._values(order, shape, np.minimum(value, 1.0), np.minimum(lower, 1.0), upper)
+
+    def _rows(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        if not isinstance(rows, (tuple, list)) or len(rows) != 2:
+            raise InputError(f"rows must be a pair (G, g) meaning G y <= g, got {describe(rows)}")
+        G, g = real_array(rows[0], "G", ndim=2), real_array(rows[1], "g", ndim=1)
+        if G.shape != (len(g), self.network.n_outputs):
+            raise InputError(
+                f"rows needs G of shape (rows, {self.network.n_outputs}) and g of shape (rows,), "
+                f"got {G.shape} and {g.shape}"
+            )
+        return G, g
+
+    def _partial_quantile(self, o: int, levels: FloatArray) -> Values:
+        """Quantiles when some mass was not found: it may lie anywhere, so the cdf is between F and F + missing."""
+        q = levels.ravel()
+        total = float(self.cells.below(o, np.array([np.inf]))[0][0])
+        wanted = np.concatenate([q * total, q - self.cells.missing, q])
+        found = self._inverse(o, np.minimum(wanted, total), np.full(len(wanted), np.nan))
+        found = np.where(wanted <= 0, -np.inf, np.where(wanted >= total, np.inf, found))
+        arrays = [a.reshape(levels.shape) for a in np.split(found, 3)]
+        return Values(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
+
+    def _inverse(self, o: int, q: FloatArray, rest: FloatArray) -> FloatArray:
+        """Quantiles at levels q = 1 - rest (both given: each is accurate where it is small; nan asks for q alone).
+
+        Levels outside (0, 1) give the ends of the output's range.
+        """
+        tail = (q > 0.5) & ~np.isnan(rest)
+        low, high = self.cells.limits(o)
+        atoms = self.cells.atoms[o]
+        under, over = self.cells.below(o, atoms.value)[0], self.cells.above(o, atoms.value)[0]
+        # The first atom whose cdf reaches q: it is the answer, or the root lies between it and the atom before.
+        k = np.where(
+            tail,
+            len(over) - np.searchsorted(over[::-1], rest, side="right"),
+            np.searchsorted(under, q, side="left"),
+        )
+        start, stop = np.concatenate([[low], atoms.value])[k], np.concatenate([atoms.value, [high]])[k]
+        before = np.concatenate([under - atoms.mass, [np.inf]])[k] < q
+        jump = np.where(tail, np.concatenate([over + atoms.mass, [-np.inf]])[k] > rest, before)
+        out = np.where(jump, stop, 0.0)
+        open_ = np.flatnonzero(~jump & (q > 0) & ~(rest <= 0))
+        if len(open_):
+            out[open_] = self._roots(o, q[open_], rest[open_], start[open_], stop[open_])
+        return np.where(q <= 0, low, np.where(rest <= 0, high, out))
+
+    def _roots(self, o: int, q: FloatArray, rest: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+        """Roots of `cdf(t) = q` in the brackets; beyond the middle by the upper tail, which has more digits there."""
+        tail = (q > 0.5) & ~np.isnan(rest)
+
+        def gap(t: FloatArray, which: npt.NDArray[np.intp]) -> FloatArray:
+            out = np.empty(len(t))
+            up = tail[which]
+            if (~up).any():
+                out[~up] = _ordered(lambda s: self.cells.below(o, s), t[~up])[0] - q[which[~up]]
+            if up.any():
+                out[up] = rest[which[up]] - _ordered(lambda s: self.cells.above(o, s), t[up])[0]
+            return out
+
+        return bracketed_roots(gap, low, high)
+
+
+def check_levels(t: npt.ArrayLike, name: str = "t") -> FloatArray:
+    """Thresholds as an array; infinities allowed."""
+    levels = real_array(t, name, finite=False)
+    if np.isnan(levels).any():
+        raise InputError(f"{name} must hold numbers or infinities, got nan")
+    return levels
+
+
+_SHOWN = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+
+
+def _ordered(side: Any, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """A function of sorted thresholds, at thresholds in any order."""
+    order = np.argsort(t, kind="stable")
+    value, error = np.empty(len(t)), np.empty(len(t))
+    value[order], error[order] = side(t[order])
+    return value, error
+
+
+def bracketed_roots(gap: Any, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Leftmost sign changes of non-decreasing functions, all at once: `gap(low) < 0 <= gap(high)`.
+
+    `gap(t, which)` gives the values of function `which[i]` at `t[i]`. Inverse quadratic interpolation where the last
+    three points allow it and bisection otherwise (Chandrupatla's rule); stops at neighbouring doubles or at a width
+    of 4 eps. The end of the bracket where the gap is not negative is returned.
+    """
+    n = len(low)
+    every = np.arange(n)
+    a, b = low.copy(), high.copy()
+    fa, fb = np.full(n, -1.0), gap(b, every)
+    fa = np.minimum(gap(a, every), -np.finfo(float).tiny)
+    fb = np.maximum(fb, 0.0)
+    c, fc = a.copy(), fa.copy()
+    step = np.full(n, 0.5)
+    live = every[b > a]
+    for _ in range(400):
+        if not len(live):
+            break
+        t = a[live] + step[live] * (b[live] - a[live])
+        ft = gap(t, live)
+        # Keep (a, b) a bracket with a the newest point; c is the point that a or b replaced.
+        same = (ft < 0) == (fa[live] < 0)
+        here, there = live[same], live[~same]
+        c[here], fc[here] = a[here], fa[here]
+        c[there], fc[there] = b[there], fb[there]
+        b[there], fb[there] = a[there], fa[there]
+        a[live], fa[live] = t, ft
+        width = np.abs(b[live] - a[live])
+        # The scale at which doubles cannot be told apart; 1e-300 keeps roots at zero from being chased for ever.
+        close = 4 * EPS * np.maximum(np.abs(a[live]), np.abs(b[live])) + 1e-300
+        half = np.minimum(0.5, np.where(width > 0, close / np.where(width > 0, width, 1.0), 0.5))
+        with np.errstate(all="ignore"):
+            xi = (a[live] - b[live]) / (c[live] - b[live])
+            phi = (fa[live] - fb[live]) / (fc[live] - fb[live])
+            alpha = (c[live] - a[live]) / (b[live] - a[live])
+            guess = fa[live] / (fb[live] - fa[live]) * fc[live] / (fb[live] - fc[live]) + alpha * fa[live] / (
+                fc[live] - fa[live]
+            ) * fb[live] / (fc[live] - fb[live])
+            fits = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(guess)
+        step[live] = np.clip(np.where(fits, guess, 0.5), half, 1.0 - half)
+        live = live[(width > close) & ~((fa[live] == 0) & (fb[live] == 0))]
+    return np.where(fa >= 0, a, b)
+
+
+def _part_rows(part: Any) -> tuple[Any, ...]:
+    first, second = part.moments
+    safe = np.where(part.mass > 0, part.mass, 1.0)
+    centre = first / safe[:, None]
+    spread = second / safe[:, None, None] - centre[:, :, None] * centre[:, None, :]
+    mean = np.einsum("noi,ni->no", part.C, centre) + part.d
+    cov = np.einsum("noi,nij,npj->nop", part.C, spread, part.C, optimize=True)
+    rank = np.linalg.matrix_rank(part.C, rtol=1e-10).astype(np.int64)
+    component = np.full(len(mean), part.component, np.int64)
+    return part.mass, part.error, component, part.pattern, mean, cov, rank
+
+
+def _point_rows(points: Any) -> tuple[Any, ...]:
+    n, m = points.y.shape
+    component, rank = np.full(n, points.component, np.int64), np.zeros(n, np.int64)
+    return points.mass, points.error, component, points.pattern, points.y, np.zeros((n, m, m)), rank
+
+
+def truncated_network(net: Network, layer: int) -> Network:
+    """The network whose outputs are the pre-activations of layer `layer` (counted from 1)."""
+    kept = [*net.layers[: layer - 1], (net.layers[layer - 1].weight, net.layers[layer - 1].bias)]
+    return Network(kept, input_shape=net.input_shape, name=f"{net.name}, layer {layer}")
+
+
+def outputs(
+    net: Network,
+    law: Any,
+    *,
+    method: str = "auto",
+    budget: Any = None,
+    confidence: float = 0.99,
+    progress: Any = None,
+    rng: Any = None,
+) -> Outputs:
+    """The law of `y = net(x)`, x from `law`: cdf, pdf, atoms, quantiles, moments, joint probabilities, error rates.
+
+    Exact for Gaussian laws (mixtures, singular, truncated) that the network sees in at most three directions, for
+    uniform laws in up to six inputs (the pdf in three), and for particles. The cells are found once; each question
+    is then a sum over them. A budget that ends the search early gives sound brackets.
+
+    In more dimensions (or with `method="lines"`) every question is answered by exact integration along random lines,
+    for as long as `budget` says (one second by default), with intervals at level `confidence` each; `mixture` is then
+    not available.
+    """
+    from reluscope.inputs import standard
+    from reluscope.measure.enumeration import enumerate_law
+
+    if not isinstance(net, Network):
+        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    choice(method, "method", METHODS)
+    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    rng = generator(rng)
+    components = standard(law, net)
+    unseen = sorted({c.r for c in components if not is_exact(c)})
+    if method == "enumerate" and unseen:
+        raise InputError(
+            f"the network sees this law in {unseen[-1]} dimensions, and its output law is exact in at most three (six "
+            'for uniform laws); use method="lines"'
+        )
+    if method == "lines" or unseen:
+        from reluscope.answers._by_lines import LineOutputs, seconds_of
+
+        dimensions = ", ".join(map(str, sorted({c.r for c in components})))
+        return LineOutputs(
+            net,
+            law,
+            "confidence",
+            f"lines in {dimensions} dimensions",
+            None,
+            Cells((), (), 0.0, net.n_outputs),
+            confidence,
+            seconds_of(budget),
+            int(rng.integers(2**63)),
+        )
+    parts = enumerate_law(net, law, budget=budget, progress=progress, rng=rng)
+    stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)
+    cells, points, missing = build(parts)
+    count = sum(len(p.mass) for p in cells) + sum(len(p.mass) for p in points)
+    dimensions = ", ".join(map(str, sorted({p.dimension for p in cells} | ({0} if points else set()))))
+    return Outputs(
+        net,
+        law,
+        "exact" if stopped is None else "sound",
+        f"{count:,} cells in {dimensions} dimensions",
+        stopped,
+        Cells(cells, points, missing, net.n_outputs),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorRates:
+    """Error rates of the decision "positive when y > threshold", each of the shape of `threshold`.
+
+    `false_positive` = P(y > threshold | negative class), `false_negative` = P(y <= threshold | positive class), and
+    `error`, their mean weighted by the classes' probabilities (equal weights when two laws are given).
+    """
+
+    threshold: FloatArray
+    false_positive: Values
+    false_negative: Values
+    error: Values
+
+
+def error_rates(
+    net: Network,
+    laws: Any,
+    threshold: npt.ArrayLike = 0.0,
+    *,
+    positive: Any = None,
+    output: int = 0,
+    budget: Any = None,
+    rng: Any = None,
+) -> ErrorRates:
+    """False positive and false negative rates of a two-class decision, from the law of the output in each class.
+
+    `laws` is a `ClassMixtures` of two classes, or a pair of laws (negative, positive). `positive` names the positive
+    class of a `ClassMixtures` (its last label by default). The decision is "positive" when output `output` is above
+    the threshold; several thresholds trace the whole trade-off.
+    """
+    from reluscope.inputs import ClassMixtures, Law
+
+    t = check_levels(threshold, "threshold")
+    if isinstance(laws, ClassMixtures):
+        if len(laws) != 2:
+            raise InputError(f"laws must have two classes, got {len(laws)}; join the others first")
+        label = laws.labels[-1] if positive is None else positive
+        good = laws[label]
+        k = laws.labels.index(label)
+        bad, share = laws.laws[1 - k], float(laws.weights[k])
+    elif isinstance(laws, (tuple, list)) and len(laws) == 2 and all(isinstance(x, Law) for x in laws):
+        if positive is not None:
+            raise InputError("positive names a class of a ClassMixtures; with two laws the second is the positive one")
+        (bad, good), share = laws, 0.5
+    else:
+        raise InputError(f"laws must be a ClassMixtures or a pair (negative law, positive law), got {describe(laws)}")
+    rng = generator(rng)
+    false_positive = outputs(net, bad, budget=budget, rng=rng).sf(t, output)
+    false_negative = outputs(net, good, budget=budget, rng=rng).cdf(t, output)
+    weakest = max((false_positive, false_negative), key=lambda v: ("exact", "sound", "confidence").index(v.guarantee))
+    parts = [
+        (1.0 - share) * getattr(false_positive, k) + share * getattr(false_negative, k)
+        for k in ("value", "lower", "upper")
+    ]
+    both = Values(parts[0], parts[1], parts[2], weakest.guarantee, weakest.level, weakest.method)
+    return ErrorRates(t, false_positive, false_negative, both)

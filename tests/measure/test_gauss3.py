@@ -161,3 +161,30 @@ def test_degenerate_polyhedra_have_no_mass():
 def test_bad_input_is_refused_by_name(call, word):
     with pytest.raises(InputError, match=word):
         call()
+
+
+# A cell whose slices have a side that is vertical up to rounding: corners of that side were once dropped, and a third
+# of the mass with them.
+VERTICAL_SIDE = [
+    [-38.5, 14.1218397, 38.5],
+    [-38.5, 14.1218397, 0.0],
+    [-38.5, 7.25145855, 38.5],
+    [-21.9885603, 7.17689501, 38.5],
+    [-1.57821225, -1.40798557, -1.42017873e-14],
+    [-17.9123789, -1.40798557, 38.5],
+    [-1.87290764, -1.28403253, 0.919404312],
+    [-17.8170041, -1.28403253, 38.5],
+]
+
+
+def test_mass_does_not_depend_on_the_frame():
+    rng = np.random.default_rng(0)
+    cells = [np.array(VERTICAL_SIDE)]
+    for _ in range(40):  # boxes cut by a plane: faces orthogonal to the axes, levels that nearly coincide
+        low, high = -np.array([38.5, 38.5, 3.0]), rng.random(3) * [3.0, 38.5, 38.5]
+        corners = np.array(np.meshgrid(*zip(low, high, strict=True))).reshape(3, -1).T
+        cells.append(corners + 1e-14 * rng.normal(size=corners.shape) * np.abs(corners))
+    for cell in cells:
+        rotated = [cell @ np.linalg.qr(rng.normal(size=(3, 3)))[0].T for _ in range(3)]
+        masses = [polyhedra_mass(c, [0, len(c)])[0][0] for c in (cell, *rotated)]
+        np.testing.assert_allclose(masses, masses[0], rtol=1e-8)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from nets import random_net
+from nets import integer_net, random_net
 from scipy.special import ndtr
 
 import reluscope as rs
@@ -81,6 +81,16 @@ def test_masses_of_a_subdivision_sum_to_one(name):
     assert (draws >= 0).all()
     counts = np.bincount(draws, minlength=len(found))
     assert inside_interval(counts, 300_000, masses).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_masses_sum_to_one_in_three_dimensions_for_degenerate_nets(seed):
+    rng = np.random.default_rng(seed)
+    law = rs.Gaussian(rng.normal(size=3), rng.random(3) + 0.2)
+    if seed % 2:
+        law = rs.Truncated(law, rng.normal(size=3) - 1.5, rng.normal(size=3) + 1.5)
+    masses = rs.regions(integer_net((3, 6, 5, 1), seed), law=law).masses(law)
+    assert abs(masses.value.sum() - 1) < 1e-8
 
 
 def test_masses_under_uniform_and_particles():

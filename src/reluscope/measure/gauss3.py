@@ -172,7 +172,7 @@ def _hull_of_crossings(
 ) -> int:
     """Corners of the slice half way between two consecutive levels, counter-clockwise; returns how many.
 
-    On return chain[:count] indexes rows of `pairs`: the segments whose crossings are the corners. A crossing closer
+    On return chain[:count] indexes rows of `pairs`: the segments whose crossings are the corners. A corner closer
     than `noise` (the rounding of crossings) to the chord of its neighbours comes from a diagonal of a face and is
     left out: it would not keep its place along the side at other levels.
     """
@@ -189,15 +189,13 @@ def _hull_of_crossings(
             crossings[count, 0] = local[i, 1] + t * (local[j, 1] - local[i, 1])
             crossings[count, 1] = local[i, 2] + t * (local[j, 2] - local[i, 2])
             count += 1
-    # Lexicographic order by insertion: there are few crossings. Positions along x that differ by rounding alone count as
-    # equal: on a side of the slice that is vertical in this frame, noise in x must not shuffle its corners.
+    # Lexicographic order by insertion: there are few crossings.
     order = np.empty(count, dtype=np.int64)
     for k in range(count):
         x, y, place = crossings[k, 0], crossings[k, 1], k
         while place > 0:
             before = order[place - 1]
-            ahead = crossings[before, 0] - x
-            if ahead < -noise or (ahead <= noise and crossings[before, 1] <= y):
+            if crossings[before, 0] < x or (crossings[before, 0] == x and crossings[before, 1] <= y):
                 break
             order[place] = before
             place -= 1
@@ -217,13 +215,28 @@ def _hull_of_crossings(
                     crossings[entry, 0],
                     crossings[entry, 1],
                 )
-                dx, dy = crossings[entry, 0] - crossings[a, 0], crossings[entry, 1] - crossings[a, 1]
-                if turn > noise * math.sqrt(dx * dx + dy * dy):
+                if turn > 0.0:
                     break
                 size -= 1
             chain[size] = entry
             size += 1
         size -= 1  # the last point of a sweep is the first of the next
+    # The hull is exact so far. Only now drop what rounding put outside a straight side: doing it during the sweep would
+    # drop true corners of sides that are vertical in this frame, whose crossings come in no particular order.
+    k, kept = 0, 0
+    while size > 2 and kept < size:
+        a, b, c = chain[(k + size - 1) % size], chain[k], chain[(k + 1) % size]
+        dx, dy = crossings[c, 0] - crossings[a, 0], crossings[c, 1] - crossings[a, 1]
+        ex, ey = crossings[b, 0] - crossings[a, 0], crossings[b, 1] - crossings[a, 1]
+        if dx * ey - dy * ex >= -noise * math.sqrt(dx * dx + dy * dy):
+            for i in range(k, size - 1):
+                chain[i] = chain[i + 1]
+            size -= 1
+            k = (k + size - 1) % size if size > 0 else 0
+            kept = 0
+        else:
+            k = (k + 1) % size
+            kept += 1
     return size
 
 
@@ -440,7 +453,7 @@ def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: bool, 
         ds = above - below
         if not ds > 0.0:
             continue
-        count = _hull_of_crossings(local, below, above, pairs, crossings, chain, 16.0 * EPS * wide)
+        count = _hull_of_crossings(local, below, above, pairs, crossings, chain, 64.0 * EPS * wide)
         if count < 3:
             continue
         _ends_of_corners(local, pairs, chain, count, below, low)

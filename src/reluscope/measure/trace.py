@@ -29,6 +29,18 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.errors import InputError
+from reluscope.measure._simd import (
+    BLOCK,
+    WORD_BLOCKS,
+    add_column,
+    add_columns,
+    advance,
+    advance_summed,
+    advance_switched,
+    count_below,
+    lowest_bit,
+    weighted_sum,
+)
 from reluscope.measure.special import kernel
 from reluscope.network import Network, Pattern
 
@@ -41,40 +53,44 @@ SNAP = 4e-15
 LARGEST_TABLES = 1 << 26
 """Numbers in the dense weight tables of a network that is traced: 512 MB."""
 
-_LANES = 8
-_FEW_FORMS = 3
+RUN = np.uint64(12)
+"""Crossings are sorted by insertion in runs of this size."""
+
+RANKED = np.uint64(192)
+ZERO, ONE, HALF, LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+FREE = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+FEW_FORMS = 3
+"""Up to so many forms have their slopes formed row by row."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
     """A network and linear forms of its outputs, as the arrays that the compiled walk reads.
 
-    Layers are padded to a multiple of 8 units with units that are always 0. Row `start[l] + k` of `columns` holds the weights
-    from unit k of hidden layer l to the next layer (or to the forms, for the last hidden layer).
+    Units are numbered through all hidden layers by *places*: layer l starts at `place[l]` and is padded to a multiple of 8
+    with units that are always 0. Row p of `columns` holds the weights from the unit at place p to the next layer (or to the
+    forms, for the last hidden layer).
     """
 
     first: FloatArray
     """Weights of the first layer, transposed: (inputs, padded units)."""
     bias: FloatArray
-    """Biases of each hidden layer and then of the forms, (layers + 1, widest)."""
+    """Biases of each hidden layer, then of the forms, then zeros: (layers + 2, widest)."""
     columns: FloatArray
-    start: npt.NDArray[np.int64]
+    place: npt.NDArray[np.uint64]
+    """Where each hidden layer starts; the last entry is the number of places."""
     width: npt.NDArray[np.int64]
-    padded: npt.NDArray[np.int64]
     breaks: FloatArray
-    """(layers, widest, most pieces + 1): piece p covers breaks[p] < v <= breaks[p + 1]."""
+    """(places, most pieces + 1): piece p covers breaks[p] < v <= breaks[p + 1]."""
     slopes: FloatArray
     intercepts: FloatArray
-    offsets: npt.NDArray[np.int64]
-    """Where each hidden layer starts in a pattern."""
+    unit: npt.NDArray[np.int32]
+    """Index into a pattern of the unit at each place."""
     rows: FloatArray
     """The forms' weights on the last hidden layer, (forms, padded units)."""
     n_forms: int
-
-    @property
-    def n_units(self) -> int:
-        """Hidden units."""
-        return int(self.offsets[-1])
+    n_units: int
 
     @property
     def depth(self) -> int:
@@ -123,44 +139,55 @@ class Segments:
 
 def tables(net: Network, forms: FloatArray | None = None, shift: FloatArray | None = None) -> Tables:
     """The tables of `net` with the linear forms `forms @ y + shift` of its outputs (all outputs by default)."""
-    last = net.layers[-1]
+    hidden, last, first = net.hidden, net.layers[-1], net.layers[0]
     F = np.eye(net.n_outputs) if forms is None else forms
     c = np.zeros(len(F)) if shift is None else shift
     weight, bias = np.asarray(F @ last.dense()), F @ last.bias + c
-    hidden = net.hidden
     width = np.array([layer.width for layer in hidden], np.int64)
-    padded = -(-width // _LANES) * _LANES
-    widest = int(max(padded.max(initial=_LANES), -(-len(F) // _LANES) * _LANES))
-    following = [layer.dense() for layer in hidden[1:]] + ([weight] if hidden else [])
-    if widest * int(width.sum()) > LARGEST_TABLES:
+    padded = -(-width // BLOCK) * BLOCK
+    place = np.concatenate([[0], np.cumsum(padded)]).astype(np.int64)
+    places = max(int(place[-1]), 1)
+    widest = int(max(padded.max(initial=BLOCK), -(-len(F) // BLOCK) * BLOCK))
+    if widest * places > LARGEST_TABLES:
         raise InputError(
-            f"the network needs {widest * int(width.sum()):,} weights in dense tables, more than {LARGEST_TABLES:,}; "
-            "use method='points'"
+            f"net needs {widest * places:,} weights in dense tables, more than the {LARGEST_TABLES:,} that lines are "
+            'traced with; use method="points"'
         )
-    start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
-    columns = np.zeros((max(int(start[-1]), 1), widest))
-    for i, W in enumerate(following):
-        columns[start[i] : start[i + 1], : W.shape[0]] = W.T
-    biases = np.zeros((len(hidden) + 1, widest))
-    for i, layer in enumerate(hidden):
-        biases[i, : layer.width] = layer.bias
-    biases[-1, : len(bias)] = bias
+    columns, biases = np.zeros((places, widest)), np.zeros((len(hidden) + 2, widest))
+    biases[-2, : len(F)] = bias
     most = max([layer.units.slopes.shape[1] for layer in hidden], default=1)
-    breaks = np.full((max(len(hidden), 1), widest, most + 1), np.inf)
-    breaks[:, :, 0] = -np.inf
-    slopes, intercepts = np.zeros((2, max(len(hidden), 1), widest, most))
+    breaks, unit = np.full((places, most + 1), np.inf), np.zeros(places, np.int32)
+    breaks[:, 0] = -np.inf
+    slopes, intercepts = np.zeros((2, places, most))
     for i, layer in enumerate(hidden):
-        units = layer.units
-        k = units.slopes.shape[1]
-        breaks[i, : layer.width, 1:k] = units.breaks
-        slopes[i, : layer.width, :k], intercepts[i, : layer.width, :k] = units.slopes, units.intercepts
-    first = net.layers[0]
+        here = slice(int(place[i]), int(place[i]) + layer.width)
+        following = hidden[i + 1].dense() if i + 1 < len(hidden) else weight
+        columns[here, : following.shape[0]] = following.T
+        biases[i, : layer.width] = layer.bias
+        k = layer.units.slopes.shape[1]
+        breaks[here, 1:k] = layer.units.breaks
+        slopes[here, :k], intercepts[here, :k] = layer.units.slopes, layer.units.intercepts
+        unit[here] = np.arange(net.offsets[i], net.offsets[i + 1])
+    entry = first.dense() if hidden else weight
     top = np.zeros((net.n_inputs, int(padded[0]) if hidden else len(F)))
-    top[:, : first.width if hidden else len(F)] = first.dense().T if hidden else weight.T
+    top[:, : len(entry)] = entry.T
     rows = np.zeros((len(F), int(padded[-1]) if hidden else 1))
     if hidden:
         rows[:, : width[-1]] = weight
-    return Tables(top, biases, columns, start, width, padded, breaks, slopes, intercepts, start, rows, len(F))
+    return Tables(
+        top,
+        biases,
+        columns,
+        place.astype(np.uint64),
+        width,
+        breaks,
+        slopes,
+        intercepts,
+        unit,
+        rows,
+        len(F),
+        net.n_units,
+    )
 
 
 class Tracer:
@@ -168,6 +195,8 @@ class Tracer:
 
     def __init__(self, net: Network, forms: FloatArray | None = None, shift: FloatArray | None = None) -> None:
         self.tables = tables(net, forms, shift)
+        self._numbers: tuple[FloatArray, FloatArray, FloatArray] | None = None
+        self._marks: tuple[Any, Any, Any] | None = None
         self._segments = 1 << 12
         self._switches = 1 << 12
 
@@ -176,11 +205,12 @@ class Tracer:
     ) -> Segments:
         """The lines `base[i] + t direction` (one direction, or one per line) for `low[i] <= t <= high[i]`, both finite.
 
-        Guarantee: complete up to rounding, see the module. The returned arrays belong to the caller.
+        Guarantee: complete up to rounding, see the module. The segments live in this tracer's buffers and are overwritten
+        by its next call.
         """
         T = self.tables
         n = len(base)
-        shape = T.bias[0, : T.first.shape[1]] if T.depth else T.bias[-1, : T.n_forms]
+        shape = T.bias[0, : T.first.shape[1]] if T.depth else T.bias[-2, : T.n_forms]
         at_zero = base @ T.first + shape
         steep = np.atleast_2d(direction) @ T.first
         if not T.depth:
@@ -190,13 +220,11 @@ class Tracer:
         done = 0
         parts: list[tuple[Any, ...]] = []
         while True:
-            t = np.empty(self._segments)
-            value, slope = np.empty((2, self._segments, T.n_forms))
-            room = self._switches if switches else 0
-            at, unit, piece = np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.uint8)
+            t, value, slope = self._segment_buffers()
+            at, unit, piece = self._switch_buffers(self._switches if switches else 0)
             reached = _walk(
-                done, at_zero, steep, low, high, T.bias, T.columns, T.start, T.width, T.padded, T.breaks, T.slopes,
-                T.intercepts, T.rows, switches, offsets, t, value, slope, switch_offsets, at, unit, piece, pattern,
+                done, at_zero, steep, low, high, T.bias, T.columns, T.place, T.width, T.breaks, T.slopes, T.intercepts,
+                T.unit, T.rows, switches, offsets, t, value, slope, switch_offsets, at, unit, piece, pattern,
             )  # fmt: skip
             begin, switch_begin = int(offsets[done]), int(switch_offsets[done])
             stop, switch_stop = int(offsets[reached]) - begin, int(switch_offsets[reached]) - switch_begin
@@ -205,15 +233,29 @@ class Tracer:
                 t, value, slope, at, unit, piece = found
                 break
             if reached > done:
-                parts.append(found)
+                parts.append(tuple(part.copy() for part in found))
             if reached == n:
+                self._segments = max(self._segments, int(1.25 * offsets[n]))
+                self._switches = max(self._switches, int(1.25 * switch_offsets[n]))
                 t, value, slope, at, unit, piece = (np.concatenate([p[i] for p in parts]) for i in range(6))
                 break
             share = max(reached - done, 1)
-            self._segments = int(max(2 * self._segments, 1.25 * stop / share * n))
-            self._switches = int(max(2 * self._switches, 1.25 * switch_stop / share * n))
+            self._segments = int(max(2 * self._segments, 1.25 * stop / share * (n - reached)))
+            self._switches = int(max(2 * self._switches, 1.25 * switch_stop / share * (n - reached)))
             done = reached
         return Segments(offsets, t, value, slope, low, high, switch_offsets, at, unit, piece, pattern)
+
+    def _segment_buffers(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Kept from call to call: fresh ones would cost a page fault for every 4096 bytes."""
+        if self._numbers is None or len(self._numbers[0]) < self._segments:
+            n, m = self._segments, self.tables.n_forms
+            self._numbers = np.empty(n), np.empty((n, m)), np.empty((n, m))
+        return self._numbers
+
+    def _switch_buffers(self, n: int) -> tuple[Any, Any, Any]:
+        if self._marks is None or len(self._marks[0]) < n:
+            self._marks = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.uint8)
+        return self._marks
 
     def _affine(self, at_zero: FloatArray, steep: FloatArray, low: FloatArray, high: FloatArray) -> Segments:
         """No hidden layer: one segment per line."""
@@ -235,12 +277,12 @@ def _walk(
     high: Any,
     bias: Any,
     columns: Any,
-    start: Any,
+    place: Any,
     width: Any,
-    padded: Any,
     breaks: Any,
     slopes: Any,
     intercepts: Any,
+    unit: Any,
     rows: Any,
     switches: bool,
     offsets: Any,
@@ -256,315 +298,355 @@ def _walk(
     """Trace lines `done, done + 1, ...` until the end or until a buffer is full; returns the first line not traced.
 
     One long function on purpose: arrays handed to helpers inside the loop would each cost an atomic reference count.
+    Places, pieces and positions in lists are unsigned, which spares a test of the sign at every access.
     """
     n_lines = at_zero.shape[0]
     depth = width.size
     last = depth - 1
     widest = bias.shape[1]
+    places = columns.shape[0]
     forms = rows.shape[0]
-    forms_padded = (forms + 7) // 8 * 8
-    by_rows = forms <= 3
-    tail = padded[last]
-    S, V, E = np.zeros((depth, widest)), np.zeros((depth, widest)), np.zeros((depth, widest))
-    A, HI, LO = np.zeros((depth, widest)), np.zeros((depth, widest)), np.zeros((depth, widest))
-    P = np.zeros((depth, widest), np.int64)
-    most = breaks.shape[2] - 2
-    room = max(1, widest * most)
-    cross_t, cross_key = np.empty((depth, room)), np.empty((depth, room), np.int64)
-    scratch_t, scratch_key = np.empty(room), np.empty(room, np.int64)
-    count, at = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
+    form_blocks = (forms + BLOCK - 1) // BLOCK
+    by_rows = forms <= FEW_FORMS
+    one_form = forms == 1
+    weights = np.zeros(widest)
+    no_bias = depth + 1
+    blocks = (width + BLOCK - 1) // BLOCK
+    # State of every unit: slope and value at the current point, slope and ends of its piece, the piece.
+    S, V, A = np.zeros(places), np.zeros(places), np.zeros(places)
+    HI, LO = np.full(places, np.inf), np.full(places, -np.inf)
+    P = np.zeros(places, np.uint64)
+    # Crossings of a layer's units on its current interval, in order, and how far they have been worked off.
+    listed = place * np.uint64(max(breaks.shape[1] - 2, 1))
+    room = max(1, places * (breaks.shape[1] - 2))
+    cross_t, cross_key = np.empty(room), np.empty(room, np.uint64)
+    scratch_t, scratch_key = np.zeros(room + BLOCK), np.empty(room, np.uint64)
+    list_end, list_at = np.zeros(depth, np.uint64), np.zeros(depth, np.uint64)
     here, stop, there = np.zeros(depth), np.zeros(depth), np.zeros(depth)
     stale = np.zeros(depth + 1, np.bool_)
     updates = np.zeros(depth + 1, np.int64)
     hover = np.zeros(depth)
-    flags = np.zeros(widest, np.uint8)
-    words = flags.view(np.uint64)
-    live, coefficient, extra = np.empty(widest, np.int64), np.empty(widest), np.empty(widest)
-    y, ys = np.zeros(forms_padded), np.zeros(forms_padded)
+    live, coefficient, extra = np.empty(widest, np.uint64), np.empty(widest), np.empty(widest)
+    y, ys = np.zeros(widest), np.zeros(widest)
     shared = steep.shape[0] == 1
+    # A switch that the next layer's slopes have not been told of yet.
+    pending, pending_layer, pending_row, pending_change = False, 0, ZERO, 0.0
 
     segment_base, switch_base = offsets[done], switch_offsets[done]
-    n_segments, n_switches = 0, 0
+    n_segments, n_switches = ZERO, ZERO
+    segment_room, switch_room = np.uint64(out_t.size), np.uint64(out_unit.size)
     for line in range(done, n_lines):
-        first_segment, first_switch = n_segments, n_switches
         t_low, t_high = low[line], high[line]
         if not t_high > t_low:
-            offsets[line + 1] = segment_base + n_segments
-            switch_offsets[line + 1] = switch_base + n_switches
-            if switches:
-                for q in range(pattern.shape[1]):
-                    pattern[line, q] = 0
+            offsets[line + 1] = segment_base + np.int64(n_segments)
+            switch_offsets[line + 1] = switch_base + np.int64(n_switches)
             continue
         which = 0 if shared else line
-        for j in range(padded[0]):
-            S[0, j] = steep[which, j]
-            V[0, j] = at_zero[line, j] + steep[which, j] * t_low
+        for j in range(width[0]):
+            S[j] = steep[which, j]
+            V[j] = at_zero[line, j] + steep[which, j] * t_low
         # The state of every layer at the left end.
         for layer in range(depth):
-            n = width[layer]
+            begin, end = place[layer], place[layer] + np.uint64(width[layer])
             top = 0.0
-            for j in range(n):
-                top = max(top, abs(V[layer, j]), abs(V[layer, j] + S[layer, j] * (t_high - t_low)))
-            hover[layer] = HOVER * top
-            active = 0
-            for j in range(n):
-                v = V[layer, j]
-                p = 0
-                while v > breaks[layer, j, p + 1]:
-                    p += 1
-                P[layer, j] = p
-                a = slopes[layer, j, p]
-                A[layer, j] = a
-                HI[layer, j] = breaks[layer, j, p + 1] + hover[layer]
-                LO[layer, j] = breaks[layer, j, p] - hover[layer]
-                z = a * v + intercepts[layer, j, p]
-                live[active] = j
-                coefficient[active] = a * S[layer, j]
+            for u in range(begin, end):
+                top = max(top, abs(V[u]))
+            edge = HOVER * top
+            hover[layer] = edge
+            active = ZERO
+            for u in range(begin, end):
+                v = V[u]
+                p = ZERO
+                while v > breaks[u, p + ONE]:
+                    p += ONE
+                P[u] = p
+                slope = slopes[u, p]
+                A[u] = slope
+                HI[u] = breaks[u, p + ONE] + edge
+                LO[u] = breaks[u, p] - edge
+                z = slope * v + intercepts[u, p]
+                live[active] = u
+                coefficient[active] = slope * S[u]
                 extra[active] = z
-                active += (a != 0.0) | (z != 0.0)
+                if (slope != 0.0) | (z != 0.0):
+                    active += ONE
+                if layer == last and one_form:
+                    weights[u - begin] = columns[u, 0] * slope
                 if switches:
-                    pattern[line, start[layer] + j] = p
-            for j in range(n, padded[layer]):
-                HI[layer, j] = np.inf
-                LO[layer, j] = -np.inf
-                A[layer, j] = 0.0
+                    pattern[line, unit[u]] = p
             stale[layer] = False
             updates[layer] = 0
-            row = start[layer]
             if layer < last:
-                m = padded[layer + 1]
-                for j in range(m):
-                    V[layer + 1, j] = bias[layer + 1, j]
-                    S[layer + 1, j] = 0.0
-                for q in range(active):
-                    k, c, z = row + live[q], coefficient[q], extra[q]
-                    for j in range(m):
-                        w = columns[k, j]
-                        V[layer + 1, j] += w * z
-                        S[layer + 1, j] += w * c
+                to = place[layer + 1]
+                add_columns(V, to, bias, layer + 1, columns, live, extra, active, blocks[layer + 1])
+                add_columns(S, to, bias, no_bias, columns, live, coefficient, active, blocks[layer + 1])
             else:
-                for j in range(forms_padded):
-                    y[j] = bias[depth, j]
-                    ys[j] = 0.0
-                for q in range(active):
-                    k, c, z = row + live[q], coefficient[q], extra[q]
-                    for j in range(forms_padded):
-                        w = columns[k, j]
-                        y[j] += w * z
-                        ys[j] += w * c
+                add_columns(y, ZERO, bias, depth, columns, live, extra, active, form_blocks)
+                add_columns(ys, ZERO, bias, no_bias, columns, live, coefficient, active, form_blocks)
         stale[depth] = False
         updates[depth] = 0
+        pending = False
 
         layer = 0
         entering = True
         a, b = t_low, t_high
         while True:
+            returning = False
             if entering:
                 entering = False
-                m = padded[layer]
+                first = place[layer]
                 if stale[layer]:
-                    # Fresh slopes of this layer: a sum over the active units of the one before, four at a time.
+                    # Fresh slopes: a sum over the active units of the layer before.
                     stale[layer] = False
                     updates[layer] = 0
-                    before = layer - 1
-                    active = 0
-                    for k in range(width[before]):
-                        c = A[before, k] * S[before, k]
-                        live[active] = start[before] + k
+                    pending = False
+                    active = ZERO
+                    begin = place[layer - 1]
+                    for u in range(begin, begin + np.uint64(width[layer - 1])):
+                        c = A[u] * S[u]
+                        live[active] = u
                         coefficient[active] = c
-                        active += c != 0.0
-                    for j in range(m):
-                        S[layer, j] = 0.0
-                    q = 0
-                    while q + 4 <= active:
-                        k0, k1, k2, k3 = live[q], live[q + 1], live[q + 2], live[q + 3]
-                        c0, c1, c2, c3 = coefficient[q], coefficient[q + 1], coefficient[q + 2], coefficient[q + 3]
-                        for j in range(m):
-                            S[layer, j] += (columns[k0, j] * c0 + columns[k1, j] * c1) + (
-                                columns[k2, j] * c2 + columns[k3, j] * c3
-                            )
-                        q += 4
-                    while q < active:
-                        k0, c0 = live[q], coefficient[q]
-                        for j in range(m):
-                            S[layer, j] += columns[k0, j] * c0
-                        q += 1
+                        if c != 0.0:
+                            active += ONE
+                    add_columns(S, first, bias, no_bias, columns, live, coefficient, active, blocks[layer])
                 # Values at the right end, and who has left his piece.
+                head = listed[layer]
+                found = head
                 step = b - a
-                for j in range(m):
-                    E[layer, j] = V[layer, j] + S[layer, j] * step
-                for j in range(m):
-                    flags[j] = (E[layer, j] > HI[layer, j]) | (E[layer, j] < LO[layer, j])
-                found = 0
-                for word in range(m // 8):
-                    if words[word] == 0:
-                        continue
-                    for j in range(8 * word, 8 * word + 8):
-                        if flags[j] == 0:
-                            continue
-                        e, v, s, p = E[layer, j], V[layer, j], S[layer, j], P[layer, j]
-                        upward = e > HI[layer, j]
-                        while True:
-                            level = breaks[layer, j, p + 1] if upward else breaks[layer, j, p]
-                            if upward:
-                                if not e > level + hover[layer]:
-                                    break
-                            elif not e < level - hover[layer]:
-                                break
-                            # On the first layer straight from the line's own offset: no error from the far start.
-                            t = (level - at_zero[line, j]) / s if layer == 0 else a + (level - v) / s
-                            if not t > a:
-                                t = a
-                            if t > b:
-                                t = b
-                            p = p + 1 if upward else p - 1
-                            cross_t[layer, found] = t
-                            cross_key[layer, found] = p * widest + j
-                            found += 1
-                # Sort by t, stable: insertion in runs of 12, then merging.
-                run = 12
-                begin = 0
-                while begin < found:
-                    end = min(begin + run, found)
-                    for i in range(begin + 1, end):
-                        t, key = cross_t[layer, i], cross_key[layer, i]
-                        k = i
-                        while k > begin and cross_t[layer, k - 1] > t:
-                            cross_t[layer, k] = cross_t[layer, k - 1]
-                            cross_key[layer, k] = cross_key[layer, k - 1]
-                            k -= 1
-                        cross_t[layer, k] = t
-                        cross_key[layer, k] = key
-                    begin = end
-                while run < found:
-                    begin = 0
-                    while begin + run < found:
-                        middle, end = begin + run, min(begin + 2 * run, found)
-                        for i in range(begin, middle):
-                            scratch_t[i] = cross_t[layer, i]
-                            scratch_key[i] = cross_key[layer, i]
-                        i, k, q = begin, middle, begin
-                        while i < middle:
-                            if k < end and cross_t[layer, k] < scratch_t[i]:
-                                cross_t[layer, q] = cross_t[layer, k]
-                                cross_key[layer, q] = cross_key[layer, k]
-                                k += 1
-                            else:
-                                cross_t[layer, q] = scratch_t[i]
-                                cross_key[layer, q] = scratch_key[i]
-                                i += 1
-                            q += 1
-                        begin = end
-                    run *= 2
-                count[layer] = found
-                at[layer] = 0
-                here[layer] = a
-                stop[layer] = b
-
-            # The next piece of this layer's interval.
-            i = at[layer]
-            if i <= count[layer]:
-                begin_t, end_t = here[layer], stop[layer]
-                if i < count[layer]:
-                    t = cross_t[layer, i]
-                    if t - begin_t <= SNAP * (1.0 + abs(t)):
-                        t = begin_t
-                    elif end_t - t <= SNAP * (1.0 + abs(t)):
-                        t = end_t
-                else:
-                    t = end_t
-                if layer < last and t > begin_t:
-                    there[layer] = t
-                    a, b = begin_t, t
-                    layer += 1
-                    entering = True
-                    continue
-                if layer == last and t > begin_t:
-                    if stale[depth]:
-                        stale[depth] = False
-                        updates[depth] = 0
-                        if by_rows:
-                            for f in range(forms):
-                                p0, p1, p2, p3, p4, p5, p6, p7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-                                for j in range(0, tail, 8):
-                                    p0 += rows[f, j] * (A[last, j] * S[last, j])
-                                    p1 += rows[f, j + 1] * (A[last, j + 1] * S[last, j + 1])
-                                    p2 += rows[f, j + 2] * (A[last, j + 2] * S[last, j + 2])
-                                    p3 += rows[f, j + 3] * (A[last, j + 3] * S[last, j + 3])
-                                    p4 += rows[f, j + 4] * (A[last, j + 4] * S[last, j + 4])
-                                    p5 += rows[f, j + 5] * (A[last, j + 5] * S[last, j + 5])
-                                    p6 += rows[f, j + 6] * (A[last, j + 6] * S[last, j + 6])
-                                    p7 += rows[f, j + 7] * (A[last, j + 7] * S[last, j + 7])
-                                ys[f] = ((p0 + p4) + (p2 + p6)) + ((p1 + p5) + (p3 + p7))
-                        else:
-                            for j in range(forms_padded):
-                                ys[j] = 0.0
-                            row = start[last]
-                            for k in range(width[last]):
-                                c = A[last, k] * S[last, k]
-                                if c != 0.0:
-                                    for j in range(forms_padded):
-                                        ys[j] += columns[row + k, j] * c
-                    if n_segments >= out_t.size:
-                        return line
-                    step = t - begin_t
-                    out_t[n_segments] = begin_t
-                    for f in range(forms):
-                        out_value[n_segments, f] = y[f]
-                        out_slope[n_segments, f] = ys[f]
-                        y[f] += ys[f] * step
-                    n_segments += 1
-            else:
-                # This interval is done: its right end is the left end of the layer's next one.
-                for j in range(padded[layer]):
-                    V[layer, j] = E[layer, j]
-                layer -= 1
-                if layer < 0:
-                    break
-                i = at[layer]
-                t = there[layer]
-
-            # Switch the unit that ends the piece.
-            here[layer] = t
-            at[layer] = i + 1
-            if i < count[layer]:
-                key = cross_key[layer, i]
-                j, p = key % widest, key // widest
-                P[layer, j] = p
-                change = (slopes[layer, j, p] - A[layer, j]) * S[layer, j]
-                A[layer, j] = slopes[layer, j, p]
-                HI[layer, j] = breaks[layer, j, p + 1] + hover[layer]
-                LO[layer, j] = breaks[layer, j, p] - hover[layer]
-                row = start[layer] + j
-                updates[layer + 1] += 1
-                if updates[layer + 1] >= REFRESH:
-                    stale[layer + 1] = True
-                elif not stale[layer + 1]:
-                    if layer < last:
-                        for k in range(padded[layer + 1]):
-                            S[layer + 1, k] += columns[row, k] * change
+                for w in range((blocks[layer] + WORD_BLOCKS - 1) // WORD_BLOCKS):
+                    skip = WORD_BLOCKS * w
+                    part = min(blocks[layer] - skip, WORD_BLOCKS)
+                    origin = first + np.uint64(BLOCK * skip)
+                    if layer == last and one_form:
+                        if skip == 0:
+                            ys[0] = 0.0
+                        word = advance_summed(
+                            S, V, HI, LO, origin, step, part, columns, pending_row, skip,
+                            pending_change if pending else 0.0, weights, ys,
+                        )  # fmt: skip
+                    elif pending:
+                        word = advance_switched(
+                            S, V, HI, LO, origin, step, part, columns, pending_row, skip, pending_change
+                        )
                     else:
-                        for f in range(forms):
-                            ys[f] += columns[row, f] * change
+                        word = advance(S, V, HI, LO, origin, step, part)
+                    while word != ZERO:
+                        u = origin + lowest_bit(word)
+                        word &= word - ONE
+                        e, p = V[u], P[u]
+                        inverse = 1.0 / S[u]
+                        upward = e > HI[u]
+                        while True:
+                            level = breaks[u, p + ONE] if upward else breaks[u, p]
+                            # On the first layer straight from the line's own offset: no error from the far start.
+                            t = (level - at_zero[line, u]) / S[u] if layer == 0 else b + (level - e) * inverse
+                            t = t if t > a else a
+                            t = t if t < b else b
+                            p = p + ONE if upward else p - ONE
+                            k = found
+                            if found - head < RUN:
+                                while k > head and cross_t[k - ONE] > t:
+                                    cross_t[k] = cross_t[k - ONE]
+                                    cross_key[k] = cross_key[k - ONE]
+                                    k -= ONE
+                            cross_t[k] = t
+                            cross_key[k] = (p << HALF) | u
+                            found += ONE
+                            if upward:
+                                if not e > breaks[u, p + ONE] + hover[layer]:
+                                    break
+                            elif not e < breaks[u, p] - hover[layer]:
+                                break
+                pending = False
+                if layer == last and one_form:
+                    stale[depth] = False
+                    updates[depth] = 0
+                if RUN < found - head <= RANKED:
+                    # Sort by counting how many come before: no branches to mispredict.
+                    n = found - head
+                    for i in range(n):
+                        scratch_t[i] = cross_t[head + i]
+                        scratch_key[i] = cross_key[head + i]
+                        cross_key[head + i] = FREE
+                    for i in range(n):
+                        k = head + count_below(scratch_t, ZERO, n, scratch_t[i])
+                        while cross_key[k] != FREE:
+                            k += ONE
+                        cross_t[k] = scratch_t[i]
+                        cross_key[k] = scratch_key[i]
+                elif found - head > RUN:
+                    # Sort by t, stable: insertion in runs (the first is in order already), then merging.
+                    begin = head + RUN
+                    while begin < found:
+                        end = min(begin + RUN, found)
+                        for i in range(begin + ONE, end):
+                            t, key = cross_t[i], cross_key[i]
+                            k = i
+                            while k > begin and cross_t[k - ONE] > t:
+                                cross_t[k] = cross_t[k - ONE]
+                                cross_key[k] = cross_key[k - ONE]
+                                k -= ONE
+                            cross_t[k] = t
+                            cross_key[k] = key
+                        begin = end
+                    run = RUN
+                    while run < found - head:
+                        begin = head
+                        while begin + run < found:
+                            middle, end = begin + run, min(begin + run + run, found)
+                            for i in range(begin, middle):
+                                scratch_t[i] = cross_t[i]
+                                scratch_key[i] = cross_key[i]
+                            i, k, q = begin, middle, begin
+                            while i < middle:
+                                if k < end and cross_t[k] < scratch_t[i]:
+                                    cross_t[q] = cross_t[k]
+                                    cross_key[q] = cross_key[k]
+                                    k += ONE
+                                else:
+                                    cross_t[q] = scratch_t[i]
+                                    cross_key[q] = scratch_key[i]
+                                    i += ONE
+                                q += ONE
+                            begin = end
+                        run += run
+                if layer < last:
+                    list_end[layer] = found
+                    list_at[layer] = head
+                    here[layer] = a
+                    stop[layer] = b
+                else:
+                    # The last hidden layer: its pieces are the segments.
+                    begin_t = a
+                    i = head
+                    while True:
+                        t = b
+                        if i < found:
+                            t = cross_t[i]
+                            near = SNAP * (1.0 + abs(t))
+                            if t - begin_t <= near:
+                                t = begin_t
+                            elif b - t <= near:
+                                t = b
+                        if t > begin_t:
+                            if stale[depth]:
+                                stale[depth] = False
+                                updates[depth] = 0
+                                if by_rows:
+                                    for f in range(forms):
+                                        ys[f] = weighted_sum(rows, f, A, S, first, blocks[last])
+                                else:
+                                    active = ZERO
+                                    for u in range(first, first + np.uint64(width[last])):
+                                        c = A[u] * S[u]
+                                        live[active] = u
+                                        coefficient[active] = c
+                                        if c != 0.0:
+                                            active += ONE
+                                    add_columns(
+                                        ys, ZERO, bias, no_bias, columns, live, coefficient, active, form_blocks
+                                    )
+                            if n_segments >= segment_room:
+                                return line
+                            step = t - begin_t
+                            out_t[n_segments] = begin_t
+                            for f in range(forms):
+                                out_value[n_segments, f] = y[f]
+                                out_slope[n_segments, f] = ys[f]
+                                y[f] += ys[f] * step
+                            n_segments += ONE
+                        if i == found:
+                            break
+                        begin_t = t
+                        key = cross_key[i]
+                        i += ONE
+                        p = key >> HALF
+                        u = key & LOW
+                        change = (slopes[u, p] - A[u]) * S[u]
+                        P[u] = p
+                        A[u] = slopes[u, p]
+                        HI[u] = breaks[u, p + ONE] + hover[last]
+                        LO[u] = breaks[u, p] - hover[last]
+                        updates[depth] += 1
+                        if updates[depth] >= REFRESH:
+                            stale[depth] = True
+                        elif not stale[depth]:
+                            for f in range(forms):
+                                ys[f] += columns[u, f] * change
+                        if one_form:
+                            weights[u - first] = columns[u, 0] * A[u]
+                        if switches:
+                            if n_switches >= switch_room:
+                                return line
+                            out_at[n_switches] = segment_base + np.int64(n_segments)
+                            out_unit[n_switches] = unit[u]
+                            out_piece[n_switches] = p
+                            n_switches += ONE
+                    layer -= 1
+                    if layer < 0:
+                        break
+                    returning = True
+            if not returning:
+                # The next piece of this layer's interval, or back to the layer above.
+                i = list_at[layer]
+                if i > list_end[layer]:
+                    layer -= 1
+                    if layer < 0:
+                        break
+                else:
+                    begin_t, end_t = here[layer], stop[layer]
+                    t = end_t
+                    if i < list_end[layer]:
+                        t = cross_t[i]
+                        near = SNAP * (1.0 + abs(t))
+                        if t - begin_t <= near:
+                            t = begin_t
+                        elif end_t - t <= near:
+                            t = end_t
+                    there[layer] = t
+                    if t > begin_t:
+                        a, b = begin_t, t
+                        layer += 1
+                        entering = True
+                        continue
+            # The piece up to there[layer] is done: switch the unit that ends it.
+            i = list_at[layer]
+            here[layer] = there[layer]
+            list_at[layer] = i + ONE
+            if i < list_end[layer]:
+                key = cross_key[i]
+                p = key >> HALF
+                u = key & LOW
+                change = (slopes[u, p] - A[u]) * S[u]
+                P[u] = p
+                A[u] = slopes[u, p]
+                HI[u] = breaks[u, p + ONE] + hover[layer]
+                LO[u] = breaks[u, p] - hover[layer]
+                following = layer + 1
+                if not stale[following]:
+                    updates[following] += 1
+                    if updates[following] >= REFRESH:
+                        stale[following] = True
+                    else:
+                        if pending and pending_layer == following:
+                            add_column(S, place[following], columns, pending_row, pending_change, blocks[following])
+                        pending, pending_layer, pending_row, pending_change = True, following, u, change
                 for k in range(layer + 2, depth + 1):
                     stale[k] = True
                 if switches:
-                    if n_switches >= out_unit.size:
+                    if n_switches >= switch_room:
                         return line
-                    out_at[n_switches] = segment_base + n_segments
-                    out_unit[n_switches] = row
+                    out_at[n_switches] = segment_base + np.int64(n_segments)
+                    out_unit[n_switches] = unit[u]
                     out_piece[n_switches] = p
-                    n_switches += 1
-        offsets[line + 1] = segment_base + n_segments
-        switch_offsets[line + 1] = switch_base + n_switches
-        _ = first_segment + first_switch
+                    n_switches += ONE
+        offsets[line + 1] = segment_base + np.int64(n_segments)
+        switch_offsets[line + 1] = switch_base + np.int64(n_switches)
     return n_lines
 
 
 @kernel
-def _spread_patterns(
-    offsets: Any, switch_offsets: Any, at: Any, unit: Any, piece: Any, pattern: Any, out: Any
-) -> None:
+def _spread_patterns(offsets: Any, switch_offsets: Any, at: Any, unit: Any, piece: Any, pattern: Any, out: Any) -> None:
     """Write the pattern of every segment into `out`, from the starting patterns and the switches."""
     units = pattern.shape[1]
     for line in range(offsets.size - 1):

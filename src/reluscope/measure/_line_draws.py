@@ -1,0 +1,263 @@
+"""Where lines and points are drawn: uniform numbers (scrambled Sobol or independent) turned into lines under a law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.errors import InputError
+from reluscope.measure._qmc import DIGITS, direction_table, scramble, trailing_ones
+from reluscope.measure.gauss1 import interval_mass
+from reluscope.measure.gaussn_tilt import fast_quantile
+from reluscope.measure.line_sums import NORMAL, RADIAL, UNIFORM
+from reluscope.measure.special import kernel
+
+if TYPE_CHECKING:
+    from reluscope.inputs._law import Law
+    from reluscope.inputs._standard import Component
+
+REACH = 38.5
+"""Standard normal lines are cut here: less than 1e-323 of their mass is beyond."""
+
+MOST_SOBOL = 21201
+"""Dimensions of SciPy's table of direction numbers."""
+
+
+@kernel
+def _fill(directions: Any, point: Any, index: int, out: Any) -> None:
+    """The next Sobol points, and `point` moved on behind them."""
+    unit = 1.0 / 2.0**DIGITS
+    for i in range(out.shape[0]):
+        j = trailing_ones(index + i)
+        for k in range(out.shape[1]):
+            out[i, k] = (np.float64(point[k]) + 0.5) * unit
+            point[k] ^= directions[k, j]
+
+
+@kernel
+def _normalise(u: Any) -> None:
+    """Uniform numbers to standard normal ones, in place; none beyond 8.3."""
+    for i in range(u.size):
+        p = u[i]
+        small = min(p, 1.0 - p)
+        z = fast_quantile(small if small > 5.6e-17 else 5.6e-17)
+        u[i] = z if p > 0.5 else -z
+
+
+def normals(uniforms: FloatArray) -> FloatArray:
+    """Uniform numbers to standard normal ones, elementwise; overwrites its argument."""
+    _normalise(uniforms.reshape(-1))
+    return uniforms
+
+
+class SobolDraws:
+    """Scrambled Sobol points (linear scramble and digital shift) for `groups` groups of n points, drawn in batches.
+
+    Each group has its own scramble; with `one_sequence` the groups are consecutive blocks of a single sequence.
+    """
+
+    def __init__(
+        self, dimensions: int, groups: int, n: int, rng: np.random.Generator, *, one_sequence: bool = False
+    ) -> None:
+        if dimensions > MOST_SOBOL:
+            raise InputError(
+                f"Sobol points have at most {MOST_SOBOL} dimensions, but the network sees {dimensions}; "
+                'use interval="finite-sample"'
+            )
+        self.dimensions = dimensions
+        self._one = one_sequence
+        scrambles = 1 if one_sequence else groups
+        bits = next(b for b in (14, 18, 22, 26, 30) if 1 << b >= (n * groups if one_sequence else n))
+        self._directions = np.empty((scrambles, dimensions, bits), np.uint64)
+        self._point = np.empty((scrambles, dimensions), np.uint64)
+        self._index = [0] * scrambles
+        if dimensions:
+            table = direction_table(dimensions, bits)
+            for i in range(scrambles):
+                state = rng.integers(0, 2**64, 1, dtype=np.uint64)
+                scramble(table, dimensions, bits, state, self._directions[i], self._point[i])
+
+    def __call__(self, group: int, n: int) -> FloatArray:
+        """The next n points of one group, shape (n, dimensions), inside (0, 1). Groups are drawn one after the other."""
+        which = 0 if self._one else group
+        out = np.empty((n, self.dimensions))
+        if self.dimensions:
+            _fill(self._directions[which], self._point[which], self._index[which], out)
+        self._index[which] += n
+        return out
+
+
+class IndependentDraws:
+    """Independent uniform numbers, in the same shape."""
+
+    def __init__(self, dimensions: int, rng: np.random.Generator) -> None:
+        self.dimensions = dimensions
+        self._rng = rng
+
+    def __call__(self, replicate: int, n: int) -> FloatArray:
+        """n points of shape (n, dimensions)."""
+        return self._rng.random((n, self.dimensions))
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Lines `base + t direction`, the range of t, and the law of t (see `reluscope.measure.line_sums`)."""
+
+    base: FloatArray
+    direction: FloatArray
+    low: FloatArray
+    high: FloatArray
+    scale: FloatArray
+    law: int
+
+
+class Source(Protocol):
+    """Draws lines or points of one component of a law."""
+
+    name: str
+    dimensions: int
+    """Uniform numbers that a line takes."""
+    point_dimensions: int
+
+    def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
+        """One line per row of uniform numbers."""
+        ...
+
+    def points(self, uniforms: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """One point per row of uniform numbers."""
+        ...
+
+
+class GaussianLines:
+    """Parallel lines under N(0, I_r): the coordinates across the direction are drawn, the one along it is integrated.
+
+    `frame` is orthonormal, (r, r), its first column the direction; the others come in the order of the Sobol dimensions,
+    so the ones that matter most should come first.
+    """
+
+    def __init__(self, frame: FloatArray, name: str) -> None:
+        self.name = name
+        self.point_dimensions = len(frame)
+        self.dimensions = len(frame) - 1
+        self.direction = np.ascontiguousarray(frame[:, :1].T)
+        self._across = np.ascontiguousarray(frame[:, 1:].T)
+        self._all = np.ascontiguousarray(frame.T)
+
+    def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
+        """Lines with N(0, I) offsets across the direction."""
+        n = len(uniforms)
+        base = normals(uniforms) @ self._across if self.dimensions else np.zeros((n, 1))
+        low = np.full(n, -REACH)
+        return Batch(base, self.direction, low, -low, np.ones(n), NORMAL)
+
+    def points(self, uniforms: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Points from N(0, I)."""
+        return normals(uniforms) @ self._all
+
+
+class RadialLines:
+    """Lines through the origin under N(0, I_r), their directions uniform on the sphere."""
+
+    name = "radial"
+
+    def __init__(self, frame: FloatArray) -> None:
+        self.dimensions = self.point_dimensions = len(frame)
+        self._all = np.ascontiguousarray(frame.T)
+
+    def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
+        """Lines through 0."""
+        z = normals(uniforms) @ self._all
+        z /= np.linalg.norm(z, axis=1, keepdims=True)
+        n = len(z)
+        low = np.full(n, -REACH)
+        return Batch(np.zeros_like(z), z, low, -low, np.ones(n), RADIAL)
+
+    def points(self, uniforms: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Points from N(0, I)."""
+        return normals(uniforms) @ self._all
+
+
+class BoxLines:
+    """Lines along one axis of a box, under a uniform law or independent truncated normals."""
+
+    def __init__(self, component: Component, axis: int) -> None:
+        assert component.lower is not None and component.upper is not None
+        self.name = f"axis {axis}"
+        self.axis = axis
+        self.lower, self.upper = component.lower, component.upper
+        self.uniform = component.kind == "uniform"
+        self.point_dimensions = len(self.lower)
+        self.dimensions = self.point_dimensions - 1
+        self._others = np.delete(np.arange(self.point_dimensions), axis)
+        self._low, self._high = np.clip([self.lower[axis], self.upper[axis]], *_ends(self.uniform))
+        mass = self._high - self._low if self.uniform else float(interval_mass(self._low, self._high))
+        self._scale = 1.0 / mass
+
+    def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
+        """Lines with the other inputs drawn from their laws."""
+        n = len(uniforms)
+        base = np.zeros((n, self.point_dimensions))
+        base[:, self._others] = self._quantiles(uniforms, self._others)
+        direction = np.zeros((1, self.point_dimensions))
+        direction[0, self.axis] = 1.0
+        law = UNIFORM if self.uniform else NORMAL
+        return Batch(
+            base, direction, np.full(n, self._low), np.full(n, self._high), np.full(n, self._scale), law
+        )  # fmt: skip
+
+    def points(self, uniforms: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Points from the law."""
+        return self._quantiles(uniforms, np.arange(self.point_dimensions))
+
+    def _quantiles(self, uniforms: FloatArray, which: npt.NDArray[np.intp]) -> FloatArray:
+        low, high = self.lower[which], self.upper[which]
+        if self.uniform:
+            return np.asarray(low + (high - low) * uniforms)
+        from reluscope.inputs._normal1 import draw, place
+
+        side, offset = draw(low, high, high - low, uniforms)
+        return place(side, offset, np.zeros(len(which)), np.ones(len(which)), low, high)
+
+
+class ChordLines:
+    """Lines through exact draws of a Gaussian restricted to `A u <= b`: given the line, t is a restricted normal.
+
+    E f(u) = E E[f(u) | the line through u along the direction], so lines through draws of the law itself need no weights.
+    The draws are independent: `uniforms` only says how many.
+    """
+
+    def __init__(self, component: Component, law: Law, direction: FloatArray) -> None:
+        assert component.rows is not None
+        self.name = "chords"
+        self.dimensions = self.point_dimensions = 0
+        self.direction = direction[None]
+        self._component, self._law = component, law
+        self._A, self._b = component.rows
+
+    def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
+        """The chords through draws of the law, t = 0 at the foot of the origin."""
+        u = self.points(uniforms, rng)
+        d = self.direction[0]
+        base = u - (u @ d)[:, None] * d
+        slack, along = self._b - base @ self._A.T, self._A @ d
+        with np.errstate(divide="ignore", invalid="ignore"):
+            hits = slack / along
+        low = np.where(along < 0, hits, -np.inf).max(axis=1, initial=-REACH)
+        high = np.where(along > 0, hits, np.inf).min(axis=1, initial=REACH)
+        low, high = np.minimum(low, u @ d), np.maximum(high, u @ d)  # a draw on the boundary is inside
+        mass = np.asarray(interval_mass(low, high))
+        with np.errstate(divide="ignore"):
+            scale = np.where(mass > 0, 1.0 / mass, 0.0)
+        return Batch(base, self.direction, low, high, scale, NORMAL)
+
+    def points(self, uniforms: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Independent draws of the law."""
+        return self._component.to_u(self._law.sample(len(uniforms), rng))
+
+
+def _ends(uniform: bool) -> tuple[float, float]:
+    return (-np.inf, np.inf) if uniform else (-REACH, REACH)

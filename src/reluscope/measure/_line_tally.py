@@ -1,0 +1,274 @@
+"""Sums over lines or points of everything that was asked for, kept apart by replicate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.measure import line_sums
+from reluscope.measure._line_draws import Batch
+from reluscope.measure.trace import Segments, Tracer
+from reluscope.network import Network, Pattern
+
+MOST_FLAT_VALUES = 1 << 16
+"""Different values of constant stretches that are kept while looking for atoms."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Events as rows `form <= bound`, conjunctions of rows and unions of conjunctions, in the shape the kernels read."""
+
+    form: npt.NDArray[np.int64]
+    bound: FloatArray
+    strict: npt.NDArray[np.bool_]
+    parts: npt.NDArray[np.int64]
+    part_start: npt.NDArray[np.int64]
+    part_event: npt.NDArray[np.int64]
+    part_size: npt.NDArray[np.int64]
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What is summed: linear forms of the outputs, thresholds for some of them, events, moments, units, patterns."""
+
+    forms: FloatArray
+    level_forms: tuple[int, ...]
+    thresholds: tuple[FloatArray, ...]
+    density: bool
+    rows: Rows
+    moment_forms: npt.NDArray[np.int64]
+    marginals: bool
+    patterns: int
+    atom_forms: tuple[int, ...]
+
+    @property
+    def n_levels(self) -> int:
+        """Thresholds over all forms."""
+        return sum(len(c) for c in self.thresholds)
+
+    @property
+    def switches(self) -> bool:
+        """Whether the pieces of the units are asked for."""
+        return self.marginals or self.patterns > 0
+
+
+@dataclass(eq=False)
+class PatternTable:
+    """Masses of patterns by replicate; see `reluscope.measure.line_sums.pattern_masses`."""
+
+    codes: npt.NDArray[np.uint64]
+    slots: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint64]
+    known: Pattern
+    total: FloatArray
+    square: FloatArray
+    line_of: npt.NDArray[np.int64]
+    line_mass: FloatArray
+    rest: FloatArray
+    used: int = 0
+
+    @classmethod
+    def empty(cls, net: Network, room: int, replicates: int) -> PatternTable:
+        """A table for `room` patterns. The codes are fixed: they are a hash, not a draw."""
+        pieces = int(net.pieces.max(initial=1))
+        codes = np.random.default_rng(0).integers(0, 2**64, (net.n_units, pieces, 2), dtype=np.uint64)
+        slots = np.zeros(1 << int(2 * room - 1).bit_length(), np.int64)
+        return cls(
+            codes,
+            slots,
+            np.zeros((room, 2), np.uint64),
+            np.zeros((room, net.n_units), np.uint8),
+            np.zeros((room, replicates)),
+            np.zeros(room),
+            np.full(room, -1, np.int64),
+            np.zeros(room),
+            np.zeros(replicates),
+        )
+
+
+@dataclass(eq=False)
+class Tally:
+    """Sums by replicate (`total[name]` of shape (replicates, ...)) and sums of squares of single lines (`square[name]`)."""
+
+    job: Job
+    net: Network
+    replicates: int
+    total: dict[str, FloatArray] = field(default_factory=dict)
+    square: dict[str, FloatArray] = field(default_factory=dict)
+    count: FloatArray = field(default_factory=lambda: np.zeros(0))
+    patterns: PatternTable | None = None
+    flats: list[dict[int, FloatArray]] = field(default_factory=list)
+    grids: list[float] = field(default_factory=list)
+    lines: int = 0
+    replicates_are_draws: bool = True
+    """False when the sums are exact: finitely many points, or the one line there is."""
+
+    def __post_init__(self) -> None:
+        self.count = np.zeros(self.replicates)
+        if self.job.patterns:
+            self.patterns = PatternTable.empty(self.net, self.job.patterns, self.replicates)
+        self.flats = [{} for _ in self.job.atom_forms]
+        self.grids = [0.0] * len(self.job.atom_forms)
+
+    def add_lines(self, tracer: Tracer, batch: Batch, replicate: int) -> None:
+        """Trace the lines of a batch and add what they contribute."""
+        job = self.job
+        found = tracer(batch.base, batch.direction, batch.low, batch.high, switches=job.switches)
+        n, r = len(batch.base), batch.base.shape[1]
+        law = (batch.law, r, found.offsets, found.t, found.value, found.slope, batch.low, batch.high, batch.scale)
+        if job.n_levels:
+            below, above = np.empty((2, n, job.n_levels))
+            density = np.empty((n if job.density else 0, job.n_levels))
+            column = 0
+            for form, thresholds in zip(job.level_forms, job.thresholds, strict=True):
+                line_sums.levels(*law, form, thresholds, column, below, above, density)
+                column += len(thresholds)
+            self._add("below", below, replicate)
+            self._add("above", above, replicate)
+            if job.density:
+                self._add("density", density, replicate)
+        rows = job.rows
+        if rows.count:
+            inside = np.empty((n, rows.count))
+            line_sums.events(
+                *law, rows.form, rows.bound, rows.strict, rows.parts, rows.part_start, rows.part_event, rows.part_size,
+                inside,
+            )  # fmt: skip
+            self._add("events", inside, replicate)
+        k = len(job.moment_forms)
+        if k:
+            first, second = np.empty((n, k)), np.empty((n, k, k))
+            line_sums.moments(*law, job.moment_forms, first, second)
+            self._add("first", first, replicate)
+            self._add("second", second, replicate)
+        if job.switches or job.atom_forms:
+            mass = np.zeros(len(found.t))
+            line_sums.segment_masses(batch.law, r, found.offsets, found.t, batch.high, batch.scale, mass)
+            for which, form in enumerate(job.atom_forms):
+                self._add_flats(which, form, found, mass, replicate)
+            if job.switches:
+                self._add_units(mass, found, replicate)
+        self.count[replicate] += n
+        self.lines += n
+
+    def add_points(self, U: FloatArray, replicate: int, weights: FloatArray | None = None) -> None:
+        """Add points, of weight 1 each unless told otherwise: everything but densities."""
+        job = self.job
+        outputs = self.net(U) @ job.forms.T
+        heavy = np.ones(len(U)) if weights is None else weights
+        if job.n_levels:
+            below = np.concatenate(
+                [outputs[:, f, None] <= c for f, c in zip(job.level_forms, job.thresholds, strict=True)], axis=1
+            )
+            self._add("below", heavy[:, None] * below, replicate)
+            self._add("above", heavy[:, None] * ~below, replicate)
+        rows = job.rows
+        if rows.count:
+            y = outputs[:, rows.form]
+            met = np.where(rows.strict, y < rows.bound, y <= rows.bound)
+            true = np.zeros((len(U), len(rows.part_event)), np.int64)
+            for i in range(len(rows.form)):
+                true[:, rows.parts[rows.part_start[i] : rows.part_start[i + 1]]] += met[:, i, None]
+            inside = np.zeros((len(U), rows.count), bool)
+            for part, event in enumerate(rows.part_event):
+                inside[:, event] |= true[:, part] == rows.part_size[part]
+            self._add("events", heavy[:, None] * inside, replicate)
+        if len(job.moment_forms):
+            y = outputs[:, job.moment_forms]
+            self._add("first", heavy[:, None] * y, replicate)
+            self._add("second", heavy[:, None, None] * y[:, :, None] * y[:, None, :], replicate)
+        if weights is not None:
+            if job.density:
+                self._add("density", np.zeros((len(U), job.n_levels)), replicate)
+            for which, form in enumerate(job.atom_forms):
+                values, inverse = np.unique(outputs[:, form], return_inverse=True)
+                for i, (value, mass) in enumerate(zip(values, np.bincount(inverse, weights), strict=True)):
+                    self.flats[which][2 * i] = np.array([mass, 2.0, value])
+        if job.switches:
+            n = len(U)
+            none, each = np.zeros(0, np.int64), np.arange(n + 1)
+            pattern = self.net.pattern(U)
+            zero = np.zeros((n, 1))
+            fake = Segments(
+                each, zero[:, 0], zero, zero, zero[:, 0], zero[:, 0], np.zeros(n + 1, np.int64), none,
+                none.astype(np.int32), none.astype(np.uint8), pattern,
+            )  # fmt: skip
+            self._add_units(heavy, fake, replicate)
+        self.count[replicate] += len(U)
+        self.lines += len(U)
+
+    def add_weighted_points(self, U: FloatArray, weights: FloatArray) -> None:
+        """The whole of a law that is finitely many points, their weights summing to 1."""
+        self.add_points(U, 0, weights)
+        self.count[0] = 1.0
+        self.replicates_are_draws = False
+
+    def means(self) -> dict[str, FloatArray]:
+        """Mean over the lines of each replicate."""
+        count = np.maximum(self.count, 1.0)
+        return {k: v / count.reshape(-1, *[1] * (v.ndim - 1)) for k, v in self.total.items()}
+
+    def _add(self, name: str, rows: FloatArray, replicate: int) -> None:
+        if name not in self.total:
+            self.total[name] = np.zeros((self.replicates, *rows.shape[1:]))
+            self.square[name] = np.zeros(rows.shape[1:])
+        self.total[name][replicate] += rows.sum(axis=0)
+        self.square[name] += np.einsum("i...,i...->...", rows, rows)
+
+    def _add_units(self, mass: FloatArray, found: Segments, replicate: int) -> None:
+        group = np.full(len(found), replicate)
+        switched = (found.offsets, found.switch_offsets, found.at, found.unit, found.piece, found.pattern, group)
+        if self.job.marginals:
+            if "marginals" not in self.total:
+                shape = self.net.n_units, int(self.net.pieces.max(initial=1))
+                self.total["marginals"] = np.zeros((self.replicates, *shape))
+                self.square["marginals"] = np.zeros(shape)
+            line_sums.unit_marginals(mass, *switched, self.total["marginals"], self.square["marginals"])
+        table = self.patterns
+        if table is not None:
+            table.used = line_sums.pattern_masses(
+                mass, *switched, table.codes, table.slots, table.keys, table.known, table.total, table.square,
+                table.line_of, table.line_mass, table.rest, self.lines, table.used,
+            )  # fmt: skip
+
+    def _add_flats(self, which: int, form: int, found: Segments, mass: FloatArray, replicate: int) -> None:
+        """Constant stretches by value, on a grid of ten digits of the form's size so that equal values meet."""
+        flat = np.zeros(len(found.t), bool)
+        line_sums.flat_parts(found.offsets, found.slope, form, flat)
+        if not flat.any():
+            return
+        value = found.value[flat, form]
+        if self.grids[which] == 0.0:
+            self.grids[which] = 1e-10 * max(float(np.abs(found.value[:, form]).max()), 1e-290)
+        places, first, inverse = np.unique(
+            np.round(value / self.grids[which]).astype(np.int64), return_index=True, return_inverse=True
+        )
+        line = np.repeat(np.arange(len(found)), np.diff(found.offsets))[flat]
+        weight = np.bincount(inverse, mass[flat])
+        lines = np.bincount(np.unique(np.stack([inverse, line]), axis=1)[0], minlength=len(places))
+        kept = self.flats[which]
+        for i, place in enumerate(places.tolist()):
+            if place not in kept:
+                if len(kept) >= MOST_FLAT_VALUES:
+                    continue
+                kept[place] = np.concatenate([np.zeros(self.replicates), [0.0, value[first[i]]]])
+            kept[place][replicate] += weight[i]
+            kept[place][-2] += lines[i]
+
+    def atoms(self, which: int) -> tuple[FloatArray, FloatArray]:
+        """Values (k,) that the form takes on stretches of more than one line, and their mass by replicate (replicates, k)."""
+        kept = self.flats[which]
+        merged: list[FloatArray] = []
+        before: int | None = None
+        for place in sorted(kept):
+            if before is not None and place - before <= 1:
+                merged[-1] = np.append(merged[-1][:-1] + kept[place][:-1], merged[-1][-1])
+            else:
+                merged.append(kept[place].copy())
+            before = place
+        rows = np.array([m for m in merged if m[-2] > 1 or self.lines == 1]).reshape(-1, self.replicates + 2)
+        return rows[:, -1], (rows[:, :-2] / np.maximum(self.count, 1.0)).T

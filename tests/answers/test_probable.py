@@ -200,8 +200,10 @@ def test_bound_by_count_holds_for_all_patterns_at_once():
 
 
 def test_masses_that_do_not_add_up_are_not_called_exact(monkeypatch):
-    honest = enumeration._masses
-    monkeypatch.setattr(enumeration, "_masses", lambda *args: replace(honest(*args), value=0.9 * honest(*args).value))
+    honest = enumeration.component_masses
+    monkeypatch.setattr(
+        enumeration, "component_masses", lambda *args: replace(honest(*args), value=0.9 * honest(*args).value)
+    )
     found = probable(NET, LAW, k=3)
     assert found.mass.guarantee == "sound"
 

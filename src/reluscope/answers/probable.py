@@ -274,7 +274,7 @@ class _Search:
 
     def _root(self, component: Component) -> _Prefixes:
         from reluscope.cells.domain import box_bounds, half_spaces, starting_cell
-        from reluscope.cells.subdivide import _scale2
+        from reluscope.cells.subdivide import squared_scale
         from reluscope.measure.region_masses import standard_domain
 
         domain = standard_domain(component)
@@ -284,7 +284,7 @@ class _Search:
         cell = starting_cell(n, box=box, polytope=rows)
         first = component.network.layers[0]
         maps = np.concatenate([first.dense().T, first.bias[None]])[None]
-        error2 = EPS * EPS * _scale2(cell, maps)
+        error2 = EPS * EPS * squared_scale(cell, maps)
         whole = Masses(np.ones(1), np.ones(1), np.ones(1), "exact")
         return _Prefixes(0, cell, maps, error2, np.zeros((1, 0), np.uint8), whole)
 
@@ -355,14 +355,14 @@ class _Search:
         self, index: int, layer: int, cells: Any, maps: FloatArray, error2: FloatArray, pattern: Pattern
     ) -> tuple[float, float]:
         """Continue a batch of prefixes; the mass of all parts and a bound on its error."""
-        from reluscope.cells.subdivide import _advance, _Batch, _children
+        from reluscope.cells.subdivide import Batch, advance, children
 
         net = self.components[index].network
-        at = _Batch(maps, error2, np.zeros((0, 0)), pattern, np.zeros(len(cells), dtype=np.int64))
+        at = Batch(maps, error2, np.zeros((0, 0)), pattern, np.zeros(len(cells), dtype=np.int64))
         inside, error = 0.0, 0.0
-        for pending in _children(net, layer, cells, at, 1 << 14):
+        for pending in children(net, layer, cells, at, 1 << 14):
             last = layer + 1 == self.depth
-            made = _advance(net.layers[layer], net.layers[layer + 1], pending, last)
+            made = advance(net.layers[layer], net.layers[layer + 1], pending, last)
             masses = self._masses(index, layer + 1, pending.cells, made.pattern, made.maps)
             self.cells += len(made.pattern)
             kept = made.error2 if not last else np.zeros((len(made.pattern), 0))
@@ -374,7 +374,7 @@ class _Search:
     def _masses(self, index: int, layer: int, cells: Any, pattern: Pattern, maps: FloatArray) -> Masses:
         from reluscope.cells.domain import box_bounds, half_spaces
         from reluscope.cells.regions import Domain, Regions
-        from reluscope.measure.enumeration import _masses
+        from reluscope.measure.enumeration import component_masses
         from reluscope.measure.region_masses import standard_domain
 
         component = self.components[index]
@@ -388,7 +388,7 @@ class _Search:
         self.rounds += 1
         risk = (1.0 - self.confidence) * 6.0 / (np.pi * self.rounds) ** 2 / max(1, len(pattern))
         options: dict[str, Any] = {"relative": _COARSE, "confidence": 1.0 - risk, "rng": self.rng}
-        return _masses(component, found, options)
+        return component_masses(component, found, options)
 
     # -- when to stop --------------------------------------------------------------------------------------------
 

@@ -473,6 +473,8 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
             "its cells have too many faces to list; regions works in any dimension"
         )
     geometry = vertex_geometry(net.n_inputs) if isinstance(net, Network) else "auto"
+    if box is None and geometry == "auto" and isinstance(net, Network) and net.n_inputs == 2:
+        geometry = "vertex"  # the plane: its unbounded faces are told by their vertices at infinity
     return build_complex(regions(net, box, geometry=geometry, budget=budget, progress=progress))
 
 

@@ -83,8 +83,8 @@ def starting_cell(
     """
     if box is None and polytope is not None:
         box = _box_around(dimension, *polytope)
-    if box is None and dimension == 2 and geometry == "auto":
-        geometry = "vertex"  # polygons are bounded
+    if box is None and dimension > 1 and geometry == "auto":
+        geometry = "polytope"  # polygons are bounded, and vertices far out are ill-determined where units saturate
     kind = geometry_class(dimension, geometry)
     if box is None and not hasattr(kind, "space"):
         raise InputError(f"geometry {geometry!r} has no unbounded cells: give a box")

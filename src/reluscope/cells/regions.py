@@ -400,7 +400,7 @@ def _leaves(net: Network, domain: Domain, geometry: str) -> Iterator[Leaves]:
         return subdivide(net, starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=chosen))
 
     batches = walk(geometry)
-    if geometry != "auto" or net.n_inputs not in _CONTESTED:
+    if geometry != "auto" or net.n_inputs not in _CONTESTED or domain.box is None:
         yield from batches
         return
     first = next(batches)

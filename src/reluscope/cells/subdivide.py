@@ -45,17 +45,17 @@ class Leaves(NamedTuple):
     root: npt.NDArray[np.int64]
 
 
-class _Pending(NamedTuple):
+class Pending(NamedTuple):
     """Children waiting to be split by layer `layer`; maps are made from the parents' when their turn comes."""
 
     layer: int
     cells: Any
     parent: npt.NDArray[np.int64]
     piece: Pattern
-    before: _Batch
+    before: Batch
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
     maps: FloatArray
     error2: FloatArray
     top: FloatArray
@@ -78,29 +78,29 @@ def subdivide(
     maps = np.broadcast_to(start, (n, *start.shape[1:]))
     width = max(net.widths[1:])
     size = batch or max(64, BATCH_NUMBERS // ((maps.shape[1] + 1) * width))
-    error2 = (EPS * EPS) * _scale2(cells, maps)
+    error2 = (EPS * EPS) * squared_scale(cells, maps)
     empty = np.zeros((n, 0), np.uint8)
     root = np.arange(n)
     with blas_threads(width):
         if not net.hidden:
             yield Leaves(cells, empty, np.ascontiguousarray(maps), root)
             return
-        stack: list[_Pending] = []
+        stack: list[Pending] = []
         for begin in reversed(range(0, n, size)):
             end = min(begin + size, n)
-            part = _Batch(maps[begin:end], error2[begin:end], np.zeros((0, 0)), empty[begin:end], root[begin:end])
-            stack += _children(net, 0, cells.part(begin, end), part, size)
+            part = Batch(maps[begin:end], error2[begin:end], np.zeros((0, 0)), empty[begin:end], root[begin:end])
+            stack += children(net, 0, cells.part(begin, end), part, size)
         while stack:
             pending = stack.pop()
             last = pending.layer == len(net.hidden)
-            made = _advance(net.layers[pending.layer - 1], net.layers[pending.layer], pending, last)
+            made = advance(net.layers[pending.layer - 1], net.layers[pending.layer], pending, last)
             if last:
                 yield Leaves(pending.cells, made.pattern, made.maps, made.root)
             else:
-                stack += _children(net, pending.layer, pending.cells, made, size)
+                stack += children(net, pending.layer, pending.cells, made, size)
 
 
-def _children(net: Network, layer: int, cells: Any, at: _Batch, size: int) -> list[_Pending]:
+def children(net: Network, layer: int, cells: Any, at: Batch, size: int) -> list[Pending]:
     """Split a batch by one layer's units; the children come in batches, last first."""
     units = net.layers[layer].units
     first_label = first_labels(net)[layer]
@@ -109,7 +109,7 @@ def _children(net: Network, layer: int, cells: Any, at: _Batch, size: int) -> li
     at = at._replace(top=found.top)
     total = len(found.cells)
     return [
-        _Pending(
+        Pending(
             layer + 1,
             found.cells.part(begin, min(begin + size, total)),
             found.parent[begin : begin + size],
@@ -120,7 +120,7 @@ def _children(net: Network, layer: int, cells: Any, at: _Batch, size: int) -> li
     ]
 
 
-def _advance(layer: Layer, following: Layer, pending: _Pending, last: bool) -> _Batch:
+def advance(layer: Layer, following: Layer, pending: Pending, last: bool) -> Batch:
     """Affine maps, probable errors and patterns of the children, for the units of the following layer."""
     from reluscope.cells._advance import after_layer
 
@@ -142,7 +142,7 @@ def _advance(layer: Layer, following: Layer, pending: _Pending, last: bool) -> _
         error2 = _times(error2, following.weight**2)
         error2 += (EPS * EPS) * following.bias**2
     pattern = np.concatenate([before.pattern[parent], pending.piece], axis=1)
-    return _Batch(new, error2, np.zeros((0, 0)), pattern, before.root[parent])
+    return Batch(new, error2, np.zeros((0, 0)), pattern, before.root[parent])
 
 
 def _times(rows: FloatArray, weight: Any) -> FloatArray:
@@ -151,7 +151,7 @@ def _times(rows: FloatArray, weight: Any) -> FloatArray:
     return rows @ weight.T
 
 
-def _scale2(cells: Any, maps: FloatArray) -> FloatArray:
+def squared_scale(cells: Any, maps: FloatArray) -> FloatArray:
     """Sum of squares of the terms of each first-layer pre-activation, at the far corner of each starting cell."""
     reach = cells.reach()
     with np.errstate(over="ignore"):

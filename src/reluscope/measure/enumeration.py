@@ -63,11 +63,12 @@ def enumerate_law(
         geometry = "vertex" if component.kind == "uniform" and 2 < component.r <= 6 else "auto"
         where = standard_domain(component)
         found = regions(component.network, **where, geometry=geometry, budget=limit, progress=progress)
-        out.append(Enumerated(component, found, _masses(component, found, options)))
+        out.append(Enumerated(component, found, component_masses(component, found, options)))
     return tuple(out)
 
 
-def _masses(component: Component, found: Regions, options: dict[str, Any]) -> Masses:
+def component_masses(component: Component, found: Regions, options: dict[str, Any]) -> Masses:
+    """Masses of regions in standard coordinates, given that the input comes from this component."""
     if component.kind == "uniform" and component.r > 0:
         assert component.lower is not None and component.upper is not None
         return uniform_masses(found.cells, float(np.prod(component.upper - component.lower)))

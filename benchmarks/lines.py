@@ -2,8 +2,8 @@
 
 Run: python benchmarks/lines.py [seconds] [repeats] [name ...]   (one thread; a second each by default)
 
-For each network: `integrate(..., interval="block")` under a time budget, pilot and choice included; plain Monte Carlo and scrambled Sobol points done well
-(inputs projected onto what the first layer sees, batches that stay in the cache, one BLAS thread), both given the CPU
+For each network: `integrate(..., interval="block")` under a time budget, pilot and choice included; plain Monte Carlo
+and scrambled Sobol points done well (inputs projected onto what the first layer sees, batches that stay in the cache, one BLAS thread), both given the CPU
 time that `integrate` used. Errors are standard deviations over repeated runs (Monte Carlo: the binomial formula), as
 geometric means over cdf values at the quantiles .1 to .9 and over the tails P(y > c) = 1e-2 and 1e-4. Ratios above 1
 say how many times smaller the error of `integrate` is.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import ndtri
@@ -31,7 +32,7 @@ def random_network(widths, seed, kind="he"):
     """Weights N(0, 2/inputs) and biases N(0, 0.01), or torch's uniform default."""
     rng = np.random.default_rng(seed)
     layers = []
-    for n, m in zip(widths, widths[1:], strict=False):
+    for n, m in pairwise(widths):
         if kind == "he":
             layers.append((rng.normal(size=(m, n)) * np.sqrt(2 / n), 0.1 * rng.normal(size=m)))
         else:
@@ -136,7 +137,8 @@ def run(name, net, seconds, repeats):
 
 def main(seconds: float, repeats: int, names: list[str]) -> None:
     print(
-        f"{'network':28s} {'what':5s} {'CPU s':>6s} {'method':7s} {'direction':9s} {'lines':>9s} {'MC/ours':>9s} {'Sobol/ours':>9s}"
+        f"{'network':28s} {'what':5s} {'CPU s':>6s} {'method':7s} {'direction':9s} {'lines':>9s} "
+        f"{'MC/ours':>9s} {'Sobol/ours':>9s}"
     )
     with threadpool_limits(1):
         for name, net in cases():

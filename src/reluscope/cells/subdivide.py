@@ -56,6 +56,8 @@ class Pending(NamedTuple):
 
 
 class Batch(NamedTuple):
+    """Cells about to be split by a layer: its maps on them, squared errors, scales, and what is known so far."""
+
     maps: FloatArray
     error2: FloatArray
     top: FloatArray

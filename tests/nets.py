@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ def random_net(widths: Sequence[int], seed: int = 0, activation: Any = "relu", b
     return Network(
         [
             (rng.normal(size=(out, inn)) * np.sqrt(2 / inn), bias * rng.normal(size=out))
-            for inn, out in zip(widths, widths[1:], strict=False)
+            for inn, out in itertools.pairwise(widths)
         ],
         activation,
     )
@@ -28,7 +29,7 @@ def integer_net(widths: Sequence[int], seed: int = 0, activation: Any = "relu", 
     return Network(
         [
             (rng.integers(-top, top + 1, (out, inn)), rng.integers(-top, top + 1, out))
-            for inn, out in zip(widths, widths[1:], strict=False)
+            for inn, out in itertools.pairwise(widths)
         ],
         activation,
     )

@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from nets import random_net
 
 import reluscope as rs
+from nets import random_net
 from reluscope.cli import main
 
 

@@ -49,6 +49,8 @@ def parse_budget(value: Any) -> Budget:
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
         return Budget(seconds=float(value))
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]+(\.[0-9]*)?\s*", value):
+        value = f"{value.strip()}s"  # a bare number is seconds
     if isinstance(value, str):
         limits: dict[str, float] = {}
         for part in value.split(","):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from reluscope._extras import require
 from reluscope._tables import write_csv
 from reluscope._text import table
 from reluscope.cells.regions import Regions, regions
@@ -100,6 +101,7 @@ def _write(found: Regions, masses: Masses, law: Any, folder: Path, name: str) ->
 
 
 def _picture(found: Regions, masses: Masses, law: Any, folder: Path, name: str) -> str:
+    require("matplotlib", "plot")
     from matplotlib.figure import Figure
 
     from reluscope.plot._axes import save

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nets import integer_net, random_net
 from rational import rational_regions
 
+from nets import integer_net, random_net
 from reluscope import activations as ac
 from reluscope.cells.interval import Intervals
 from reluscope.cells.polygon import Polygons
@@ -190,7 +190,7 @@ def test_a_line_cut_out_of_a_plane():
 
 def test_polygons_join_and_part():
     net = random_net((2, 12, 1), 0)
-    leaves = list(subdivide(net, Polygons.box(np.full(2, -3.0), np.full(2, 3.0))))[0]
+    leaves = next(iter(subdivide(net, Polygons.box(np.full(2, -3.0), np.full(2, 3.0)))))
     cells = leaves.cells
     again = Polygons.join([cells.part(0, 5), cells.part(5, len(cells))])
     np.testing.assert_array_equal(again.points, cells.points)

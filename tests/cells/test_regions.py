@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from nets import random_net
 
+from nets import random_net
 from reluscope.budget import parse_budget
 from reluscope.cells.along import along
 from reluscope.cells.regions import Regions, regions, stream_regions

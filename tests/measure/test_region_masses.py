@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from nets import integer_net, random_net
 from scipy.special import ndtr
 
 import reluscope as rs
+from nets import integer_net, random_net
 from reluscope.errors import InputError
 
 G2 = rs.Gaussian([0.3, -0.2], [[1.0, 0.3], [0.3, 2.0]])

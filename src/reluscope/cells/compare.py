@@ -61,6 +61,12 @@ class Equivalence:
         """Whether every region was looked at."""
         return self.stopped is None
 
+    def __bool__(self) -> bool:
+        """Whether the networks are equal; an undecided answer is an error, not a verdict."""
+        if self.equal is None:
+            raise InputError(f"equality is undecided: {self!r}; look at .equal, or give more budget or tolerance")
+        return self.equal
+
     def __repr__(self) -> str:
         verdict = {True: "equal", False: "different", None: "undecided"}[self.equal]
         return (

@@ -206,7 +206,7 @@ class Regions:
         return len(np.unique(np.round(flat / scale, digits), axis=0))
 
     def masses(self, law: Any, *, relative: float = 1e-2, confidence: float = 0.999, rng: Any = None) -> Masses:
-        """Probability of each region under `law`: exact in up to three dimensions (any, for uniform laws).
+        """Probability of each region under `law`: exact in up to three dimensions (six for uniform laws).
 
         Above, quasi-Monte Carlo with intervals of the stated relative half-width and confidence. The regions must
         have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
@@ -269,9 +269,10 @@ class Regions:
 
     def _hash(self, pattern: Pattern) -> npt.NDArray[np.uint64]:
         total = np.zeros(len(pattern), dtype=np.uint64)
-        for start in range(0, pattern.shape[1], 256):
-            part = pattern[:, start : start + 256].astype(np.uint64)
-            total += (part * self._hash_weights[start : start + 256]).sum(axis=1, dtype=np.uint64)
+        rows = max(1, (1 << 20) // max(pattern.shape[1], 1))  # products of 8 MB at a time
+        for start in range(0, len(pattern), rows):
+            part = pattern[start : start + rows].astype(np.uint64)
+            total[start : start + rows] = (part * self._hash_weights).sum(axis=1, dtype=np.uint64)
         return total
 
     @cached_property

@@ -55,13 +55,13 @@ def normals(uniforms: FloatArray) -> FloatArray:
 
 
 class SobolDraws:
-    """Scrambled Sobol points (linear scramble and digital shift) for `groups` groups of n points, drawn in batches.
+    """Scrambled Sobol points (linear scramble and digital shift) for groups of n points each, drawn in order.
 
-    Each group has its own scramble; with `one_sequence` the groups are consecutive blocks of a single sequence.
+    `per_scramble` consecutive groups are consecutive blocks of one sequence; the next ones have the next scramble.
     """
 
     def __init__(
-        self, dimensions: int, groups: int, n: int, rng: np.random.Generator, *, one_sequence: bool = False
+        self, dimensions: int, groups: int, n: int, rng: np.random.Generator, *, per_scramble: int = 1
     ) -> None:
         if dimensions > MOST_SOBOL:
             raise InputError(
@@ -69,38 +69,36 @@ class SobolDraws:
                 'use interval="finite-sample"'
             )
         self.dimensions = dimensions
-        self._one = one_sequence
-        scrambles = 1 if one_sequence else groups
-        bits = next(b for b in (14, 18, 22, 26, 30) if 1 << b >= (n * groups if one_sequence else n))
+        self._per_scramble = per_scramble
+        scrambles = -(-groups // per_scramble)
+        bits = next(b for b in (14, 18, 22, 26, 30) if 1 << b >= n * per_scramble)
         self._directions = np.empty((scrambles, dimensions, bits), np.uint64)
         self._point = np.empty((scrambles, dimensions), np.uint64)
         self._index = [0] * scrambles
         if dimensions:
             table = direction_table(dimensions, bits)
+            states = rng.integers(0, 2**64, (scrambles, 1), dtype=np.uint64)
             for i in range(scrambles):
-                state = rng.integers(0, 2**64, 1, dtype=np.uint64)
-                scramble(table, dimensions, bits, state, self._directions[i], self._point[i])
+                scramble(table, dimensions, bits, states[i], self._directions[i], self._point[i])
 
-    def __call__(self, group: int, n: int) -> FloatArray:
-        """The next n points of one group, shape (n, dimensions), inside (0, 1). Groups are drawn one after the other."""
-        which = 0 if self._one else group
-        out = np.empty((n, self.dimensions))
+    def fill(self, group: int, out: FloatArray) -> None:
+        """Write the next points of one group into `out`, (n, dimensions), inside (0, 1)."""
+        which = group // self._per_scramble
         if self.dimensions:
             _fill(self._directions[which], self._point[which], self._index[which], out)
-        self._index[which] += n
-        return out
+        self._index[which] += len(out)
 
 
 class IndependentDraws:
-    """Independent uniform numbers, in the same shape."""
+    """Independent uniform numbers, in the same manner."""
 
     def __init__(self, dimensions: int, rng: np.random.Generator) -> None:
         self.dimensions = dimensions
         self._rng = rng
 
-    def __call__(self, replicate: int, n: int) -> FloatArray:
-        """n points of shape (n, dimensions)."""
-        return self._rng.random((n, self.dimensions))
+    def fill(self, group: int, out: FloatArray) -> None:
+        """Write independent uniform numbers into `out`."""
+        out[:] = self._rng.random(out.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +133,8 @@ class Source(Protocol):
 class GaussianLines:
     """Parallel lines under N(0, I_r): the coordinates across the direction are drawn, the one along it is integrated.
 
-    `frame` is orthonormal, (r, r), its first column the direction; the others come in the order of the Sobol dimensions,
-    so the ones that matter most should come first.
+    `frame` is orthonormal, (r, r), its first column the direction; the others come in the order of the Sobol
+    dimensions, so the ones that matter most should come first.
     """
 
     def __init__(self, frame: FloatArray, name: str) -> None:
@@ -226,8 +224,8 @@ class BoxLines:
 class ChordLines:
     """Lines through exact draws of a Gaussian restricted to `A u <= b`: given the line, t is a restricted normal.
 
-    E f(u) = E E[f(u) | the line through u along the direction], so lines through draws of the law itself need no weights.
-    The draws are independent: `uniforms` only says how many.
+    E f(u) = E E[f(u) | the line through u along the direction], so lines through draws of the law itself need no
+    weights. The draws are independent: `uniforms` only says how many.
     """
 
     def __init__(self, component: Component, law: Law, direction: FloatArray) -> None:

@@ -13,13 +13,16 @@ from reluscope.measure._line_draws import Batch
 from reluscope.measure.trace import Segments, Tracer
 from reluscope.network import Network, Pattern
 
+Parts = list[tuple[int, int]]
+"""Which groups a batch belongs to: (group, number of lines), in order, each group once."""
+
 MOST_FLAT_VALUES = 1 << 16
 """Different values of constant stretches that are kept while looking for atoms."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Events as rows `form <= bound`, conjunctions of rows and unions of conjunctions, in the shape the kernels read."""
+    """Events as rows `form <= bound`, conjunctions of rows and unions of conjunctions, as the kernels read them."""
 
     form: npt.NDArray[np.int64]
     bound: FloatArray
@@ -92,7 +95,9 @@ class PatternTable:
 
 @dataclass(eq=False)
 class Tally:
-    """Sums by replicate (`total[name]` of shape (replicates, ...)) and sums of squares of single lines (`square[name]`)."""
+    """Sums by replicate (`total[name]` of shape (replicates, ...)) and sums of squares of single lines
+    (`square[name]`).
+    """
 
     job: Job
     net: Network
@@ -114,8 +119,8 @@ class Tally:
         self.flats = [{} for _ in self.job.atom_forms]
         self.grids = [0.0] * len(self.job.atom_forms)
 
-    def add_lines(self, tracer: Tracer, batch: Batch, replicate: int) -> None:
-        """Trace the lines of a batch and add what they contribute."""
+    def add_lines(self, tracer: Tracer, batch: Batch, parts: Parts) -> None:
+        """Trace the lines of a batch and add what they contribute, each part of the batch to its group."""
         job = self.job
         found = tracer(batch.base, batch.direction, batch.low, batch.high, switches=job.switches)
         n, r = len(batch.base), batch.base.shape[1]
@@ -127,10 +132,10 @@ class Tally:
             for form, thresholds in zip(job.level_forms, job.thresholds, strict=True):
                 line_sums.levels(*law, form, thresholds, column, below, above, density)
                 column += len(thresholds)
-            self._add("below", below, replicate)
-            self._add("above", above, replicate)
+            self._add("below", below, parts)
+            self._add("above", above, parts)
             if job.density:
-                self._add("density", density, replicate)
+                self._add("density", density, parts)
         rows = job.rows
         if rows.count:
             inside = np.empty((n, rows.count))
@@ -138,24 +143,23 @@ class Tally:
                 *law, rows.form, rows.bound, rows.strict, rows.parts, rows.part_start, rows.part_event, rows.part_size,
                 inside,
             )  # fmt: skip
-            self._add("events", inside, replicate)
+            self._add("events", inside, parts)
         k = len(job.moment_forms)
         if k:
             first, second = np.empty((n, k)), np.empty((n, k, k))
             line_sums.moments(*law, job.moment_forms, first, second)
-            self._add("first", first, replicate)
-            self._add("second", second, replicate)
+            self._add("first", first, parts)
+            self._add("second", second, parts)
         if job.switches or job.atom_forms:
             mass = np.zeros(len(found.t))
             line_sums.segment_masses(batch.law, r, found.offsets, found.t, batch.high, batch.scale, mass)
             for which, form in enumerate(job.atom_forms):
-                self._add_flats(which, form, found, mass, replicate)
+                self._add_flats(which, form, found, mass, parts)
             if job.switches:
-                self._add_units(mass, found, replicate)
-        self.count[replicate] += n
-        self.lines += n
+                self._add_units(mass, found, parts)
+        self._counted(parts)
 
-    def add_points(self, U: FloatArray, replicate: int, weights: FloatArray | None = None) -> None:
+    def add_points(self, U: FloatArray, parts: Parts, weights: FloatArray | None = None) -> None:
         """Add points, of weight 1 each unless told otherwise: everything but densities."""
         job = self.job
         outputs = self.net(U) @ job.forms.T
@@ -164,8 +168,8 @@ class Tally:
             below = np.concatenate(
                 [outputs[:, f, None] <= c for f, c in zip(job.level_forms, job.thresholds, strict=True)], axis=1
             )
-            self._add("below", heavy[:, None] * below, replicate)
-            self._add("above", heavy[:, None] * ~below, replicate)
+            self._add("below", heavy[:, None] * below, parts)
+            self._add("above", heavy[:, None] * ~below, parts)
         rows = job.rows
         if rows.count:
             y = outputs[:, rows.form]
@@ -176,14 +180,14 @@ class Tally:
             inside = np.zeros((len(U), rows.count), bool)
             for part, event in enumerate(rows.part_event):
                 inside[:, event] |= true[:, part] == rows.part_size[part]
-            self._add("events", heavy[:, None] * inside, replicate)
+            self._add("events", heavy[:, None] * inside, parts)
         if len(job.moment_forms):
             y = outputs[:, job.moment_forms]
-            self._add("first", heavy[:, None] * y, replicate)
-            self._add("second", heavy[:, None, None] * y[:, :, None] * y[:, None, :], replicate)
+            self._add("first", heavy[:, None] * y, parts)
+            self._add("second", heavy[:, None, None] * y[:, :, None] * y[:, None, :], parts)
         if weights is not None:
             if job.density:
-                self._add("density", np.zeros((len(U), job.n_levels)), replicate)
+                self._add("density", np.zeros((len(U), job.n_levels)), parts)
             for which, form in enumerate(job.atom_forms):
                 values, inverse = np.unique(outputs[:, form], return_inverse=True)
                 for i, (value, mass) in enumerate(zip(values, np.bincount(inverse, weights), strict=True)):
@@ -197,13 +201,12 @@ class Tally:
                 each, zero[:, 0], zero, zero, zero[:, 0], zero[:, 0], np.zeros(n + 1, np.int64), none,
                 none.astype(np.int32), none.astype(np.uint8), pattern,
             )  # fmt: skip
-            self._add_units(heavy, fake, replicate)
-        self.count[replicate] += len(U)
-        self.lines += len(U)
+            self._add_units(heavy, fake, parts)
+        self._counted(parts)
 
     def add_weighted_points(self, U: FloatArray, weights: FloatArray) -> None:
         """The whole of a law that is finitely many points, their weights summing to 1."""
-        self.add_points(U, 0, weights)
+        self.add_points(U, [(0, len(U))], weights)
         self.count[0] = 1.0
         self.replicates_are_draws = False
 
@@ -212,15 +215,24 @@ class Tally:
         count = np.maximum(self.count, 1.0)
         return {k: v / count.reshape(-1, *[1] * (v.ndim - 1)) for k, v in self.total.items()}
 
-    def _add(self, name: str, rows: FloatArray, replicate: int) -> None:
+    def _counted(self, parts: Parts) -> None:
+        for group, n in parts:
+            self.count[group] += n
+            self.lines += n
+
+    def _add(self, name: str, rows: FloatArray, parts: Parts) -> None:
         if name not in self.total:
             self.total[name] = np.zeros((self.replicates, *rows.shape[1:]))
             self.square[name] = np.zeros(rows.shape[1:])
-        self.total[name][replicate] += rows.sum(axis=0)
+        if len(parts) == 1:
+            self.total[name][parts[0][0]] += rows.sum(axis=0)
+        else:
+            starts = np.cumsum([0, *(n for _, n in parts[:-1])])
+            self.total[name][[group for group, _ in parts]] += np.add.reduceat(rows, starts, axis=0)
         self.square[name] += np.einsum("i...,i...->...", rows, rows)
 
-    def _add_units(self, mass: FloatArray, found: Segments, replicate: int) -> None:
-        group = np.full(len(found), replicate)
+    def _add_units(self, mass: FloatArray, found: Segments, parts: Parts) -> None:
+        group = np.repeat([g for g, _ in parts], [n for _, n in parts])
         switched = (found.offsets, found.switch_offsets, found.at, found.unit, found.piece, found.pattern, group)
         if self.job.marginals:
             if "marginals" not in self.total:
@@ -235,7 +247,7 @@ class Tally:
                 table.line_of, table.line_mass, table.rest, self.lines, table.used,
             )  # fmt: skip
 
-    def _add_flats(self, which: int, form: int, found: Segments, mass: FloatArray, replicate: int) -> None:
+    def _add_flats(self, which: int, form: int, found: Segments, mass: FloatArray, parts: Parts) -> None:
         """Constant stretches by value, on a grid of ten digits of the form's size so that equal values meet."""
         flat = np.zeros(len(found.t), bool)
         line_sums.flat_parts(found.offsets, found.slope, form, flat)
@@ -248,19 +260,23 @@ class Tally:
             np.round(value / self.grids[which]).astype(np.int64), return_index=True, return_inverse=True
         )
         line = np.repeat(np.arange(len(found)), np.diff(found.offsets))[flat]
-        weight = np.bincount(inverse, mass[flat])
+        group = np.repeat([g for g, _ in parts], [n for _, n in parts])[line]
         lines = np.bincount(np.unique(np.stack([inverse, line]), axis=1)[0], minlength=len(places))
+        weight = np.zeros((len(places), self.replicates + 2))
+        np.add.at(weight, (inverse, group), mass[flat])
+        weight[:, -2] = lines
         kept = self.flats[which]
         for i, place in enumerate(places.tolist()):
-            if place not in kept:
-                if len(kept) >= MOST_FLAT_VALUES:
-                    continue
-                kept[place] = np.concatenate([np.zeros(self.replicates), [0.0, value[first[i]]]])
-            kept[place][replicate] += weight[i]
-            kept[place][-2] += lines[i]
+            if place in kept:
+                kept[place] += weight[i]
+            elif len(kept) < MOST_FLAT_VALUES:
+                weight[i, -1] = value[first[i]]
+                kept[place] = weight[i]
 
     def atoms(self, which: int) -> tuple[FloatArray, FloatArray]:
-        """Values (k,) that the form takes on stretches of more than one line, and their mass by replicate (replicates, k)."""
+        """Values (k,) that the form takes on stretches of more than one line, and their mass by replicate (replicates,
+        k).
+        """
         kept = self.flats[which]
         merged: list[FloatArray] = []
         before: int | None = None

@@ -116,7 +116,7 @@ def _walk_blocks(
 
 
 def _advance(typing: Any, S: Any, V: Any, HI: Any, LO: Any, place: Any, step: Any, blocks: Any) -> Any:
-    """V += S * step from `place` on; bit i of the result tells whether number i is now outside [LO, HI]. Blocks <= 8."""
+    """V += S * step from `place` on; bit i of the result tells whether number i left [LO, HI]. Blocks <= 8."""
     signature = types.uint64(S, V, HI, LO, types.uint64, types.float64, types.int64)
     return signature, _walk_blocks
 

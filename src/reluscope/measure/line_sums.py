@@ -6,8 +6,8 @@ The law of t on a line is one of
 - `UNIFORM`: uniform on [low, high], `scale = 1 / (high - low)`;
 - `RADIAL`: the signed distance from the origin of N(0, I_r), density `|t|^(r-1) exp(-t^2/2) / (2^(r/2) Gamma(r/2))`.
 
-Masses are differences of tails taken on the near side, so small probabilities keep their relative accuracy. Kernels write
-one row per line where lines are squared later (finite-sample intervals), and sums by group of lines elsewhere.
+Masses are differences of tails taken on the near side, so small probabilities keep their relative accuracy. Kernels
+write one row per line where lines are squared later (finite-sample intervals), and sums by group of lines elsewhere.
 """
 
 from __future__ import annotations
@@ -106,8 +106,9 @@ def levels(
 ) -> None:
     """P(y <= c), P(y > c) and the density of y at c on each line, for increasing thresholds c; y is form `form`.
 
-    Results go to columns `column`, `column + 1`, ... The density is the sum of phi(t*) / |slope| over the points t* where
-    y passes c (`density` with no rows: not computed). A stretch where y is constant and equal to c counts as y <= c.
+    Results go to columns `column`, `column + 1`, ... The density is the sum of phi(t*) / |slope| over the points t*
+    where y passes c (`density` with no rows: not computed). A stretch where y is constant and equal to c counts as y
+    <= c.
     """
     count = thresholds.size
     since, beyond = np.empty(count), np.empty(count)
@@ -200,8 +201,8 @@ def events(
 ) -> None:
     """P(event) on each line for unions of conjunctions of rows `form <= bound` (or `<`), by exact intersection.
 
-    Row i belongs to the conjunctions `row_parts[row_part_start[i]:row_part_start[i+1]]`; conjunction p has `part_size[p]` rows
-    and belongs to event `part_event[p]`.
+    Row i belongs to the conjunctions `row_parts[row_part_start[i]:row_part_start[i+1]]`; conjunction p has
+    `part_size[p]` rows and belongs to event `part_event[p]`.
     """
     n_rows, n_parts, n_events = row_form.size, part_event.size, out.shape[1]
     inside = np.empty(n_rows, np.bool_)
@@ -422,10 +423,10 @@ def pattern_masses(
 ) -> int:
     """Add the mass of every segment to its pattern's entry; returns the number of entries in use.
 
-    A pattern's key is the exclusive-or of two random words per (unit, piece) in `codes`: 128 bits, so that two patterns
-    among a million share a key with probability 1e-27. `slots` is the open-addressed index (0: free, else entry + 1). When
-    all entries are taken, the mass of new patterns goes to `rest[group]`. `square` sums squares of a line's whole mass per
-    pattern, of which `line_of` and `line_mass` hold the unfinished one.
+    A pattern's key is the exclusive-or of two random words per (unit, piece) in `codes`: 128 bits, so that two
+    patterns among a million share a key with probability 1e-27. `slots` is the open-addressed index (0: free, else
+    entry + 1). When all entries are taken, the mass of new patterns goes to `rest[group]`. `square` sums squares of a
+    line's whole mass per pattern, of which `line_of` and `line_mass` hold the unfinished one.
     """
     units = pattern.shape[1]
     room = known.shape[0]

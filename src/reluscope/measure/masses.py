@@ -15,6 +15,9 @@ import numpy.typing as npt
 from reluscope._check import EPS, FloatArray
 from reluscope.errors import InputError
 
+MOST_VOLUME_DIMENSIONS = 6
+"""Up to here volumes are exact and quick; the number of vertices grows too fast above."""
+
 MOST_EXACT_DIMENSIONS = 3
 """Up to here Gaussian masses are exact up to rounding; above, they are estimates with a confidence interval."""
 
@@ -99,6 +102,11 @@ def gaussian_masses(cells: Any, rows: Any, *, relative: float, confidence: float
 
 def uniform_masses(cells: Any, volume: float) -> Masses:
     """Shares of the volume of a uniform law's box."""
+    if cells.dimension > MOST_VOLUME_DIMENSIONS:
+        raise InputError(
+            f"volumes are computed for up to {MOST_VOLUME_DIMENSIONS} inputs, got {cells.dimension}; "
+            "reluscope.mass(A, b, law) gives one region's probability by counting draws"
+        )
     value = cells.volumes() / volume
     if not np.isfinite(value).all():
         raise InputError("a cell under a uniform law must be bounded; look for regions with law=")

@@ -14,7 +14,14 @@ from reluscope.answer import Answer
 from reluscope.cells.domain import clip, half_spaces, starting_cell
 from reluscope.cells.facets import facet_rows
 from reluscope.errors import InputError
-from reluscope.measure.masses import MOST_EXACT_DIMENSIONS, Masses, exact, gaussian_masses, uniform_masses
+from reluscope.measure.masses import (
+    MOST_EXACT_DIMENSIONS,
+    MOST_VOLUME_DIMENSIONS,
+    Masses,
+    exact,
+    gaussian_masses,
+    uniform_masses,
+)
 from reluscope.measure.support import FAR, far_box, support_box
 
 if TYPE_CHECKING:
@@ -52,13 +59,11 @@ def mass(
     rows, bounds = half_spaces((A, b), law.n, "A, b") if np.size(A) else (np.zeros((0, law.n)), np.zeros(0))
     if not len(rows):
         return Answer(1.0, 1.0, 1.0, "exact", method="no rows: the whole space")
-    net = Network([(rows, -bounds)])
-    parts = [
-        _component_mass(component, relative, confidence, rng).scaled(component.weight)
-        for component in standard(law, net)
-    ]
+    components = standard(law, Network([(rows, -bounds)]))
+    each = _share_doubt(confidence, len(components))
+    parts = [_component_mass(c, relative, each, rng).scaled(c.weight) for c in components]
     total = Masses.added(parts)
-    dimensions = sorted({component.r for component in standard(law, net)})
+    dimensions = sorted({component.r for component in components})
     return Answer(
         float(total.value[0]),
         float(total.lower[0]),
@@ -67,6 +72,11 @@ def mass(
         total.level,
         f"{len(parts)} component{'s' * (len(parts) > 1)} in {', '.join(map(str, dimensions))} dimensions",
     )
+
+
+def _share_doubt(confidence: float, parts: int) -> float:
+    """The confidence each of several parts needs so that all hold together with the one asked for (union bound)."""
+    return 1.0 - (1.0 - confidence) / max(parts, 1)
 
 
 def _component_mass(component: Component, relative: float, confidence: float, rng: np.random.Generator) -> Masses:
@@ -149,7 +159,7 @@ def _uniform_mass(
     if (b[norm == 0] < 0).any():
         return exact(np.zeros(1), np.zeros(1))
     A, b = A[norm > 0] / norm[norm > 0, None], b[norm > 0] / norm[norm > 0]
-    if component.r <= _MOST_VOLUME_DIMENSIONS:
+    if component.r <= MOST_VOLUME_DIMENSIONS:
         try:
             cell = clip(starting_cell(component.r, box=(lower, upper)), A, b)
         except InputError:  # no interior
@@ -158,7 +168,6 @@ def _uniform_mass(
     return _counted(lambda n: lower + (upper - lower) * rng.random((n, component.r)), A, b, confidence)
 
 
-_MOST_VOLUME_DIMENSIONS = 6
 _DRAWS = 1 << 20
 
 
@@ -192,6 +201,7 @@ def region_masses(regions: Regions, law: Any, *, relative: float, confidence: fl
         return exact(counted, len(law.points) * EPS * counted)
     if isinstance(law, (Gaussian, GaussianMixture)):
         gaussians: list[tuple[float, Any]] = [(w, g) for w, g in law.components if w > 0]
+        options["confidence"] = _share_doubt(confidence, len(gaussians))
         parts = [_gaussian_regions(regions, g, options).scaled(w) for w, g in gaussians]
         return Masses.added(parts)
     if isinstance(law, Truncated):

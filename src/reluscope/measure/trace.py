@@ -1,9 +1,9 @@
 """A network along many lines at once: compiled, exact up to rounding.
 
 On a line `u(t) = base + t direction` the network is piecewise linear in t. The walk goes layer by layer: the units of
-layer 1 cut the line once; on each piece [a, b] the pre-activations of layer 2 are linear, `v(b) = v(a) + s (b - a)`, so a
-unit crosses a break point exactly when its two end values say so, and only then is there a division. A unit j of layer l
-that switches changes the next layer's slopes by one column,
+layer 1 cut the line once; on each piece [a, b] the pre-activations of layer 2 are linear, `v(b) = v(a) + s (b - a)`,
+so a unit crosses a break point exactly when its two end values say so, and only then is there a division. A unit j of
+layer l that switches changes the next layer's slopes by one column,
 
     s_{l+1} += W_{l+1}[:, j] (a' - a) s_l[j],
 
@@ -15,8 +15,8 @@ Cost per line, with N_l the pieces that layers 1..l cut: `3 N_l n_{l+1}` operati
 Rounding. A pre-activation is the sum of its start value and at most N_l increments, so its error stays below
 `2 N_l eps max|v|` plus that of the slopes, which are sums of at most `REFRESH` rank-one terms before they are formed
 afresh: `REFRESH eps max|s|`. A unit counts as crossing only when it gets past a break point by more than `HOVER`
-of its layer's largest value on the line, so that units which sit on a break point do not flicker; crossings closer than
-`SNAP (1 + |t|)` count as one.
+of its layer's largest value at the start of the line, so that units which sit on a break point do not flicker (they
+belong to the piece below it); crossings closer than `SNAP (1 + |t|)` count as one.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ FEW_FORMS = 3
 class Tables:
     """A network and linear forms of its outputs, as the arrays that the compiled walk reads.
 
-    Units are numbered through all hidden layers by *places*: layer l starts at `place[l]` and is padded to a multiple of 8
-    with units that are always 0. Row p of `columns` holds the weights from the unit at place p to the next layer (or to the
-    forms, for the last hidden layer).
+    Units are numbered through all hidden layers by *places*: layer l starts at `place[l]` and is padded to a multiple
+    of 8 with units that are always 0. Row p of `columns` holds the weights from the unit at place p to the next layer
+    (or to the forms, for the last hidden layer).
     """
 
     first: FloatArray
@@ -103,8 +103,9 @@ class Segments:
     """Lines cut into segments, back to back: line i has the segments `offsets[i]:offsets[i+1]`, in order of t.
 
     Segment k starts at `t[k]` and ends where the next one of its line starts, or at `high[i]`. There form f is
-    `value[k, f] + slope[k, f] (t - t[k])`. With `switches`, unit `unit[q]` goes to piece `piece[q]` at the start of segment
-    `at[q]`, for the switches `switch_offsets[i]:switch_offsets[i+1]` of line i, which starts on the pieces `pattern[i]`.
+    `value[k, f] + slope[k, f] (t - t[k])`. With `switches`, unit `unit[q]` goes to piece `piece[q]` at the start of
+    segment `at[q]`, for the switches `switch_offsets[i]:switch_offsets[i+1]` of line i, which starts on the pieces
+    `pattern[i]`.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -205,8 +206,8 @@ class Tracer:
     ) -> Segments:
         """The lines `base[i] + t direction` (one direction, or one per line) for `low[i] <= t <= high[i]`, both finite.
 
-        Guarantee: complete up to rounding, see the module. The segments live in this tracer's buffers and are overwritten
-        by its next call.
+        Guarantee: complete up to rounding, see the module. The segments live in this tracer's buffers and are
+        overwritten by its next call.
         """
         T = self.tables
         n = len(base)
@@ -363,7 +364,7 @@ def _walk(
                 slope = slopes[u, p]
                 A[u] = slope
                 HI[u] = breaks[u, p + ONE] + edge
-                LO[u] = breaks[u, p] - edge
+                LO[u] = breaks[u, p] + edge
                 z = slope * v + intercepts[u, p]
                 live[active] = u
                 coefficient[active] = slope * S[u]
@@ -434,13 +435,18 @@ def _walk(
                         u = origin + lowest_bit(word)
                         word &= word - ONE
                         e, p = V[u], P[u]
-                        inverse = 1.0 / S[u]
                         upward = e > HI[u]
+                        inverse = 1.0 / S[u]
+                        if not upward and e >= breaks[u, p] - hover[layer]:
+                            # Near the lower end of its piece. A unit that sits there belongs to the piece below.
+                            if abs(e - S[u] * step - breaks[u, p]) > hover[layer]:
+                                continue
+                            inverse = -np.inf
                         while True:
                             level = breaks[u, p + ONE] if upward else breaks[u, p]
                             # On the first layer straight from the line's own offset: no error from the far start.
                             t = (level - at_zero[line, u]) / S[u] if layer == 0 else b + (level - e) * inverse
-                            t = t if t > a else a
+                            t = t if t > a and inverse != -np.inf else a
                             t = t if t < b else b
                             p = p + ONE if upward else p - ONE
                             k = found
@@ -566,7 +572,7 @@ def _walk(
                         P[u] = p
                         A[u] = slopes[u, p]
                         HI[u] = breaks[u, p + ONE] + hover[last]
-                        LO[u] = breaks[u, p] - hover[last]
+                        LO[u] = breaks[u, p] + hover[last]
                         updates[depth] += 1
                         if updates[depth] >= REFRESH:
                             stale[depth] = True
@@ -621,7 +627,7 @@ def _walk(
                 P[u] = p
                 A[u] = slopes[u, p]
                 HI[u] = breaks[u, p + ONE] + hover[layer]
-                LO[u] = breaks[u, p] - hover[layer]
+                LO[u] = breaks[u, p] + hover[layer]
                 following = layer + 1
                 if not stale[following]:
                     updates[following] += 1

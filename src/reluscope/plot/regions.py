@@ -39,9 +39,9 @@ def plot_regions(
         raise InputError(f"plot_regions draws networks with 2 inputs, got {regions.network.n_inputs}")
     choice(colour, "colour", COLOURS)
     output = integer(output, "output", low=0, high=regions.network.n_outputs - 1)
+    ax = axes(ax)
     from matplotlib.collections import PolyCollection
 
-    ax = axes(ax)
     lower, upper = _view(regions, view)
     count, regions, which = len(regions), *_seen(regions, lower, upper)
     if masses is not None:

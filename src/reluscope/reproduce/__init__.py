@@ -1,7 +1,7 @@
 """Published experiments, run again: `reluscope reproduce NAME`.
 
-Each module has `run(folder, *, quick, rng, progress) -> Reproduction`: a table with the published numbers beside ours, and the
-files it wrote. `quick` is a reduced version for tests.
+Each module has `run(folder, *, quick, rng, progress) -> Reproduction`: a table with the published numbers beside ours,
+and the files it wrote. `quick` is a reduced version for tests.
 """
 
 from __future__ import annotations

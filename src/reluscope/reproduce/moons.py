@@ -1,6 +1,6 @@
 """Section 5.1 of Chaudhari and Moura: the distribution over affine functions and outputs of a moons classifier.
 
-Their recipe: 1,000 moons with noise 0.2; 2-4-4-4-1, Adam with step 1e-2, batches of 64, 20 epochs. Figure 1: Gaussian noise
+Their recipe: 1,000 moons with noise 0.2; 2-4-4-4-1, Adam with step 1e-2, batches of 64, 20 epochs. Figure 1: noise
 of variance 0.5 around two test points. Figure 2: one mixture of three diagonal Gaussians per class, and the false
 positive and negative rates. Another training run gives other rates, so we print three for each of several seeds: exact
 under the fitted law, Monte Carlo under the fitted law (the two must agree), and the rate on data (which differs by how
@@ -58,7 +58,7 @@ def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
         files = _figures(folder, rng, draws)
     remarks = [
         f"largest difference between exact and drawn rates: {worst:.2f} standard errors of {draws:,} draws",
-        "published: false positive 14.49 % numeric, 13.10 % Monte Carlo; false negative 8.76 %, 9.78 % (one training run)",
+        "published (one training run): false positive 14.49 % numeric, 13.10 % Monte Carlo; negative 8.76 %, 9.78 %",
         f"pictures in {folder}/: {', '.join(files)}",
     ]
     return Reproduction("moons", rows, remarks, files)

@@ -1,0 +1,406 @@
+"""How lines are drawn, chosen and run: candidates for the direction, a pilot that compares them, and the run itself."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, choice, generator, real_array
+from reluscope.errors import InputError
+from reluscope.measure._line_draws import (
+    BoxLines,
+    ChordLines,
+    GaussianLines,
+    IndependentDraws,
+    RadialLines,
+    SobolDraws,
+    Source,
+)
+from reluscope.measure._line_tally import Job, Tally
+from reluscope.measure.trace import Tracer
+from reluscope.network import Network
+
+if TYPE_CHECKING:
+    from reluscope.inputs._standard import Component
+
+CHUNK = 256
+"""Lines traced together: their segments stay in the cache."""
+
+_PILOT_POINTS = 2048
+_RARE = 0.1
+_MOST_AIMS = 4
+_RACE_LINES = 32
+_PILOT_BLOCKS = 8
+_SCRAMBLES = 16
+_PILOT_SHARE = 0.03
+_LONGEST_PILOT = 2.0
+_LINE_SLOPE, _POINT_SLOPE = 1.4, 1.2
+_MANY_COMPONENTS = 16
+_SMALLEST_SAMPLE = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """What the user asked for, as far as plans depend on it."""
+
+    law: Any
+    job: Job
+    interval: str
+    replicates: int
+    method: str
+    direction: Any
+    seconds: float
+    fixed: bool = False
+    """Whether the number of lines is given: then nothing may depend on the clock, so that a seed says it all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A way to treat one component, and what a pilot of n lines (or points) in each of many scrambles has shown."""
+
+    component: Component
+    source: Source
+    method: str
+    job: Job
+    tracer: Tracer
+    n: int = 0
+    cost: float = 0.0
+    """Seconds of CPU per line."""
+    variance: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Variance of the mean of one scramble, for each quantity."""
+    single: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Variance of one line."""
+    slope: float = 1.0
+    """How fast the variance falls with the number of lines: as `n ** -slope`."""
+
+    def spread_of(self, lines: float, settings: Settings) -> float:
+        """The largest variance that the interval of a run of so many lines is expected to show."""
+        if settings.interval == "finite-sample":
+            return float(self.single.max(initial=0.0)) / max(lines, 1.0)
+        each = max(lines / settings.replicates, 1.0)
+        # On the safe side of what Sobol points do: no faster than 1/n upwards, no slower than 1/n^2 downwards.
+        guess = self.variance * (self.n / each) ** (1.0 if each > self.n else 2.0)
+        return float(np.minimum(guess, self.single / each).max(initial=0.0)) / settings.replicates
+
+    def predicted(self, seconds: float, settings: Settings) -> FloatArray:
+        """The variance of each quantity after a run of the given CPU time."""
+        lines = max(seconds / self.cost, 1.0)
+        if settings.interval == "finite-sample":
+            return self.single / lines
+        if settings.interval == "block":
+            return self.variance * max(lines / self.n, 1e-3) ** -self.slope
+        each = lines / settings.replicates
+        return self.variance * max(each / self.n, 1e-3) ** -self.slope / settings.replicates
+
+
+def make_plans(components: list[Component], settings: Settings, rng: np.random.Generator) -> list[Plan]:
+    """One plan per component. With many components only the heaviest are piloted; the others follow their lead."""
+    order = np.argsort([-c.weight for c in components], kind="stable").tolist()
+    plans: dict[int, Plan] = {}
+    for rank, k in enumerate(order):
+        if rank < _MANY_COMPONENTS:
+            plans[k] = _plan(components[k], settings, rng, settings.seconds / min(len(components), _MANY_COMPONENTS))
+        else:
+            source = sources_of(components[k], settings, rng, single=True)[0]
+            tracer = Tracer(components[k].network, settings.job.forms)
+            plans[k] = replace(plans[order[0]], component=components[k], source=source, tracer=tracer)
+    return [plans[k] for k in range(len(components))]
+
+
+def _plan(component: Component, settings: Settings, rng: np.random.Generator, seconds: float) -> Plan:
+    """Race all directions on few lines, then the best two and points on more, and take the best for `seconds`."""
+    sources = sources_of(component, settings, rng, single=False)
+    tracer = Tracer(component.network, settings.job.forms)
+    share = min(_PILOT_SHARE * seconds, _LONGEST_PILOT)
+    points = Plan(component, sources[0], "points", settings.job, tracer)
+    if settings.method == "points":
+        return _measured(points, settings, rng, share)
+    runners = [Plan(component, source, "lines", settings.job, tracer) for source in sources]
+    if settings.fixed:
+        return _measured(runners[-1] if settings.direction == "auto" else runners[0], settings, rng, 0.0)
+    fallback = settings.method == "auto" and not (settings.job.density or settings.job.atom_forms)
+    begin = time.thread_time()
+    run_plan(runners[0], _PILOT_BLOCKS, 1, rng, 0)
+    # Time of the shortest pilot. Where even that is long, fewer directions are tried, or none.
+    shortest = (time.thread_time() - begin) * _SCRAMBLES
+    if fallback and shortest > 2 * share:
+        return _measured(points, settings, rng, 0.0)
+    runners = runners[: max(1, int(2 * share / max(shortest, 1e-9)))]
+    if len(runners) > 2:
+        runners = _ranked([_measured(plan, settings, rng, 0.0) for plan in runners], seconds, settings)[:2]
+    if fallback:
+        runners.append(points)
+    return _ranked([_measured(plan, settings, rng, share) for plan in runners], seconds, settings)[0]
+
+
+def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds: float) -> Plan:
+    """The plan with its cost, variances and slope from a pilot of about `seconds` (at least a few lines a scramble).
+
+    Each scramble is cut into blocks: how much less its mean varies than that of a block gives the slope, of which half
+    is believed; the other half is what such integrands usually do.
+    """
+    scrambles = _SCRAMBLES
+    n = _PILOT_BLOCKS if plan.method == "lines" and not settings.fixed else 8 * _RACE_LINES
+    while True:
+        begin = time.thread_time()
+        tally = run_plan(plan, n * scrambles, scrambles * _PILOT_BLOCKS, rng, _PILOT_BLOCKS)
+        cost = max(time.thread_time() - begin, 1e-7) / (n * scrambles)
+        wanted = max(seconds, min(_RACE_LINES * scrambles * cost, 0.01 * settings.seconds))
+        if cost * n * scrambles >= 0.4 * wanted or settings.fixed:
+            break
+        n = int(2 ** np.floor(np.log2(min(wanted / (cost * scrambles), 16 * n))))
+    means = tally.means()
+    names = [k for k in ("below", "events", "first", "marginals") if k in means]
+    rows = [means[k].reshape(scrambles, _PILOT_BLOCKS, -1) for k in names]
+    blocks = np.concatenate(rows, axis=2) if rows else np.zeros((scrambles, _PILOT_BLOCKS, 0))
+    whole = blocks.mean(axis=1).var(axis=0, ddof=1)
+    small = blocks.reshape(scrambles * _PILOT_BLOCKS, blocks.shape[2]).var(axis=0, ddof=1)
+    live = (whole > 0) & (small > 0)
+    usual = _LINE_SLOPE if plan.method == "lines" else _POINT_SLOPE
+    slope = usual
+    if live.any():
+        seen = float(np.log(small[live] / whole[live]).mean() / np.log(_PILOT_BLOCKS))
+        slope = float(np.clip(0.5 * (seen + usual), 1.0, 2.0))
+    count = n * scrambles
+    squares = [tally.square[k].ravel() / count for k in names]
+    single = np.concatenate(squares) if names else np.zeros(0)
+    single = np.maximum(single - blocks.mean(axis=(0, 1)) ** 2, 0.0)
+    return replace(plan, n=n, cost=cost, variance=whole, slope=slope, single=single)
+
+
+def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]:
+    """Best first: by the mean logarithm of the predicted variances.
+
+    A quantity that a plan never saw vary is taken at a hundredth of the largest prediction among the plans.
+    """
+    predicted = np.array([p.predicted(seconds, settings) for p in plans])
+    if not predicted.shape[1]:
+        return plans
+    top = predicted.max(axis=0)
+    live = top > 0
+    if not live.any():
+        return plans
+    scores = np.log(np.maximum(predicted[:, live] / top[live], 1e-2)).mean(axis=1)
+    return [plans[i] for i in np.argsort(scores, kind="stable")]
+
+
+def sources_of(
+    component: Component, settings: Settings, rng: np.random.Generator, *, single: bool, points: int = _PILOT_POINTS
+) -> list[Source]:
+    """Candidates for the lines' directions, the default first."""
+    r = component.r
+    wanted = settings.direction
+    named = isinstance(wanted, str)
+    if named:
+        choice(wanted, "direction", ("auto", "gradient", "mean", "edge", "tail", "radial", "random"))
+    if component.kind == "gaussian":
+        probe: Source = GaussianLines(np.eye(r), "probe")
+    elif component.rows is None:
+        probe = BoxLines(component, 0)
+    else:
+        probe = ChordLines(component, settings.law, np.eye(r)[0])
+    U = probe.points(rng.random((points, probe.point_dimensions)), rng)
+    G, Y = _gradients(component.network, U, settings.job)
+    matrix = np.einsum("nfi,nfj->ij", G, G) / len(U)
+    if component.kind != "gaussian" and component.rows is None:
+        if not named:
+            vector = _vector(wanted, r)
+            axes = [int(np.argmax(np.abs(vector)))]
+            if np.count_nonzero(vector) != 1:
+                raise InputError("direction must be an axis for a law on a box: a vector with one entry that is not 0")
+        else:
+            importance = np.diag(matrix) * U.var(axis=0)
+            axes = np.argsort(-importance)[: 1 if single or wanted != "auto" else 3].tolist()
+            if wanted == "random":
+                axes = [int(rng.integers(r))]
+        return [BoxLines(component, i) for i in axes]
+    directions: list[tuple[str, FloatArray]] = []
+    if not named:
+        directions.append(("given", _vector(wanted, r)))
+    elif wanted == "random":
+        directions.append(("random", rng.standard_normal(r)))
+    else:
+        leading = np.linalg.eigh(matrix)[1][:, -1]
+        if wanted in ("auto", "gradient", "radial"):
+            directions.append(("gradient", leading))
+        if wanted in ("auto", "mean"):
+            directions.append(("mean", G.mean(axis=(0, 1))))
+        if wanted in ("auto", "tail", "edge"):
+            directions += [aim for aim in _aims(U, Y, G, settings.job) if wanted in ("auto", aim[0])]
+    frames = [(name, _frame(d, matrix)) for name, d in directions if np.linalg.norm(d) > 0]
+    if not frames:
+        frames = [("gradient", _frame(np.eye(r)[0], matrix))]
+    if component.kind != "gaussian":
+        return [ChordLines(component, settings.law, frame[:, 0].copy()) for _, frame in frames]
+    sources: list[Source] = [GaussianLines(frame, name) for name, frame in frames]
+    if named and wanted in ("auto", "radial"):
+        sources.insert(len(sources) - 1, RadialLines(np.linalg.eigh(matrix)[1][:, ::-1]))
+    if named and wanted == "radial":
+        sources = sources[:1]
+    return sources[:1] if single else sources
+
+
+def _vector(direction: Any, r: int) -> FloatArray:
+    vector = real_array(direction, "direction", ndim=1)
+    if len(vector) != r or not vector.any():
+        raise InputError(f"direction must be a vector of {r} numbers, not all 0, got shape {vector.shape}")
+    return vector
+
+
+def _gradients(net: Network, U: FloatArray, job: Job) -> tuple[FloatArray, FloatArray]:
+    """Gradients of the forms at the points, each form scaled to unit mean square, and the forms' values."""
+    G = np.einsum("fo,noi->nfi", job.forms, net.jacobian(U))
+    size = np.sqrt(np.einsum("nfi,nfi->f", G, G) / len(U))
+    G = G / np.where(size > 0, size, 1.0)[:, None]
+    return G, net(U) @ job.forms.T
+
+
+def _aims(U: FloatArray, Y: FloatArray, G: FloatArray, job: Job) -> list[tuple[str, FloatArray]]:
+    """Directions for the levels and events themselves, from the points nearest to them (at least one in 64).
+
+    "tail": from the centre to the mean of those points, for levels and events that one point in ten or fewer reaches.
+    "edge": the leading eigenvector of their mean outer product of gradients, over all levels and events.
+    """
+    near = max(16, len(U) // 64)
+    tails: list[tuple[str, FloatArray]] = []
+    edge = np.zeros((U.shape[1], U.shape[1]))
+    aims: list[tuple[int, FloatArray]] = []
+    for form, thresholds in zip(job.level_forms, job.thresholds, strict=True):
+        aims += [(form, np.abs(Y[:, form] - c)) for c in thresholds]
+        for side, c in ((1.0, thresholds[-1]), (-1.0, thresholds[0])):
+            beyond = side * (Y[:, form] - c)
+            if (beyond > 0).mean() < _RARE:
+                chosen = np.argsort(-beyond)[: max(near, int((beyond > 0).sum()))]
+                tails.append(("tail", U[chosen].mean(axis=0)))
+    rows = job.rows
+    if rows.count:
+        scale = np.maximum(Y[:, rows.form].std(axis=0), 1e-300)
+        excess = (Y[:, rows.form] - rows.bound) / scale
+        members = np.zeros((len(rows.part_event), len(rows.form)), bool)
+        for i in range(len(rows.form)):
+            members[rows.parts[rows.part_start[i] : rows.part_start[i + 1]], i] = True
+        for event in range(min(rows.count, _MOST_AIMS)):
+            parts = [members[p] for p in np.flatnonzero(rows.part_event == event) if members[p].any()]
+            if not parts:
+                continue
+            # How far outside: the worst row of a conjunction, the best conjunction of the union.
+            outside = np.min([excess[:, m].max(axis=1) for m in parts], axis=0)
+            worst = excess[:, parts[0]].argmax(axis=1)
+            for row in np.unique(worst):
+                form = int(rows.form[np.flatnonzero(parts[0])[row]])
+                aims.append((form, np.where(worst == row, np.abs(outside), np.inf)))
+            if (outside <= 0).mean() < _RARE:
+                chosen = np.argsort(outside)[: max(near, int((outside <= 0).sum()))]
+                tails.append(("tail", U[chosen].mean(axis=0)))
+    for form, distance in aims:
+        chosen = np.argsort(distance)[:near]
+        chosen = chosen[np.isfinite(distance[chosen])]
+        edge += np.einsum("ni,nj->ij", G[chosen, form], G[chosen, form])
+    return [*tails[:_MOST_AIMS], *([("edge", np.linalg.eigh(edge)[1][:, -1])] if aims else [])]
+
+
+def _frame(direction: FloatArray, matrix: FloatArray) -> FloatArray:
+    """An orthonormal basis: the direction, then the directions across it in which the forms change most."""
+    d = direction / np.linalg.norm(direction)
+    across = np.eye(len(d)) - np.outer(d, d)
+    vectors = np.linalg.eigh(across @ matrix @ across + across * (1e-9 * np.trace(matrix) + 1e-300))[1][:, ::-1]
+    return np.linalg.qr(np.column_stack([d, vectors[:, : len(d) - 1]]))[0]
+
+
+def sizes_of(
+    plans: list[Plan],
+    lines: int | None,
+    tolerance: float | None,
+    level: float,
+    seconds: float,
+    settings: Settings,
+) -> tuple[list[int], str]:
+    """Lines (or points) for each component, over all groups, decided before the run; `seconds` of CPU are left."""
+    weight = np.array([p.component.weight for p in plans])
+    spread = np.array([float(np.sqrt(p.variance.max(initial=0.0) * max(p.n, 1))) for p in plans])
+    spread = np.where(spread > 0, spread, spread.max(initial=0.0) or 1.0)
+    cost = np.array([p.cost for p in plans])
+    groups = settings.replicates
+    if lines is not None:
+        share = weight * spread / (weight * spread).sum()
+        return [max(1, round(lines * s / groups)) * groups for s in share], ""
+    effort = weight * spread / np.sqrt(cost)
+    scale = max(seconds, 1e-3) / (effort * cost).sum()
+    note = ""
+    if tolerance is not None:
+        from scipy.special import ndtri
+
+        goal = (tolerance / float(ndtri(0.5 + 0.5 * level))) ** 2 / 1.5  # a margin for the pilot's own noise
+
+        def variance(factor: float) -> float:
+            parts = [w * w * p.spread_of(factor * e, settings) for w, e, p in zip(weight, effort, plans, strict=True)]
+            return float(sum(parts))
+
+        if variance(scale) > goal:
+            note = f"the budget ends before the tolerance of {tolerance:g} is expected to be reached"
+        else:
+            low, high = 0.0, scale
+            for _ in range(60):
+                middle = 0.5 * (low + high)
+                low, high = (low, middle) if variance(middle) <= goal else (middle, high)
+            scale = high
+    return [_even(scale * e / groups) * groups for e in effort], note
+
+
+def _even(n: float) -> int:
+    """A Sobol-friendly number of at most n: eight to fifteen times a power of two."""
+    n = max(int(n), _SMALLEST_SAMPLE)
+    unit = 1 << max(n.bit_length() - 4, 0)
+    return n // unit * unit
+
+
+# -- running -----------------------------------------------------------------------------------------------------
+
+
+def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scramble: int) -> Tally:
+    """About `n` lines or points in equal groups; `per_scramble` groups share a scramble (0: independent draws)."""
+    net, by_lines = plan.component.network, plan.method == "lines"
+    tally = Tally(plan.job, net, groups)
+    dimensions = plan.source.dimensions if by_lines else plan.source.point_dimensions
+    each = -(-n // groups)
+    draws: Any = IndependentDraws(dimensions, rng)
+    if per_scramble:
+        draws = SobolDraws(dimensions, groups, each, rng, per_scramble=per_scramble)
+    chunk = CHUNK if by_lines else max(64, (1 << 18) // max(net.widths))
+    room = np.empty((chunk, dimensions))
+    parts: list[tuple[int, int]] = []
+    filled = 0
+    for group in range(groups):
+        left = each
+        while left:
+            take = min(left, chunk - filled)
+            draws.fill(group, room[filled : filled + take])
+            parts.append((group, take))
+            filled, left = filled + take, left - take
+            if filled < chunk and (left or group + 1 < groups):
+                continue
+            if by_lines:
+                tally.add_lines(plan.tracer, plan.source.lines(room[:filled], rng), parts)
+            else:
+                tally.add_points(plan.source.points(room[:filled], rng), parts)
+            parts, filled = [], 0
+    return tally
+
+
+def per_scramble_of(interval: str, groups: int) -> int:
+    """How many groups share a scramble for each kind of interval; 0 for independent draws."""
+    return {"replicate": 1, "block": groups, "finite-sample": 0}[interval]
+
+
+def warm_up(component: Component, law: Any, job: Job, method: str) -> None:
+    """Compile what will be needed before the budget's clock starts: compilation happens once and is kept on disk."""
+    rng = generator(0)
+    settings = Settings(law, job, "block", 2, method, "gradient", 1.0)
+    source = sources_of(component, settings, rng, single=True, points=64)[0]
+    plan = Plan(
+        component, source, "points" if method == "points" else "lines", job, Tracer(component.network, job.forms)
+    )
+    run_plan(plan, 2, 2, rng, 2)

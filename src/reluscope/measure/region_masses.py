@@ -237,6 +237,8 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: dict[str, Any]) 
             with np.errstate(invalid="ignore"):
                 ends = np.sort((ends - law.mean[0]) / L[0, 0], axis=0)
             return gaussian_masses(replace(regions.cells, low=ends[0], high=ends[1]), None, **options)
+        if not hasattr(regions.cells, "points"):
+            raise InputError("cells reach to infinity: look for regions with law= or a box that holds the law")
         points = np.linalg.solve(L, (regions.cells.points - law.mean).T).T
         if n == 2 and np.linalg.det(L) < 0:
             points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric

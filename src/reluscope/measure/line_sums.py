@@ -273,7 +273,7 @@ def events(
                                 since[e], beyond[e] = at, far_side(law, r, at)
                     else:
                         if met[p] == part_size[p]:
-                            true_parts[e] -= 0
+                            true_parts[e] -= 1
                             if true_parts[e] == 0:
                                 out[line, e] += between(law, since[e], beyond[e], at, far_side(law, r, at))
                         met[p] -= 1

@@ -142,7 +142,7 @@ def test_duplicate_units_switch_together():
 
 @pytest.mark.parametrize("direction", [1.0, -1.0])
 def test_a_unit_that_sits_on_its_break_point_is_off(direction):
-    """Without biases the second layer is exactly 0 wherever the first is off: off, from whichever side the line comes."""
+    """Without biases the second layer is exactly 0 wherever the first is off: off, from either side of the line."""
     net = rs.Network([([[1.0], [3.0]], None), ([[1.0, 0.1], [-1.0, 1 / 3]], None), ([[1.0, 1.0]], None)])
     found = Tracer(net)(np.array([[0.0]]), np.array([direction]), np.array([-2.0]), np.array([1.0]), switches=True)
     negative = found.stop() * direction <= 1e-12 if direction > 0 else found.t >= -1e-12

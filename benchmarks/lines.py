@@ -2,10 +2,10 @@
 
 Run: python benchmarks/lines.py [seconds] [repeats] [name ...]   (one thread; a second each by default)
 
-For each network: `integrate(..., interval="block")` under a time budget, pilot and choice included; Monte Carlo and
-scrambled Sobol points done well (inputs projected onto what the first layer sees, batches that stay in the cache, one
-BLAS thread), both given the CPU time that `integrate` used. Errors are standard deviations over repeated runs (Monte
-Carlo: the binomial formula), as geometric means over cdf values at the quantiles .1 to .9 and over the tails
+For each network: `integrate(..., interval="block")` under a time budget, pilot and choice included; plain Monte Carlo
+and scrambled Sobol points done well (inputs projected onto what the first layer sees, batches that stay in the cache,
+one BLAS thread), both given the CPU time that `integrate` used. Errors are standard deviations over repeated runs
+(Monte Carlo: the binomial formula), as geometric means over cdf values at the quantiles .1 to .9 and over the tails
 P(y > c) = 1e-2 and 1e-4. Ratios above 1 say how many times smaller the error of `integrate` is.
 """
 

@@ -73,6 +73,8 @@ class Plan:
     """Variance of the mean of one scramble, for each quantity."""
     single: FloatArray = field(default_factory=lambda: np.zeros(0))
     """Variance of one line."""
+    mean: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Estimate of each quantity."""
     slope: float = 1.0
     """How fast the variance falls with the number of lines: as `n ** -slope`."""
 
@@ -167,8 +169,9 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
     count = n * scrambles
     squares = [tally.square[k].ravel() / count for k in names]
     single = np.concatenate(squares) if names else np.zeros(0)
-    single = np.maximum(single - blocks.mean(axis=(0, 1)) ** 2, 0.0)
-    return replace(plan, n=n, cost=cost, variance=whole, slope=slope, single=single)
+    mean = blocks.mean(axis=(0, 1))
+    single = np.maximum(single - mean**2, 0.0)
+    return replace(plan, n=n, cost=cost, variance=whole, slope=slope, single=single, mean=mean)
 
 
 def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]:
@@ -176,7 +179,7 @@ def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]
 
     A quantity that a plan never saw vary is taken at a hundredth of the largest prediction among the plans.
     """
-    predicted = np.array([p.predicted(seconds, settings) for p in plans])
+    predicted = np.array([p.predicted(seconds, settings) for p in _doubted(plans)])
     if not predicted.shape[1]:
         return plans
     top = predicted.max(axis=0)
@@ -185,6 +188,24 @@ def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]
         return plans
     scores = np.log(np.maximum(predicted[:, live] / top[live], 1e-2)).mean(axis=1)
     return [plans[i] for i in np.argsort(scores, kind="stable")]
+
+
+def _doubted(plans: list[Plan]) -> list[Plan]:
+    """The plans, with more variance where one may have missed mass that another has found.
+
+    A rare set that few lines meet looks small and certain to them. A plan that sees clearly less of it than another (more
+    than three of the other's standard errors) has its variances raised by the square of the difference.
+    """
+    out = []
+    for plan in plans:
+        rare = np.minimum(np.abs(plan.mean), np.abs(1.0 - plan.mean))
+        worst = np.zeros_like(rare)
+        for other in plans:
+            seen = np.minimum(np.abs(other.mean), np.abs(1.0 - other.mean))
+            missed = np.where(seen - rare > 3.0 * np.sqrt(other.variance / _SCRAMBLES), seen - rare, 0.0)
+            worst = np.maximum(worst, missed * missed)
+        out.append(replace(plan, variance=plan.variance + worst, single=plan.single + worst * plan.n))
+    return out
 
 
 def sources_of(

@@ -11,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from reluscope._check import choice
 from reluscope._text import table
 
 NAMES = ("moons",)
@@ -36,6 +35,8 @@ class Reproduction:
 
 def reproduce(name: str, folder: Path, *, quick: bool = False, rng: Any = 0, progress: Any = None) -> Reproduction:
     """Run the experiment of that name and write its pictures to `folder`."""
+    from reluscope._check import choice  # here, because the shell's `--help` reads NAMES and stays light
+
     choice(name, "name", NAMES)
     folder.mkdir(parents=True, exist_ok=True)
     module = import_module(f"reluscope.reproduce.{name}")

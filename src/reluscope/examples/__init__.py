@@ -12,7 +12,7 @@ from typing import Any
 from reluscope._check import choice
 from reluscope.network import Network
 
-NAMES = ("moons",)
+NAMES = ("moons", "cocircles", "controller", "digits")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Example:
     network: Network
     law: Any
     about: str
+    events: tuple[str, ...] = ()
+    """Events worth asking about."""
 
 
 def example(name: str = "moons") -> Example:
@@ -33,9 +35,21 @@ def example(name: str = "moons") -> Example:
 
     folder = files("reluscope.examples")
     with as_file(folder / f"{name}.npz") as weights, as_file(folder / f"{name}.json") as law:
-        return Example(name, load(weights), law_from_json(law), _ABOUT[name])
+        return Example(name, load(weights), law_from_json(law), _ABOUT[name], _EVENTS[name])
 
 
 _ABOUT = {
     "moons": "2-4-4-4-1 classifier of scikit-learn's two moons (noise 0.2); inputs: one Gaussian mixture per class",
+    "cocircles": "2-12-12-12-12-1 classifier of two noisy circles; inputs: a mixture of eight Gaussians fitted to them",
+    "controller": "5-25-25-25-5 collision-avoidance adviser, smallest score wins; inputs: an intruder ahead, with "
+    "sensor noise",
+    "digits": "64-16-16-10 classifier of handwritten digits of 8 x 8 pixels; inputs: a Gaussian with the digits' "
+    "covariance",
+}
+
+_EVENTS = {
+    "moons": ("y[0] > 0",),
+    "cocircles": ("y[0] > 0",),
+    "controller": ("argmin == 0",),  # "clear of conflict", with an intruder ahead
+    "digits": ("argmax != argmax at mean",),
 }

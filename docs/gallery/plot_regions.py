@@ -1,0 +1,28 @@
+"""
+The affine pieces of a classifier
+=================================
+
+Every piece of the built-in moons network where its input law lives, coloured by the output and by probability.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import reluscope as rs
+from reluscope.plot import plot_regions
+
+moons = rs.example("moons")
+net, law = moons.network, moons.law
+found = rs.regions(net, law=law)
+masses = found.masses(law)
+print(found)
+print(f"{len(found)} pieces; their masses sum to {np.asarray(masses.value).sum():.15f} ({masses.guarantee})")
+
+# %%
+# The law's box is wide, because it holds all of the probability; ``view`` shows the middle of it.
+
+sd = np.sqrt(law.variance)
+view = (law.mean - 3 * sd, law.mean + 3 * sd)
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+plot_regions(found, left, colour="output", view=view)
+plot_regions(found, right, colour="mass", masses=masses.value, view=view)

@@ -1,0 +1,56 @@
+"""`reluscope report`: everything about a network on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reluscope.commands._common import Options, command, numbers, show
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = command(commands, "report", run, "write one HTML page: what a network does, where, and how likely that is")
+    parser.add_argument("model", type=Path, help="a model file")
+    about = parser.add_mutually_exclusive_group()
+    about.add_argument("--law", type=Path, help="the law of the inputs, a law.json file")
+    about.add_argument("--data", type=Path, help="rows of inputs (CSV): a Gaussian is fitted, local models are shown")
+    about.add_argument(
+        "--box", nargs=2, metavar=("LO", "HI"), help="range of the inputs: numbers or lists such as 0,0,-1"
+    )
+    parser.add_argument("--target", help="the column of --data to be predicted (a name, or a number from 0)")
+    parser.add_argument("--event", action="append", default=[], help='such as "y[0] > 1"; may be given several times')
+    parser.add_argument("--budget", default="60s", help='time for all sections together (default "60s")')
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
+    parser.add_argument("--out", type=Path, default=Path("reluscope-report"), help="folder (default: reluscope-report)")
+
+
+def run(options: Options) -> int:
+    """Do it."""
+    from reluscope._tables import read_csv
+    from reluscope.errors import InputError
+    from reluscope.formats import load
+    from reluscope.inputs import law_from_json
+    from reluscope.reporting.report import report
+
+    if options.target is not None and options.data is None:
+        raise InputError("--target names a column of --data; give --data too")
+    net = load(options.model)
+    rows = None if options.data is None else read_csv(options.data, target=options.target)
+    done = report(
+        net,
+        None if options.law is None else law_from_json(options.law),
+        X=None if rows is None else rows.X,
+        y=None if rows is None else rows.y,
+        feature_names=None if rows is None else rows.names,
+        events=options.event,
+        box=None if options.box is None else tuple(numbers(side, "--box") for side in options.box),
+        budget=options.budget,
+        rng=options.seed,
+        title=options.model.name,
+        progress="auto",
+    )
+    files = done.save(options.out)
+    facts = done.to_dict() | {"folder": str(options.out), "files": files}
+    show(options, facts, f"{done!r}\n\nreport: {options.out / 'report.html'} (and {len(files) - 1} files beside it)")
+    return 0

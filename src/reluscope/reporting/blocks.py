@@ -1,0 +1,94 @@
+"""What a report is made of: sections with an answer in words, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns by name, shown up to `shown` rows and written whole to a CSV file called `name`."""
+
+    name: str
+    caption: str
+    columns: Mapping[str, Sequence[Any]]
+    shown: int = 12
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def rows(self) -> list[list[str]]:
+        """The first `shown` rows as text."""
+        count = min(len(self), self.shown)
+        return [[cell(column[i]) for column in self.columns.values()] for i in range(count)]
+
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers (set flush right)."""
+        return [all(_is_number(v) for v in list(c)[: self.shown]) for c in self.columns.values()]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An SVG element and the sentence below it."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One question: the `answer` in words first, then what backs it.
+
+    `guarantee` is "exact", "sound", "confidence", "estimate" or "" (nothing to guarantee). A section that
+    could not be worked out has `reason`.
+    """
+
+    key: str
+    title: str
+    answer: str = ""
+    guarantee: str = ""
+    blocks: Sequence[Table | Figure | str] = ()
+    reason: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What a program would want: goes to the JSON file."""
+    headline: str = ""
+    """A line for the summary at the top, or nothing."""
+
+
+def cell(value: Any) -> str:
+    """A value as text: six digits, thousands separated, empty for None."""
+    if value is None:
+        return ""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.5g}"
+    return str(value)
+
+
+def percent(value: float) -> str:
+    """A probability as a percentage that does not round to 0 or 100."""
+    p = 100 * value
+    if value <= 0 or value >= 1:
+        return f"{p:g} %"
+    if p < 0.01:
+        return f"{p:.2g} %"
+    if p > 99.99:
+        return f"{p:.6g} %"
+    return f"{p:.4g} %"
+
+
+def counted(n: int, word: str, many: str = "") -> str:
+    """`1 region`, `2 regions`."""
+    return f"{n:,} {word if n == 1 else many or word + 's'}"
+
+
+def _is_number(value: Any) -> bool:
+    value = value.item() if hasattr(value, "item") else value
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))

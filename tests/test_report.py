@@ -1,0 +1,279 @@
+"""The report: what is on the page, that it needs nothing else, and how it looks in a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import reluscope as rs
+from nets import random_net
+from reluscope.cli import main
+from reluscope.reporting.charts import Chart, diverging, png, sequential
+from reluscope.reporting.report import fingerprint
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return rs.example("moons")
+
+
+@pytest.fixture(scope="module")
+def report(moons):
+    return rs.report(moons.network, moons.law, events="y[0] > 0", title=HOSTILE, budget="20s")
+
+
+@pytest.fixture(scope="module")
+def page(report) -> str:
+    return report.html()
+
+
+class Outline(HTMLParser):
+    """Tags with their attributes, and whether every one is closed."""
+
+    VOID = ("meta", "br", "rect", "path", "circle", "image", "link")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open and self.open[-1] == tag, f"</{tag}> closes <{self.open[-1:]}>"
+            self.open.pop()
+
+
+def outline(page: str) -> Outline:
+    parsed = Outline()
+    parsed.feed(page)
+    assert parsed.open == []
+    return parsed
+
+
+def test_every_section_is_answered(report):
+    assert [s.reason for s in report.sections] == [""] * len(report.sections)
+    assert all(s.answer for s in report.sections)
+    assert {s.key for s in report.sections} >= {
+        "events",
+        "functions",
+        "outputs",
+        "regions",
+        "units",
+        "spectrum",
+        "network",
+    }
+    assert "59 affine functions" in report.summary[1]
+
+
+def test_the_summary_says_what_the_answers_say(report, moons):
+    facts = report.to_dict()["sections"]
+    assert facts["functions"]["functions"] == rs.functions(moons.network, moons.law).support_size
+    event = facts["events"]["events"][0]
+    truth = rs.outputs(moons.network, moons.law).sf(0.0)
+    assert event["lower"] <= float(truth) <= event["upper"]
+    assert event["guarantee"] == "exact"
+
+
+def test_the_page_needs_nothing_else(page):
+    parsed = outline(page)
+    names = {tag for tag, _ in parsed.tags}
+    assert not names & {"script", "link", "iframe", "object", "embed"}
+    for tag, attributes in parsed.tags:
+        for key in ("src", "href", "xlink:href"):
+            value = attributes.get(key, "#")
+            assert value.startswith(("#", "data:image/png;base64,")), (tag, value)
+        assert not any(key.startswith("on") for key in attributes)
+    assert "url(http" not in page
+    assert "@import" not in page
+
+
+def test_a_hostile_title_stays_text(page):
+    assert HOSTILE not in page
+    assert html.escape(HOSTILE) in page
+
+
+def test_hostile_feature_names_stay_text():
+    net = random_net((2, 4, 1), 0)
+    text = rs.report(net, feature_names=[HOSTILE, "b"], budget="5s").html()
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_figures_have_labels_and_captions(page):
+    figures = re.findall(r"<figure>(.*?)</figure>", page, flags=re.S)
+    assert len(figures) >= 5
+    for figure in figures:
+        assert len(re.findall(r'class="label"[^>]*>[^<]+<', figure)) == 2
+        assert re.search(r"<figcaption>[^<]{10,}</figcaption>", figure)
+
+
+def test_files_lie_beside_the_page(report, tmp_path):
+    names = report.save(tmp_path / "new" / "folder")
+    folder = tmp_path / "new" / "folder"
+    assert sorted(names) == sorted(p.name for p in folder.iterdir())
+    facts = json.loads((folder / "report.json").read_text())
+    assert facts["sections"]["functions"]["guarantee"] == "exact"
+    table = (folder / "functions.csv").read_text().splitlines()
+    assert len(table) == 11
+    assert table[0].startswith("probability,lower,upper")
+
+
+def test_the_same_seed_gives_the_same_page(moons):
+    def made() -> str:
+        text = rs.report(moons.network, moons.law, budget="20s").html()
+        return re.sub(r"<tr><th>seconds</th>.*?</tr>", "", text)
+
+    assert made() == made()
+
+
+def test_without_a_law_the_default_is_named():
+    net = random_net((3, 5, 2), 1)
+    assert "no law or data was given" in rs.report(net, budget="3s").html()
+    assert "middle of the box" in rs.report(net, box=(0, 1), budget="3s").html()
+
+
+def test_data_gives_the_law(tmp_path, capsys):
+    net = random_net((2, 4, 1), 3)
+    net.save(tmp_path / "net.npz")
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    np.savetxt(tmp_path / "rows.csv", X, delimiter=",", header="width,height", comments="")
+    out = tmp_path / "out"
+    code = main(
+        ["report", str(tmp_path / "net.npz"), "--data", str(tmp_path / "rows.csv"), "--budget", "5s", "--out", str(out)]
+    )
+    assert code == 0
+    assert "report.html" in capsys.readouterr().out
+    text = (out / "report.html").read_text()
+    assert "fitted to the 200 rows" in text
+    assert "width" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"law": rs.Gaussian([0.0, 0.0, 0.0])}, "law must have 2 inputs"),
+        ({"X": [[1.0, 2.0, 3.0]]}, "X must have 2 columns"),
+        ({"feature_names": ["a"]}, "feature_names must name the 2 inputs"),
+        ({"budget": "soon"}, "budget must be like"),
+        ({"rng": -1}, "rng"),
+    ],
+)
+def test_bad_arguments(arguments, words):
+    with pytest.raises(rs.InputError, match=words):
+        rs.report(random_net((2, 3, 1), 0), **arguments)
+
+
+def test_networks_of_one_input_and_of_constants():
+    one = rs.report(random_net((1, 6, 1), 0), budget="5s")
+    assert not any(s.reason for s in one.sections)
+    flat = rs.Network([(np.zeros((3, 2)), np.zeros(3)), (np.ones((1, 3)), np.zeros(1))], activation="relu")
+    assert not any(s.reason for s in rs.report(flat, budget="5s").sections)
+
+
+def test_fingerprint_depends_on_every_weight():
+    a, b = random_net((2, 4, 1), 0), random_net((2, 4, 1), 1)
+    assert fingerprint(a) == fingerprint(random_net((2, 4, 1), 0))
+    assert fingerprint(a) != fingerprint(b)
+
+
+# -- charts ---------------------------------------------------------------------------------------------------------
+
+
+def test_png_is_read_back_by_another_reader(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
+    (tmp_path / "a.png").write_bytes(png(pixels))
+    assert np.array_equal(np.rint(255 * image.imread(tmp_path / "a.png")[..., :3]).astype(np.uint8), pixels)
+
+
+def test_colour_scales():
+    assert diverging(np.array([-2.0, 0.0, 2.0])).tolist() == [[33, 102, 172], [247, 247, 247], [178, 24, 43]]
+    assert sequential(np.array([0.0, 1.0, np.nan])).tolist() == [[68, 1, 84], [253, 231, 37], [68, 1, 84]]
+
+
+def test_chart_places_data_where_the_ticks_say():
+    chart = Chart((0, 10), (0, 1), x_label="a & b", y_label="c")
+    chart.dots([5.0], [0.5])
+    svg = chart.svg()
+    at = {
+        float(t): float(x)
+        for x, t in re.findall(r'class="tick" x="([\d.]+)" y="\d+" text-anchor="middle">([^<]+)<', svg)
+    }
+    x = float(re.search(r'cx="([\d.]+)"', svg)[1])
+    assert x == pytest.approx(at[4.0] / 2 + at[6.0] / 2, abs=0.2)
+    assert "a &amp; b" in svg
+
+
+@pytest.mark.parametrize("span", [(0.0, 0.0), (np.nan, 1.0), (-np.inf, np.inf), (1e300, 1e300), (1.0, 1.0 + 1e-15)])
+def test_empty_ranges_still_draw(span):
+    chart = Chart(span, span, x_label="x", y_label="y")
+    chart.line([0, 1], [0, 1])
+    outline(chart.svg())
+
+
+# -- in a browser ---------------------------------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+MEASURE = """
+<script>
+window.onerror = e => document.title = 'error ' + e;
+addEventListener('load', () => {
+  const frame = document.querySelector('iframe'), page = frame.contentDocument, found = [];
+  const wide = page.documentElement.scrollWidth - frame.clientWidth;
+  if (wide > 0) found.push('the page is ' + wide + ' px too wide');
+  const hit = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  const overlaps = (list, what) => list.forEach((a, i) => list.slice(i + 1).forEach(b => {
+    const p = a.getBoundingClientRect(), q = b.getBoundingClientRect();
+    if (hit(p, q)) found.push(what + ': ' + a.textContent.slice(0, 30) + ' | ' + b.textContent.slice(0, 30));
+  }));
+  page.querySelectorAll('svg').forEach(s => overlaps([...s.querySelectorAll('text')], 'words overlap'));
+  page.querySelectorAll('section').forEach(s => overlaps([...s.children], 'blocks overlap'));
+  page.querySelectorAll('svg').forEach(s => {
+    const box = s.getBoundingClientRect();
+    s.querySelectorAll('text').forEach(t => {
+      const r = t.getBoundingClientRect();
+      if (r.left < box.left - 1 || r.right > box.right + 1) found.push('cut off: ' + t.textContent);
+    });
+  });
+  document.title = 'checked ' + JSON.stringify(found);
+});
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_overlaps_in_a_browser(page, tmp_path, width):
+    frame = f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+    (tmp_path / "frame.html").write_text(frame + MEASURE)
+    done = browse(tmp_path, tmp_path / "frame.html")
+    title = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert title is not None, done.stderr[-2000:]
+    assert html.unescape(title[1]) == "checked []"
+    assert "CONSOLE" not in done.stderr
+
+
+def browse(folder: Path, file: Path) -> subprocess.CompletedProcess:
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    flags += " --disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=8000 --dump-dom"
+    command = [CHROMIUM, *flags.split(), f"--user-data-dir={folder / 'profile'}", file.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -43,13 +43,12 @@ _ABOUT = {
     "cocircles": "2-12-12-12-12-1 classifier of two noisy circles; inputs: a mixture of eight Gaussians fitted to them",
     "controller": "5-25-25-25-5 collision-avoidance adviser, smallest score wins; inputs: an intruder ahead, with "
     "sensor noise",
-    "digits": "64-16-16-10 classifier of handwritten digits of 8 x 8 pixels; inputs: a Gaussian with the digits' "
-    "covariance",
+    "digits": "64-16-16-10 classifier of handwritten digits of 8 x 8 pixels; inputs: a Gaussian fitted to the threes",
 }
 
 _EVENTS = {
     "moons": ("y[0] > 0",),
     "cocircles": ("y[0] > 0",),
     "controller": ("argmin == 0",),  # "clear of conflict", with an intruder ahead
-    "digits": ("argmax != argmax at mean",),
+    "digits": ("argmax != 3",),
 }

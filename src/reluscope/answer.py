@@ -12,10 +12,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from reluscope._check import real
+from reluscope.errors import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A probability (or another number) with its bracket, its guarantee, and how it was found."""
+    """A probability (or another number) with its bracket, its guarantee, and how it was found.
+
+    `method` says how, `note` why so and what to know, `evaluations` how many cells, boxes or points of the network were
+    looked at, `seconds` how long it took (None where not counted).
+
+    `answer < x` is True when the whole bracket is below x, False when none of it is, and an `InputError` when the
+    bracket holds x: then the answer does not say. `certainly_below(x)` and `certainly_above(x)` are plain questions
+    with a bool for an answer. Equality is that of all fields.
+    """
 
     value: float
     lower: float
@@ -24,6 +35,33 @@ class Answer:
     level: float | None = None
     method: str = ""
     note: str = ""
+    evaluations: int | None = None
+    seconds: float | None = None
+
+    @property
+    def width(self) -> float:
+        """`upper - lower`."""
+        return self.upper - self.lower
+
+    def certainly_below(self, x: float) -> bool:
+        """Whether the whole bracket is below `x` (for a confidence answer: at its level)."""
+        return self.upper < real(x, "x")
+
+    def certainly_above(self, x: float) -> bool:
+        """Whether the whole bracket is above `x` (for a confidence answer: at its level)."""
+        return self.lower > real(x, "x")
+
+    def __lt__(self, x: Any) -> bool:
+        return self._decided(x, self.upper < x, self.lower >= x, "<") if _is_number(x) else NotImplemented
+
+    def __le__(self, x: Any) -> bool:
+        return self._decided(x, self.upper <= x, self.lower > x, "<=") if _is_number(x) else NotImplemented
+
+    def __gt__(self, x: Any) -> bool:
+        return self._decided(x, self.lower > x, self.upper <= x, ">") if _is_number(x) else NotImplemented
+
+    def __ge__(self, x: Any) -> bool:
+        return self._decided(x, self.lower >= x, self.upper < x, ">=") if _is_number(x) else NotImplemented
 
     def __float__(self) -> float:
         return self.value
@@ -42,4 +80,22 @@ class Answer:
             "level": self.level,
             "method": self.method,
             "note": self.note,
+            "evaluations": self.evaluations,
+            "seconds": self.seconds,
         }
+
+    def _decided(self, x: Any, yes: bool, no: bool, sign: str) -> bool:
+        if not (yes or no):
+            raise InputError(
+                f"answer {sign} {x!r} is undecided: the bracket [{self.lower:.6g}, {self.upper:.6g}] holds it; compare "
+                "answer.value, or ask answer.certainly_below(x) or certainly_above(x)"
+            )
+        return bool(yes)
+
+
+def _is_number(x: Any) -> bool:
+    try:
+        float(x)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(x, (str, bytes, Answer))

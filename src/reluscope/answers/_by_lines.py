@@ -23,6 +23,8 @@ from reluscope.network import Network, Pattern
 _PILOT = 1 << 14
 _GRID = 24
 _FRESH = 1 << 17
+_FRESH_WORK = 1 << 33
+"""Fresh draws, and multiplications that they may take; at least 4,096 draws."""
 _MOST_PATTERNS = 1 << 16
 
 
@@ -205,28 +207,38 @@ class LinePatterns:
 def line_patterns(net: Network, law: Any, seconds: float, level: float, rng: np.random.Generator) -> LinePatterns:
     """Pattern masses by lines; then fresh independent draws bound the mass of the patterns that are not listed.
 
-    The bound is exact (Clopper-Pearson, one-sided at `level`) because the list is fixed before the draws.
+    The bound is exact (Clopper-Pearson, one-sided at `level`) because the list is fixed before the draws. Marginals
+    have a run of their own, which may use points: on wide networks these say more about single units in the same time.
     """
     from scipy.special import betaincinv
 
+    from reluscope.answers.support import draw_patterns
+    from reluscope.inputs import standard
     from reluscope.measure.lines import Request, integrate
 
     found = integrate(
-        net, law, Request(patterns=_MOST_PATTERNS, marginals=True), budget=seconds, level=level, method="lines", rng=rng
+        net, law, Request(patterns=_MOST_PATTERNS), budget=0.5 * seconds, level=level, method="lines", rng=rng
     )
+    single = integrate(net, law, Request(marginals=True), budget=0.5 * seconds, level=level, rng=rng)
     patterns = found.patterns
     assert patterns is not None
     known = set(net.key(patterns.pattern).tolist())
-    keys, count = np.unique(net.key(net.pattern(law.sample(_FRESH, rng))), return_counts=True)
-    missed = int(sum(c for k, c in zip(keys.tolist(), count.tolist(), strict=True) if k not in known))
-    remainder = 1.0 if missed == _FRESH else float(betaincinv(missed + 1, _FRESH - missed, level))
+    components = standard(law, net)
+    weights = sum(int(np.prod(layer.weight.shape)) for layer in components[0].network.layers)
+    fresh = int(np.clip(_FRESH_WORK // max(weights, 1), 1 << 12, _FRESH))
+    missed = 0
+    for batch in draw_patterns(net, law, components, fresh, rng):
+        keys, count = np.unique(net.key(batch), return_counts=True)
+        missed += int(sum(c for k, c in zip(keys.tolist(), count.tolist(), strict=True) if k not in known))
+    remainder = 1.0 if missed == fresh else float(betaincinv(missed + 1, fresh - missed, level))
     mass = patterns.mass
     lower = np.clip(mass.lower, 0.0, mass.value)
     upper = np.maximum(np.minimum(mass.upper, 1.0), mass.value)
-    units = found.marginals
+    units = single.marginals
     assert units is not None
     method = _method(found)
-    marginals = Values(units.value, units.lower, units.upper, "confidence", level, method)
+    kind = "exact" if single.interval == "exact" else "confidence"
+    marginals = Values(units.value, units.lower, units.upper, kind, level, _method(single))
     return LinePatterns(patterns.pattern, mass.value, lower, upper, remainder, marginals, method)
 
 

@@ -78,7 +78,10 @@ class Probable:
 
     @property
     def ranked(self) -> int:
-        """How many leading patterns are certainly at least as probable as everything after them."""
+        """How many leading patterns are certainly at least as probable as everything after them.
+
+        With guarantee "confidence": if all intervals hold, each of which does so at the stated level only by itself.
+        """
         after = np.append(np.maximum.accumulate(self.mass.upper[::-1])[::-1][1:], 0.0)
         sure = np.minimum.accumulate(self.mass.lower) >= np.maximum(after, self.next.upper)
         return int(np.flatnonzero(sure)[-1]) + 1 if sure.any() else 0
@@ -130,12 +133,13 @@ def probable(
     `next` the mass of the heaviest. In a mixture each component is searched and a pattern's masses are added up. In
     four to six dimensions prefix masses are quasi-Monte Carlo and slow; the risk `1 - confidence` is shared by all.
 
-    "draws" (the default otherwise): candidates from `draws` inputs, judged by as many independent ones. `found` has an
-    exact binomial interval for a given `k`, and a uniform one (Dvoretzky-Kiefer-Wolfowitz) when their number is
-    chosen to reach `mass`. `next` holds for all patterns at once, seen or not: at most `1/p` patterns have mass p or
-    more, so one of them shows up at most c times in n draws with probability at most `P(Bin(n, p) <= c) / p`. Masses
-    of the leading patterns are computed as those of polytopes, to `relative` accuracy, as far as the budget goes (up
-    to 300, in up to 40 dimensions); the others are counted.
+    "draws" (the default otherwise, so above three dimensions): candidates from `draws` inputs, judged by as many
+    independent ones. The certificate holds at `confidence` whatever the network, but is only as sharp as the draws:
+    nothing below about 20 / draws can be told from 0. `found` has an exact binomial interval for a given `k`, and a
+    uniform one (Dvoretzky-Kiefer-Wolfowitz) when their number is chosen to reach `mass`. `next` holds for all patterns
+    at once, seen or not: at most `1/p` patterns have mass p or more, so one of them shows up at most c times in n draws
+    with probability at most `P(Bin(n, p) <= c) / p`. Masses of the leading patterns are computed as those of polytopes,
+    to `relative` accuracy, as far as the budget goes (up to 300, in up to 40 dimensions); the others are counted.
 
     When the budget ends, or the draws cannot show the target, the best so far is returned and `stopped` says so.
 
@@ -156,7 +160,7 @@ def probable(
     accuracy = real(relative, "relative", low=0.0, high=1.0, open_=True)
     level = real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     limit, gen = parse_budget(budget), generator(rng)
-    if how == "search" and max(c.r for c in components if c.kind != "point") > _MOST_SEARCH_DIMENSIONS:
+    if how == "search" and max((c.r for c in components if c.kind != "point"), default=0) > _MOST_SEARCH_DIMENSIONS:
         raise InputError(
             f"method='search' is for laws seen in at most {_MOST_SEARCH_DIMENSIONS} dimensions, got "
             f"{max(c.r for c in components)}; use method='draws'"
@@ -527,7 +531,8 @@ def _from_draws(
     masses = Masses(columns[0], columns[1], columns[2], "confidence", confidence)
     masses = _refined(masses, components, chosen, relative, confidence, budget, rng)
     most = int(max(hits[rank >= size].max(initial=0), 0))
-    bound = most_mass_with(most, draws, 1.0 - confidence)
+    # Half of the risk each for this bound and for the upper end of what is left, of which the smaller counts.
+    bound = most_mass_with(most, draws, 0.5 * (1.0 - confidence))
     order = np.argsort(-masses.value, kind="stable")
     masses = Masses(masses.value[order], masses.lower[order], masses.upper[order], masses.guarantee, masses.level)
     left = Answer(1.0 - found.value, 1.0 - found.upper, 1.0 - found.lower, "confidence", confidence)

@@ -1,0 +1,446 @@
+"""The cells of a network inside an event: only those that can meet it are looked for.
+
+The traversal is that of `reluscope.cells.subdivide`. Before a batch of cells is cut by the next layer, the event's rows
+are bounded on them: the pre-activations of the next layer are affine on a cell, and each later layer is replaced by its
+linear relaxation over the range that its units take there,
+
+    act(h) in slope * h + [down, up]    on    [least h, largest h],
+
+with the chord's slope, so a row is `affine +- slack` and its range is read off at the cell's vertices. A cell on which
+every case fails somewhere is dropped, one on which a whole case holds is taken as it is, and only the others go on. On
+the final cells the network is affine: each case is a polytope and cut out exactly; what is left of the cell
+meets the next case, so that overlapping cases are counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import EPS, FloatArray
+from reluscope.answers._event_rows import CaseRows, Question
+from reluscope.cells.domain import starting_cell
+from reluscope.cells.interval import Intervals
+from reluscope.cells.polygon import Polygons
+from reluscope.cells.split import Split
+from reluscope.cells.subdivide import (
+    BATCH_NUMBERS,
+    Batch,
+    Pending,
+    advance,
+    first_labels,
+    squared_scale,
+)
+from reluscope.cells.vertex import VertexCells
+from reluscope.network import Network, Pattern
+from reluscope.parallel import blas_threads
+
+if TYPE_CHECKING:
+    from reluscope.budget import Budget
+    from reluscope.inputs._standard import Component
+
+Index = npt.NDArray[np.intp]
+BoolArray = npt.NDArray[np.bool_]
+
+_PROBABLE_ERRORS = 16.0
+_CAUTION = 1e-9
+"""Bounds this close to a row's limit, as a share of the numbers in them, decide nothing."""
+_IDLE = 8
+"""Of the batches of a layer whose bounds decide almost nothing, one in so many is still tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """A batch of cells inside the event. `blur[i]` bounds how far rounding may move the cuts of cell i.
+
+    `pattern[i]` has the units' pieces on final cells; where the event held before all layers were cut, `pattern` is
+    None.
+    """
+
+    cells: Any
+    blur: FloatArray
+    pattern: Pattern | None
+
+
+@dataclass(eq=False)
+class Walk:
+    """Walks the cells of one component that can meet the event; iterate over `Inside` batches.
+
+    `visited` counts cells looked at, `pending` holds the cells left over when the budget ended (`stopped` says why).
+    `skip(cells)` may name cells that need not be looked at.
+    """
+
+    component: Component
+    question: Question
+    start: Any
+    budget: Budget
+    skip: Callable[[Any], BoolArray] | None = None
+    whole: bool = True
+    """Whether cells on which the event holds throughout may be given out before they are affine."""
+    visited: int = 0
+    stopped: str | None = None
+    pending: list[Any] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Inside]:
+        net = self.component.network
+        if not self.question.cases:
+            return
+        width = max(net.widths[1:])
+        rows = self.start.dimension + 1
+        size = max(64, BATCH_NUMBERS // ((rows + 1) * width))
+        plans = [_Plan.of(net, i, self.start.dimension) for i in range(len(net.hidden))]
+        screens = [[_Screen(net, self.question, i, self.whole) for _ in p.groups] for i, p in enumerate(plans)]
+        stack = [_first(net, self.start)]
+        with blas_threads(width):
+            while stack:
+                waiting = stack.pop()
+                at = waiting.made()
+                self.visited += len(at.cells)
+                if self.skip is not None:
+                    at = at.chosen(np.flatnonzero(~self.skip(at.cells)))
+                while len(at.cells) and at.layer < len(net.hidden) and at.group == len(plans[at.layer].groups):
+                    at = at.advanced(net)
+                if not len(at.cells):
+                    continue
+                if at.layer == len(net.hidden):
+                    yield from self._final(at)
+                else:
+                    held, open_ = screens[at.layer][at.group](at.cells, at.maps)
+                    if len(held):
+                        yield Inside(taken(at.cells, held), np.zeros(len(held)), None)
+                    if len(open_):
+                        stack += at.chosen(open_).split(net, plans[at.layer], size)
+                self.stopped = self.budget.spent(self.visited) if stack else None
+                if self.stopped is not None:
+                    self.pending = [w.cells for w in stack]
+                    return
+
+    def _final(self, at: _Cells) -> Iterator[Inside]:
+        """Cut the cases out of cells on which the network is affine, one after the other."""
+        question, cells = self.question, at.cells
+        features = question.features(at.pattern)
+        left = np.arange(len(cells))  # which cell each remaining part was cut from
+        label = first_labels(self.component.network)[-1]
+        for rows in question.cases:
+            if not len(left):
+                return
+            maps, tolerance = _row_maps(rows, at, features)
+            inside, owner, blur = cells, left, np.zeros(len(left))
+            outside: list[tuple[Any, Index]] = []
+            for k in range(len(rows.g)):
+                if not len(owner):
+                    break
+                sign = -1.0 if rows.strict[k] else 1.0
+                here = np.ascontiguousarray(sign * maps[owner, :, k : k + 1])
+                found: Split = inside.split(here, tolerance[owner, k : k + 1], np.zeros((1, 1)), label)
+                label += 1
+                # A cell that lies on the limit all over belongs to the piece below: in for <=, out for <.
+                is_in = (found.piece[:, 0] == 0) != bool(rows.strict[k])
+                cut = (np.bincount(found.parent, minlength=len(owner)) > 1)[found.parent]
+                parent = owner[found.parent]
+                slope = np.sqrt((maps[parent, :-1, k] ** 2).sum(axis=1))
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    shift = np.where(cut, tolerance[parent, k] / slope, 0.0)
+                blur = blur[found.parent] + shift
+                out = np.flatnonzero(~is_in)
+                if len(out):
+                    outside.append((taken(found.cells, out), parent[out]))
+                keep = np.flatnonzero(is_in)
+                inside, owner, blur = taken(found.cells, keep), parent[keep], blur[keep]
+            if len(owner):
+                yield Inside(inside, blur, at.pattern[owner])
+            if not outside:
+                return
+            cells = type(inside).join([c for c, _ in outside])
+            left = np.concatenate([o for _, o in outside])
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """In which groups the units of a layer cut cells: the most influential first, few at a time in many dimensions.
+
+    Cells of one layer's arrangement are too many to make at once; between groups they are screened.
+    """
+
+    groups: tuple[Index, ...]
+    first_label: int
+
+    @classmethod
+    def of(cls, net: Network, layer: int, dimension: int) -> _Plan:
+        here, following = net.layers[layer], net.layers[layer + 1]
+        # Units with one piece cut nothing.
+        cutting = np.flatnonzero(here.units.pieces > 1)
+        weight = np.asarray(abs(following.weight).sum(axis=0)).ravel() * np.sqrt(
+            np.asarray((here.weight * here.weight).sum(axis=1)).ravel()
+        )
+        order = cutting[np.argsort(-weight[cutting], kind="stable")]
+        size = _GROUP.get(dimension, 6)
+        groups = tuple(order[i : i + size] for i in range(0, len(order), size))
+        return cls(groups, first_labels(net)[layer])
+
+
+_GROUP = {1: 64, 2: 32, 3: 12}
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Cells of layer `layer` that its groups of units before `group` have cut; `piece` is known for those."""
+
+    layer: int
+    group: int
+    cells: Any
+    maps: FloatArray
+    error2: FloatArray
+    pattern: Pattern
+    piece: Pattern
+
+    def chosen(self, index: Index) -> _Cells:
+        if len(index) == len(self.maps):
+            return self
+        return replace(
+            self,
+            cells=taken(self.cells, index),
+            maps=self.maps[index],
+            error2=self.error2[index],
+            pattern=self.pattern[index],
+            piece=self.piece[index],
+        )
+
+    def split(self, net: Network, plan: _Plan, size: int) -> list[_Waiting]:
+        """The children by the next group of units, in batches, last first."""
+        units = plan.groups[self.group]
+        breaks = net.layers[self.layer].units.breaks[units]
+        tolerance = _PROBABLE_ERRORS * np.sqrt(self.error2[:, units])
+        label = plan.first_label + sum(len(g) for g in plan.groups[: self.group]) * breaks.shape[1]
+        maps = np.ascontiguousarray(self.maps[:, :, units])
+        found: Split = self.cells.split(maps, np.ascontiguousarray(tolerance), breaks, label)
+        total = len(found.cells)
+        return [
+            _Waiting(
+                self,
+                units,
+                found.cells.part(begin, min(begin + size, total)),
+                found.parent[begin : begin + size],
+                found.piece[begin : begin + size],
+            )
+            for begin in reversed(range(0, total, size))
+        ]
+
+    def advanced(self, net: Network) -> _Cells:
+        """The same cells before the next layer: its maps, their probable errors, nothing cut yet."""
+        n, _, m = self.maps.shape
+        low, high = np.empty((n, m)), np.empty((n, m))
+        _ranges(*corners(self.cells), self.maps, low, high)
+        before = Batch(
+            self.maps, self.error2, np.maximum(np.abs(low), np.abs(high)), self.pattern, np.zeros(n, np.int64)
+        )
+        pending = Pending(self.layer + 1, self.cells, np.arange(n), self.piece, before)
+        made = advance(net.layers[self.layer], net.layers[self.layer + 1], pending, last=False)
+        piece = np.zeros((n, net.layers[self.layer + 1].width), np.uint8)
+        return _Cells(self.layer + 1, 0, self.cells, made.maps, made.error2, made.pattern, piece)
+
+
+class _Waiting(NamedTuple):
+    """Children of a batch; their maps are copied from the parents' when their turn comes."""
+
+    before: _Cells
+    units: Index
+    cells: Any
+    parent: npt.NDArray[np.int64]
+    new: Pattern
+
+    def made(self) -> _Cells:
+        before, parent = self.before, self.parent
+        if not len(self.units):
+            return before
+        piece = before.piece[parent]
+        piece[:, self.units] = self.new
+        return _Cells(
+            before.layer,
+            before.group + 1,
+            self.cells,
+            before.maps[parent],
+            before.error2[parent],
+            before.pattern[parent],
+            piece,
+        )
+
+
+def _first(net: Network, cells: Any) -> _Waiting:
+    first = net.layers[0]
+    maps = np.concatenate([first.dense().T, first.bias[None]])[None]
+    maps = np.ascontiguousarray(np.broadcast_to(maps, (len(cells), *maps.shape[1:])))
+    error2 = (EPS * EPS) * squared_scale(cells, maps)
+    empty = np.zeros((len(cells), 0), np.uint8)
+    start = _Cells(0, 0, cells, maps, error2, empty, np.zeros((len(cells), first.width), np.uint8))
+    return _Waiting(start, np.zeros(0, np.intp), cells, np.arange(len(cells)), empty)
+
+
+def _row_maps(rows: CaseRows, at: _Cells, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Each row minus its limit as an affine map on each cell, (n, d + 1, rows), and what counts as zero, (n, rows)."""
+    maps = at.maps @ rows.G.T
+    shift = features @ rows.F.T - rows.g
+    maps[:, -1, :] += shift
+    error2 = at.error2 @ (rows.G.T**2) + (EPS * EPS) * (rows.g**2 + (features**2) @ (rows.F.T**2))
+    return maps, _PROBABLE_ERRORS * np.sqrt(error2)
+
+
+# -- which cells can meet the event --------------------------------------------------------------------------------
+
+
+class _Screen:
+    """Sorts cells about to be cut by hidden layer `layer`: the event holds on them, or cannot hold, or is open."""
+
+    def __init__(self, net: Network, question: Question, layer: int, whole: bool) -> None:
+        self.net, self.layer, self.whole = net, layer, whole
+        self.plain = [~c.F.any(axis=1) for c in question.cases]
+        # All rows that do not depend on features, as outputs of one last layer.
+        self.G = np.concatenate([c.G[p] for c, p in zip(question.cases, self.plain, strict=True)])
+        self.g = np.concatenate([c.g[p] for c, p in zip(question.cases, self.plain, strict=True)])
+        self.ends = np.cumsum([int(p.sum()) for p in self.plain])
+        self.tried, self.decided, self.turn = 0, 0, 0
+
+    def __call__(self, cells: Any, maps: FloatArray) -> tuple[Index, Index]:
+        """Indices of cells on which the event holds, and of those that are open."""
+        everything, none = np.arange(len(cells)), np.zeros(0, np.intp)
+        self.turn += 1
+        if self.tried > 500 and self.decided < 0.01 * self.tried and self.turn % _IDLE:
+            return none, everything
+        low, high = self._row_bounds(cells, maps)
+        size = _CAUTION * (np.maximum(np.abs(low), np.abs(high)) + np.abs(self.g))
+        fails, holds = low > self.g + size, high < self.g - size
+        can, does = np.zeros(len(cells), bool), np.zeros(len(cells), bool)
+        for plain, end in zip(self.plain, self.ends, strict=True):
+            mine = slice(end - int(plain.sum()), end)
+            can |= ~fails[:, mine].any(axis=1)
+            if self.whole and plain.all():
+                does |= holds[:, mine].all(axis=1)
+        self.tried += len(cells)
+        self.decided += int((does | ~can).sum())
+        return np.flatnonzero(does), np.flatnonzero(can & ~does)
+
+    def _row_bounds(self, cells: Any, maps: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Least and largest value of each row on each cell, shapes (n, rows)."""
+        points, offsets = corners(cells)
+        n = len(cells)
+        least, largest = np.zeros((n, maps.shape[2])), np.zeros((n, maps.shape[2]))  # slack around the affine part
+        layers = self.net.layers
+        for i in range(self.layer, len(layers) - 1):
+            low, high = np.empty(least.shape), np.empty(least.shape)
+            _ranges(points, offsets, maps, low, high)
+            slope, down, up = _relaxed(layers[i].units, low + least, high + largest)
+            maps = maps * slope[:, None, :]
+            a, b = slope * least, slope * largest
+            least, largest = np.minimum(a, b) + down, np.maximum(a, b) + up
+            last = i + 1 == len(layers) - 1
+            weight = layers[i + 1].weight
+            bias = layers[i + 1].bias
+            if last:
+                weight, bias = self.G @ weight, self.G @ bias
+            maps = _times(maps, weight)
+            maps[:, -1, :] += bias
+            least, largest = _interval_times(least, largest, weight)
+        low, high = np.empty(least.shape), np.empty(least.shape)
+        _ranges(points, offsets, np.ascontiguousarray(maps), low, high)
+        return low + least, high + largest
+
+
+def _times(maps: FloatArray, weight: Any) -> FloatArray:
+    n, rows, m = maps.shape
+    flat = maps.reshape(n * rows, m)
+    return np.ascontiguousarray((weight @ flat.T).T).reshape(n, rows, weight.shape[0])
+
+
+def _interval_times(low: FloatArray, high: FloatArray, weight: Any) -> tuple[FloatArray, FloatArray]:
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    centre, spread = (weight @ middle.T).T, (abs(weight) @ half.T).T
+    return np.asarray(centre - spread), np.asarray(centre + spread)
+
+
+def _relaxed(units: Any, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """`act(h)` in `slope h + [down, up]` for `low <= h <= high`: the chord's slope, extremes at the break points."""
+    at_low, at_high = units(low), units(high)
+    width = high - low
+    flat = width <= 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.where(flat, 0.0, (at_high - at_low) / np.where(flat, 1.0, width))
+    first = at_low - slope * low
+    second = at_high - slope * high
+    down, up = np.minimum(first, second), np.maximum(first, second)
+    for k in range(units.breaks.shape[1]):
+        t = np.clip(units.breaks[:, k], low, high)
+        rest = units(t) - slope * t
+        down, up = np.minimum(down, rest), np.maximum(up, rest)
+    return slope, down, up
+
+
+@nb.njit(cache=True)
+def _ranges(points, offsets, maps, low, high):  # type: ignore[no-untyped-def]
+    """Least and largest value of each affine map over the vertices of each cell."""
+    n, rows, m = maps.shape
+    value = np.empty(m)
+    for c in range(n):
+        for j in range(m):
+            low[c, j] = np.inf
+            high[c, j] = -np.inf
+        for v in range(offsets[c], offsets[c + 1]):
+            for j in range(m):
+                value[j] = maps[c, rows - 1, j]
+            for q in range(rows - 1):
+                x = points[v, q]
+                for j in range(m):
+                    value[j] += maps[c, q, j] * x
+            for j in range(m):
+                low[c, j] = min(low[c, j], value[j])
+                high[c, j] = max(high[c, j], value[j])
+
+
+# -- batches of cells ----------------------------------------------------------------------------------------------
+
+
+def corners(cells: Any) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """Vertices of all cells, back to back, and where each cell's start; cells must be bounded."""
+    if isinstance(cells, Intervals):
+        points = np.stack([cells.low, cells.high], axis=1).reshape(-1, 1)
+        return points, 2 * np.arange(len(cells) + 1)
+    return cells.points, cells.offsets
+
+
+def _rows_of(offsets: npt.NDArray[np.int64], index: Index) -> tuple[Index, npt.NDArray[np.int64]]:
+    count = np.diff(offsets)[index]
+    ends = np.concatenate([[0], np.cumsum(count)])
+    return np.arange(ends[-1]) - np.repeat(ends[:-1] - offsets[:-1][index], count), ends
+
+
+def taken(cells: Any, index: Index) -> Any:
+    """The cells at `index` (increasing), as a batch of the same geometry."""
+    if len(index) == len(cells):
+        return cells
+    if isinstance(cells, Intervals):
+        return Intervals(cells.low[index], cells.high[index], cells.labels[index])
+    rows, offsets = _rows_of(cells.offsets, index)
+    if isinstance(cells, Polygons):
+        return Polygons(cells.points[rows], cells.labels[rows], offsets)
+    assert isinstance(cells, VertexCells) and not cells.is_open
+    facets, facet_offsets = _rows_of(cells.facet_offsets, index)
+    return VertexCells(
+        cells.points[rows],
+        cells.bits[rows],
+        cells.labels[facets],
+        offsets,
+        facet_offsets,
+        cells.rays,
+        cells.scales,
+        cells.radius,
+    )
+
+
+def start_cell(box: tuple[FloatArray, FloatArray], rows: tuple[FloatArray, FloatArray] | None, dimension: int) -> Any:
+    """The starting cell with vertices: a box, cut by rows if there are any."""
+    geometry = "vertex" if dimension > 2 else "auto"
+    return starting_cell(dimension, box=box, polytope=rows, geometry=geometry)

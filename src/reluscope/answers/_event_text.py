@@ -1,0 +1,614 @@
+"""Events written as text: `"y[0] > y[1] and not (0 <= x[2] < 0.3)"` to a tree of linear rows.
+
+    or   <   and   <   not   <   == != < <= > >= in   <   + -   <   * /   <   unary -   <   numbers, names, (...)
+
+Variables are entries of the input `x[i]`, of the output `y[j]`, of the Jacobian `J[j,i]`, norms of it and the states of
+units `unit[layer,unit]`. All arithmetic is linear with exact rational constants, rounded once at the end. Nothing is
+ever evaluated as Python. Length, nesting and the size of numbers are limited; every error points at its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, NoReturn
+
+from reluscope._check import describe
+from reluscope.errors import InputError, InputLimitError
+
+Variable = tuple[Any, ...]
+"""`("x", i)`, `("y", j)`, `("J", j, i)`, `("norm", kind)`, or `("unit", layer, unit)` with layers counted from 1."""
+
+NORMS = {"norm": "spectral", "norm2": "spectral", "norm1": "one", "norminf": "infinity", "fro": "frobenius"}
+
+_MOST_CHARACTERS = 100_000
+_DEPTH = 100
+_NUMBER_CHARACTERS = 400
+_CONSTANT_BITS = 20_000
+_SHOWN = 100
+
+_TOKEN = re.compile(
+    r"\s*+(?:"
+    r"((?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+)"  # 1 number
+    r"|([A-Za-z_][A-Za-z0-9_]*+)"  # 2 name
+    r"|\"([^\"]*+)\"|'([^']*+)'"  # 3, 4 quoted name
+    r"|(<=|>=|==|!=|&&|\|\||[-+*/()\[\]{},<>=!&|~≤≥≠])"  # 5 sign
+    r"|(\Z)|(.))",  # 6 end, 7 anything else
+    re.ASCII | re.DOTALL,
+)
+_SIGNS = {"=": "==", "≤": "<=", "≥": ">=", "≠": "!=", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not"}
+_SIGNS |= {"~": "not"}
+_WORDS = ("and", "or", "not", "in")
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_POWER = {"or": 1, "and": 2, "in": 4, "+": 5, "-": 5, "*": 6, "/": 6} | dict.fromkeys(_COMPARISONS, 4)
+_NOT, _MINUS = 3, 7
+
+
+class Row(NamedTuple):
+    """`sum of coefficient * variable <= rhs`, or `<` when strict."""
+
+    terms: tuple[tuple[Variable, float], ...]
+    rhs: float
+    strict: bool
+
+    def negated(self) -> Row:
+        """What holds exactly where this row does not."""
+        return Row(tuple((v, -a) for v, a in self.terms), -self.rhs, not self.strict)
+
+    @property
+    def always(self) -> bool | None:
+        """True or False when no variable is left, None otherwise."""
+        if self.terms:
+            return None
+        return self.rhs > 0.0 if self.strict else self.rhs >= 0.0
+
+
+class Join(NamedTuple):
+    """`and`, `or` of formulas, or `not` of one."""
+
+    op: str
+    parts: tuple[Any, ...]
+
+
+class Linear(NamedTuple):
+    """An affine expression with exact coefficients."""
+
+    terms: Mapping[Variable, Fraction]
+    constant: Fraction
+
+
+class _Largest(NamedTuple):
+    """`sign * max(parts)`: what max, min and abs are."""
+
+    parts: tuple[Linear, ...]
+    sign: int
+
+
+class _Arg(NamedTuple):
+    """`argmax` or `argmin` of the outputs."""
+
+    smallest: bool
+
+
+class _Vector(NamedTuple):
+    """All inputs or outputs, by bare name."""
+
+    letter: str
+    size: int
+
+
+class _Token(NamedTuple):
+    kind: str  # "number", "name", "quoted", "sign", "end"
+    text: str
+    start: int
+
+
+class Names(NamedTuple):
+    """What the text may speak of: sizes, names of inputs and outputs, and the class at the law's mean."""
+
+    n_inputs: int
+    n_outputs: int
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    at_mean: Callable[[bool], int] | None
+    """argmin (True) or argmax (False) of the output at the law's mean; None when net or law is not known."""
+
+
+def parse(text: str, names: Names) -> Any:
+    """The formula of an event: a tree of `Row` and `Join`."""
+    if not isinstance(text, str):
+        raise InputError(f"event must be text such as 'y[0] > y[1]', got {describe(text)}")
+    if len(text) > _MOST_CHARACTERS:
+        raise InputLimitError(f"the event has {len(text):,} characters, more than the limit of {_MOST_CHARACTERS:,}")
+    return _Parser(text, names).formula()
+
+
+def input_names(names: Any, size: int, what: str) -> dict[str, int]:
+    """`{name: index}` from a list of names or such a mapping; None for none."""
+    if names is None:
+        return {}
+    pairs = list(names.items()) if isinstance(names, Mapping) else [(n, i) for i, n in enumerate(names)]
+    out: dict[str, int] = {}
+    for name, index in pairs:
+        if not isinstance(name, str) or not name or isinstance(index, bool) or not isinstance(index, int):
+            raise InputError(f"{what} must be a list of names or a mapping of names to indices, got {describe(names)}")
+        if name in out or not 0 <= index < size:
+            problem = "comes twice" if name in out else f"stands for number {index}, but there are {size}"
+            raise InputError(f"{what}: {name!r} {problem}")
+        out[name] = index
+    return out
+
+
+class _Parser:
+    """Precedence climbing over a list of tokens: one call per level of nesting."""
+
+    def __init__(self, text: str, names: Names) -> None:
+        self.text, self.names = text, names
+        self.tokens = self._tokens()
+        self.at = 0
+        self.depth = 0
+
+    def formula(self) -> Any:
+        if self.tokens[0].kind == "end":
+            raise InputError("the event is empty; write something like 'y[0] > 0.5'")
+        found = self.expression(0)
+        token = self.tokens[self.at]
+        if token.kind != "end":
+            self.fail(f"{token.text!r} is not expected here; join conditions with 'and' or 'or'", token.start)
+        return self.as_formula(found, self.tokens[0])
+
+    # -- tokens --
+
+    def _tokens(self) -> list[_Token]:
+        found = []
+        for match in _TOKEN.finditer(self.text):
+            kind = match.lastindex
+            assert kind is not None
+            value, start = match.group(kind), match.start(kind)
+            if kind == 1:
+                found.append(_Token("number", value, start))
+            elif kind == 2:
+                word = value.lower()
+                found.append(_Token("sign", word, start) if word in _WORDS else _Token("name", value, start))
+            elif kind in (3, 4):
+                found.append(_Token("quoted", value, start - 1))
+            elif kind == 5:
+                found.append(_Token("sign", _SIGNS.get(value, value), start))
+            elif kind == 6:
+                found.append(_Token("end", "the end", start))
+                break
+            else:
+                self.fail(f"character {value!r} is not expected here", start)
+        return found
+
+    def fail(self, message: str, position: int, error: type[InputError] = InputError) -> NoReturn:
+        """Raise with a caret under the place."""
+        start = self.text.rfind("\n", 0, position) + 1
+        stop = self.text.find("\n", position)
+        line = self.text[start : stop if stop >= 0 else len(self.text)].replace("\t", " ").replace("\r", " ")
+        column = position - start
+        if len(line) > _SHOWN:
+            cut = max(0, column - _SHOWN // 2)
+            line, column = ("..." if cut else "") + line[cut : cut + _SHOWN], column - cut + (3 if cut else 0)
+        raise error(f"event: {message}\n    {line}\n    {' ' * column}^")
+
+    def next(self) -> _Token:
+        token = self.tokens[self.at]
+        self.at += 1
+        return token
+
+    def take(self, sign: str) -> bool:
+        token = self.tokens[self.at]
+        if token.kind == "sign" and token.text == sign:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, sign: str, after: str) -> None:
+        token = self.tokens[self.at]
+        if not self.take(sign):
+            self.fail(f"expected {sign!r} {after}, got {token.text!r}", token.start)
+
+    # -- grammar --
+
+    def expression(self, power: int) -> Any:
+        self.depth += 1
+        token = self.tokens[self.at]
+        if self.depth > _DEPTH:
+            self.fail(f"nested more than {_DEPTH} levels deep", token.start, InputLimitError)
+        left = self.prefix()
+        while True:
+            sign = self.tokens[self.at]
+            if sign.kind != "sign":
+                break
+            op = sign.text
+            if op == "not" and self._follows_in():  # "argmax not in {...}"
+                if power >= _POWER["in"]:
+                    break
+                self.at += 2
+                left = self.member(left, sign, positive=False)
+                continue
+            strength = _POWER.get(op)
+            if strength is None or strength <= power:
+                break
+            if op in _COMPARISONS:
+                left = self.comparisons(left, token)
+                continue
+            self.at += 1
+            if op == "in":
+                left = self.member(left, sign, positive=True)
+                continue
+            start = self.tokens[self.at]
+            right = self.expression(strength)
+            if op in ("and", "or"):
+                left = _joined(op, self.as_formula(left, token), self.as_formula(right, start))
+            else:
+                left = self.combined(op, left, right, sign)
+        self.depth -= 1
+        return left
+
+    def prefix(self) -> Any:
+        """`not ...`, `- ...`, or an atom; a run of signs is a loop, not a recursion."""
+        token = self.tokens[self.at]
+        if self.take("not"):
+            odd = True
+            while self.take("not"):
+                odd = not odd
+            start = self.tokens[self.at]
+            inside = self.as_formula(self.expression(_NOT), start)
+            return Join("not", (inside,)) if odd else inside
+        if token.kind == "sign" and token.text in "+-":
+            negative = False
+            while self.tokens[self.at].kind == "sign" and self.tokens[self.at].text in ("+", "-"):
+                negative ^= self.next().text == "-"
+            start = self.tokens[self.at]
+            value = self.expression(_MINUS)
+            if isinstance(value, _Largest):
+                return _Largest(value.parts, -value.sign) if negative else value
+            linear = self.as_linear(value, start)
+            return _scaled(linear, Fraction(-1)) if negative else linear
+        return self.atom()
+
+    def atom(self) -> Any:
+        token = self.next()
+        if token.kind == "number":
+            return Linear({}, self.number(token))
+        if token.kind == "sign" and token.text == "(":
+            inside = self.expression(0)
+            self.expect(")", "to close the parenthesis")
+            return inside
+        if token.kind == "name":
+            return self.named(token)
+        if token.kind == "quoted":
+            return self.lookup(token)
+        if token.kind == "end":
+            self.fail("the event ends here, something is missing", token.start)
+        return self.fail(f"{token.text!r} is not expected here", token.start)
+
+    def named(self, token: _Token) -> Any:
+        name = token.text
+        opening = self.tokens[self.at]
+        bracket = opening.kind == "sign" and opening.text == "["
+        call = opening.kind == "sign" and opening.text == "("
+        if bracket and name in ("x", "y", "X", "Y"):
+            return _variable(name.lower(), self.one_index(token))
+        if bracket and name == "J":
+            return _variable("J", *self.two(token, self.names.n_outputs, self.names.n_inputs, "output", "input"))
+        if bracket and name == "unit":
+            return self.unit(token)
+        if call and name in NORMS:
+            self.next()
+            inside = self.next()
+            if inside.text != "J":
+                self.fail(f"{name}(J) is the norm of the Jacobian; nothing else goes in here", inside.start)
+            self.expect(")", f"after {name}(J")
+            return _variable("norm", NORMS[name])
+        if call and name in ("max", "min", "abs"):
+            return self.largest(token)
+        if name in self.names.inputs or name in self.names.outputs:
+            return self.lookup(token)
+        if name in ("argmax", "argmin"):
+            return self.arg(token)
+        if name in ("x", "y"):
+            return _Vector(name, self.size(name))
+        found = re.fullmatch(r"([XY])_([0-9]{1,9})", name)
+        if found:
+            letter = found[1].lower()
+            return _variable(letter, self.in_range(int(found[2]), self.size(letter), f"{letter}[i]", token.start))
+        if name in ("true", "false"):
+            return Row((), 0.0 if name == "true" else -1.0, False)
+        if name in ("J", "unit"):
+            form = "J[output,input]" if name == "J" else "unit[layer,unit]"
+            self.fail(f"write {form}", token.start)
+        known = ", ".join(["x[i]", "y[i]", "argmax", "J[j,i]", "norm(J)", "unit[l,i]", *self.names.inputs][:12])
+        return self.fail(f"{name!r} is not known; an event speaks of {known}", token.start)
+
+    def lookup(self, token: _Token) -> Any:
+        if token.text in self.names.inputs:
+            return _variable("x", self.names.inputs[token.text])
+        if token.text in self.names.outputs:
+            return _variable("y", self.names.outputs[token.text])
+        return self.fail(f"no input or output is called {token.text!r}", token.start)
+
+    def size(self, letter: str) -> int:
+        return self.names.n_inputs if letter == "x" else self.names.n_outputs
+
+    def one_index(self, token: _Token) -> int:
+        letter = token.text.lower()
+        self.next()
+        inside = self.tokens[self.at]
+        if inside.kind == "quoted":
+            self.next()
+            table = self.names.inputs if letter == "x" else self.names.outputs
+            if inside.text not in table:
+                self.fail(f"no {'input' if letter == 'x' else 'output'} is called {inside.text!r}", inside.start)
+            index = table[inside.text]
+        else:
+            index = self.in_range(self.whole("an index"), self.size(letter), f"{letter}[i]", inside.start)
+        self.expect("]", f"after {letter}[{index}")
+        return index
+
+    def two(self, token: _Token, first: int, second: int, *what: str) -> tuple[int, int]:
+        self.next()
+        start = self.tokens[self.at].start
+        a = self.in_range(self.whole(f"the {what[0]}'s index"), first, f"the {what[0]} of {token.text}", start)
+        self.expect(",", f"between {what[0]} and {what[1]}")
+        start = self.tokens[self.at].start
+        b = self.in_range(self.whole(f"the {what[1]}'s index"), second, f"the {what[1]} of {token.text}", start)
+        self.expect("]", f"after {token.text}[{a},{b}")
+        return a, b
+
+    def unit(self, token: _Token) -> Any:
+        layer, unit = self.two(token, 1 << 31, 1 << 31, "layer", "unit")
+        if layer == 0:
+            self.fail("layers are counted from 1, the first hidden layer; units from 0", token.start)
+        state = _variable("unit", layer, unit)
+        word = self.tokens[self.at]
+        if word.kind == "name" and word.text.lower() == "is":
+            self.next()
+            word = self.tokens[self.at]
+        if word.kind == "name" and word.text.lower() in ("on", "off"):
+            self.next()
+            half = Linear({}, Fraction(1, 2))
+            return _compared(">" if word.text.lower() == "on" else "<", state, half)
+        return state
+
+    def arg(self, token: _Token) -> Any:
+        smallest = token.text == "argmin"
+        word = self.tokens[self.at]
+        if word.kind == "name" and word.text == "at":
+            self.next()
+            where = self.next()
+            if where.text != "mean":
+                self.fail(f"only '{token.text} at mean' is known, the law's mean", where.start)
+            if self.names.at_mean is None:
+                self.fail(f"'{token.text} at mean' needs the network and the law", token.start)
+            return Linear({}, Fraction(self.names.at_mean(smallest)))
+        return _Arg(smallest)
+
+    def largest(self, token: _Token) -> Any:
+        self.next()
+        parts: list[Linear] = []
+        while True:
+            start = self.tokens[self.at]
+            value = self.expression(0)
+            if isinstance(value, _Vector):
+                parts += [_variable(value.letter, i) for i in range(value.size)]
+            else:
+                parts.append(self.as_linear(value, start))
+            if not self.take(","):
+                break
+        self.expect(")", f"to close {token.text}(")
+        if token.text == "abs":
+            if len(parts) != 1:
+                self.fail("abs takes one expression", token.start)
+            parts.append(_scaled(parts[0], Fraction(-1)))
+        if token.text == "min":
+            return _Largest(tuple(_scaled(p, Fraction(-1)) for p in parts), -1)
+        return _Largest(tuple(parts), 1)
+
+    # -- comparisons --
+
+    def comparisons(self, left: Any, token: _Token) -> Any:
+        """`a < b <= c`: every pair must hold."""
+        rows: Any = None
+        while self.tokens[self.at].kind == "sign" and self.tokens[self.at].text in _COMPARISONS:
+            sign = self.next()
+            start = self.tokens[self.at]
+            right = self.expression(_POWER["<"])
+            here = self.compared(sign, left, right, token, start)
+            rows = here if rows is None else _joined("and", rows, here)
+            left, token = right, start
+        return rows
+
+    def compared(self, sign: _Token, left: Any, right: Any, token: _Token, start: _Token) -> Any:
+        op = sign.text
+        if isinstance(right, (_Arg, _Largest)) and not isinstance(left, (_Arg, _Largest)):
+            left, right, token, start, op = right, left, start, token, _FLIPPED[op]
+        if isinstance(left, _Arg):
+            if op not in ("==", "!="):
+                self.fail("argmax and argmin are compared with ==, != and in", sign.start)
+            if isinstance(right, _Arg):
+                self.fail("argmax and argmin are compared with a number or with 'argmax at mean'", start.start)
+            index = self.class_number(self.as_linear(right, start), start)
+            return self.is_class(left, index, positive=op == "==")
+        if isinstance(left, _Largest):
+            return self.largest_compared(op, left, right, sign, start)
+        a, b = self.as_linear(left, token), self.as_linear(right, start)
+        try:
+            return _compared(op, a, b)
+        except InputError as error:
+            return self.fail(str(error), sign.start)
+
+    def largest_compared(self, op: str, left: _Largest, right: Any, sign: _Token, start: _Token) -> Any:
+        """`s max(a, b) <= r` is `a <= s r` for all parts (s = 1), or for some after flipping (s = -1)."""
+        other = _scaled(self.as_linear(right, start), Fraction(left.sign))
+        if left.sign < 0:
+            op = _FLIPPED[op]
+        if op in ("==", "!="):
+            both = _joined("and", self._parts("<=", left, other, sign), self._parts(">=", left, other, sign))
+            return both if op == "==" else Join("not", (both,))
+        return self._parts(op, left, other, sign)
+
+    def _parts(self, op: str, left: _Largest, other: Linear, sign: _Token) -> Any:
+        try:
+            rows = tuple(_compared(op, part, other) for part in left.parts)
+        except InputError as error:
+            self.fail(str(error), sign.start)
+        return rows[0] if len(rows) == 1 else Join("and" if op[0] == "<" else "or", rows)
+
+    def member(self, left: Any, sign: _Token, *, positive: bool) -> Any:
+        """`argmax in {...}`: one of the classes; `not in`: one of the others."""
+        if not isinstance(left, _Arg):
+            self.fail("'in' asks whether argmax or argmin is in a set, as in 'argmax in {1, 2}'", sign.start)
+        opening = self.next()
+        closing = {"{": "}", "[": "]", "(": ")"}.get(opening.text)
+        if closing is None:
+            self.fail("expected a set such as {1, 2}", opening.start)
+        members = set()
+        while True:
+            start = self.tokens[self.at]
+            value = self.as_linear(self.expression(_POWER["in"]), start)
+            members.add(self.class_number(value, start))
+            if not self.take(","):
+                break
+        self.expect(closing, "to close the set")
+        classes = [k for k in range(self.names.n_outputs) if (k in members) == positive]
+        if len(classes) + 1 == self.names.n_outputs:  # all but one: a row for each of the others is enough
+            return self.is_class(left, next(k for k in range(len(classes) + 1) if k not in classes), positive=False)
+        parts = tuple(self.is_class(left, k, positive=True) for k in classes)
+        if len(classes) == self.names.n_outputs:
+            return Row((), 0.0, False)
+        return parts[0] if len(parts) == 1 else Join("or", parts) if parts else Row((), -1.0, False)
+
+    def _follows_in(self) -> bool:
+        following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+        return following is not None and following.kind == "sign" and following.text == "in"
+
+    def class_number(self, value: Linear, start: _Token) -> int:
+        if value.terms or value.constant.denominator != 1:
+            self.fail("expected the number of an output", start.start)
+        return self.in_range(int(value.constant), self.names.n_outputs, "the output", start.start)
+
+    def is_class(self, arg: _Arg, index: int, *, positive: bool) -> Any:
+        """The first largest (smallest) output is number `index`: earlier ones are beaten, later ones at least tied."""
+        rows = []
+        own = _variable("y", index)
+        for j in range(self.names.n_outputs):
+            if j != index:
+                op = ">" if j < index else ">="
+                rows.append(_compared(_FLIPPED[op] if arg.smallest else op, own, _variable("y", j)))
+        formula = rows[0] if len(rows) == 1 else Join("and", tuple(rows)) if rows else Row((), 0.0, False)
+        return formula if positive else Join("not", (formula,))
+
+    # -- arithmetic --
+
+    def combined(self, op: str, left: Any, right: Any, sign: _Token) -> Linear:
+        a, b = self.as_linear(left, sign), self.as_linear(right, sign)
+        if op in "+-":
+            factor = Fraction(1 if op == "+" else -1)
+            terms = dict(a.terms)
+            for v, c in b.terms.items():
+                terms[v] = self.bounded(terms.get(v, Fraction(0)) + factor * c, sign)
+            return Linear(terms, self.bounded(a.constant + factor * b.constant, sign))
+        if op == "*":
+            if a.terms and b.terms:
+                self.fail("a product of two variables is not linear; events are made of linear conditions", sign.start)
+            a, b = (a, b) if not b.terms else (b, a)
+            number = b.constant
+        else:
+            if b.terms or not b.constant:
+                self.fail("division is by a non-zero number only", sign.start)
+            number = 1 / b.constant
+        return Linear(
+            {v: self.bounded(number * c, sign) for v, c in a.terms.items()}, self.bounded(number * a.constant, sign)
+        )
+
+    def bounded(self, value: Fraction, sign: _Token) -> Fraction:
+        if value.numerator.bit_length() + value.denominator.bit_length() > _CONSTANT_BITS:
+            self.fail("the numbers here combine to one too long to compute exactly", sign.start, InputLimitError)
+        return value
+
+    def number(self, token: _Token) -> Fraction:
+        text = token.text
+        if len(text) > _NUMBER_CHARACTERS:
+            self.fail(f"a number of {len(text):,} characters", token.start, InputLimitError)
+        value = float(text)
+        if value == float("inf"):
+            self.fail(f"{text} is too large for a 64-bit float", token.start)
+        # A number that rounds to zero may have an exponent that would not fit in memory when written out.
+        return Fraction(text) if value else Fraction(0)
+
+    def whole(self, what: str) -> int:
+        token = self.next()
+        if token.kind != "number" or not token.text.isdigit() or len(token.text) > 9:
+            self.fail(f"expected {what}, a whole number", token.start)
+        return int(token.text)
+
+    def in_range(self, index: int, size: int, what: str, position: int) -> int:
+        if not 0 <= index < size:
+            self.fail(f"{what} goes from 0 to {size - 1}, got {index}", position)
+        return index
+
+    def as_linear(self, value: Any, token: _Token) -> Linear:
+        if isinstance(value, Linear):
+            return value
+        if isinstance(value, _Vector):
+            if value.size == 1:
+                return _variable(value.letter, 0)
+            self.fail(f"{value.letter} has {value.size} entries; say which, as in {value.letter}[0]", token.start)
+        if isinstance(value, _Largest):
+            self.fail("max, min and abs are compared directly, as in max(y[0], y[1]) <= 2", token.start)
+        if isinstance(value, _Arg):
+            self.fail("argmax and argmin are only compared, with ==, != and in", token.start)
+        return self.fail("a condition stands where a number is expected; mind the parentheses", token.start)
+
+    def as_formula(self, value: Any, token: _Token) -> Any:
+        if isinstance(value, (Row, Join)):
+            return value
+        return self.fail("a condition is expected here, such as y[0] > 0", token.start)
+
+
+def _variable(*variable: Any) -> Linear:
+    return Linear({variable: Fraction(1)}, Fraction(0))
+
+
+def _scaled(value: Linear, factor: Fraction) -> Linear:
+    return Linear({v: factor * a for v, a in value.terms.items()}, factor * value.constant)
+
+
+def _joined(op: str, left: Any, right: Any) -> Join:
+    """One flat node for a chain of the same connective, so that long texts make shallow trees."""
+    parts: Sequence[Any] = left.parts if isinstance(left, Join) and left.op == op else (left,)
+    return Join(op, (*parts, right))
+
+
+def _compared(op: str, left: Linear, right: Linear) -> Row | Join:
+    if op == "!=":
+        return Join("not", (_compared("==", left, right),))
+    if op == "==":
+        return Join("and", (_compared("<=", left, right), _compared(">=", left, right)))
+    sign = Fraction(1 if op[0] == "<" else -1)
+    terms = {v: sign * a for v, a in left.terms.items()}
+    for v, a in right.terms.items():
+        terms[v] = terms.get(v, Fraction(0)) - sign * a
+    return _row({v: a for v, a in terms.items() if a}, sign * (right.constant - left.constant), len(op) == 1)
+
+
+def _row(terms: dict[Variable, Fraction], rhs: Fraction, strict: bool) -> Row:
+    """The row in float64; with one variable its coefficient becomes 1 or -1."""
+    if len(terms) == 1:
+        scale = abs(next(iter(terms.values())))
+        terms, rhs = {v: a / scale for v, a in terms.items()}, rhs / scale
+    try:
+        # Sorted, so that the same condition written in two ways is the same row.
+        found = Row(tuple(sorted((v, float(a)) for v, a in terms.items())), float(rhs), strict)
+    except OverflowError:
+        raise InputError("a number of this condition is too large for a 64-bit float") from None
+    if any(a == 0 for _, a in found.terms):
+        raise InputError("a coefficient of this condition is too small for a 64-bit float")
+    if not terms and rhs:  # keep the sign of a constant that would round to zero
+        return Row((), 1.0 if rhs > 0 else -1.0, strict)
+    return found

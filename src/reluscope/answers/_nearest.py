@@ -1,0 +1,317 @@
+"""The point of an event nearest to the origin of standard coordinates: search by exact steps, proof by enumeration.
+
+Inside one cell and one case the event is a polytope and the nearest point is a small quadratic program,
+
+    min |u|^2   over   A u <= b,
+
+solved as a non-negative least-squares problem (Lawson and Hanson's least-distance programming). The search starts from
+draws inside the event (wider and wider ones), or from points pulled towards it, and steps from cell to cell
+through the facets that hold the point back. The proof walks all cells nearer than the best point so far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope.answers._event_cells import BoolArray, Walk, corners, start_cell
+from reluscope.cells.polygon import Polygons
+from reluscope.cells.vertex import VertexCells
+from reluscope.errors import InputError
+from reluscope.measure.support import FAR
+
+if TYPE_CHECKING:
+    from reluscope.answers._event_rows import CaseRows, Question
+    from reluscope.budget import Budget
+    from reluscope.inputs._standard import Component
+
+MOST_PROOF_DIMENSIONS = 6
+"""Up to here cells carry their vertices and the nearest point is proved by enumeration, if the budget allows."""
+
+_SCALES = (1.0, 2.0, 4.0)
+_DRAWS = 4096
+_STARTS = 12
+_PULLS = 15
+_INSIDE = 1e-9
+"""Share of the numbers in a row by which points are kept inside of it, so that rounding leaves them inside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A point of the event: component, coordinates `u`, and its distance from the origin."""
+
+    component: int
+    u: FloatArray
+    distance: float
+
+
+def nearest_in_polytope(A: FloatArray, b: FloatArray, centre: FloatArray | None = None) -> FloatArray | None:
+    """The point of `A u <= b` nearest to `centre` (the origin), None when there is none. Rows need not be scaled."""
+    from scipy.optimize import nnls
+
+    shift = b if centre is None else b - A @ centre
+    norm = np.linalg.norm(A, axis=1)
+    if (shift[norm == 0] < 0).any():
+        return None
+    rows, bound = A[norm > 0] / norm[norm > 0, None], shift[norm > 0] / norm[norm > 0]
+    size = max(1.0, float(np.abs(bound[bound < 0]).max(initial=0.0)))
+    if (bound >= 0).all():
+        u = np.zeros(A.shape[1])
+    else:
+        # min |u|  s.t.  -rows u >= -bound: the dual is a non-negative least-squares problem.
+        E = np.concatenate([-rows.T, -bound[None] / size])
+        target = np.zeros(len(E))
+        target[-1] = 1.0
+        try:
+            y, _ = nnls(E, target)
+        except RuntimeError:  # too many iterations: treated as nothing found
+            return None
+        rest = E @ y - target
+        if not rest[-1] < -1e-14:
+            return None
+        u = -size * rest[:-1] / rest[-1]
+        if (rows @ u > bound + 1e-9 * size).any():
+            return None
+    return u if centre is None else u + centre
+
+
+def nearest_in_hull(points: FloatArray) -> FloatArray:
+    """The point of the convex hull of `points` (k, d) nearest to the origin."""
+    from scipy.optimize import nnls
+
+    size = max(float(np.abs(points).max()), 1e-300)
+    # With weights s * w, sum w = 1, the least squares below are s^2 |p|^2 + (1 - s)^2: least where |p| is.
+    E = np.concatenate([points.T / size, np.ones((1, len(points)))])
+    target = np.zeros(len(E))
+    target[-1] = 1.0
+    weights, _ = nnls(E, target)
+    return np.asarray(weights @ points / weights.sum())
+
+
+class Search:
+    """Points of the event in one component's coordinates."""
+
+    def __init__(self, component: Component, question: Question, rng: np.random.Generator) -> None:
+        self.component, self.question, self.rng = component, question, rng
+        self.net = component.network
+        A, b = component.inequalities()
+        self.limits = (A[:, : component.r], b) if component.r else (np.zeros((0, 1)), np.zeros(0))
+
+    def run(self, budget: Budget, wanted: int) -> list[FloatArray]:
+        """Points inside the event, each the nearest of its cell after descent, nearest first."""
+        found: list[FloatArray] = []
+        for u in self._starts(max(wanted, _STARTS)):
+            here = self._descended(u, budget)
+            if here is not None:
+                found.append(here)
+            if budget.spent() is not None:
+                break
+        return sorted(found, key=lambda u: float(u @ u))
+
+    # -- where to start --
+
+    def _draw(self, scale: float, n: int) -> FloatArray:
+        U = scale * self.rng.standard_normal((n, self.net.n_inputs))
+        if len(self.limits[1]):
+            law_draws = self._inside_draws(n)
+            return law_draws if law_draws is not None else U
+        return U
+
+    def _inside_draws(self, n: int) -> FloatArray | None:
+        c = self.component
+        if c.lower is None or c.upper is None:
+            return None
+        low, high = np.maximum(c.lower, -8.0), np.minimum(c.upper, 8.0)
+        low, high = np.where(c.lower > 8.0, c.lower, low), np.where(c.upper < -8.0, c.upper, high)
+        return low + self.rng.random((n, len(low))) * np.maximum(high - low, 0.0)
+
+    def _starts(self, wanted: int) -> list[FloatArray]:
+        close: list[tuple[float, FloatArray]] = []
+        inside: list[FloatArray] = []
+        for scale in _SCALES:
+            U = self._draw(scale, _DRAWS)
+            excess = self._excess(U)
+            inside.append(U[excess <= 0])
+            best = np.argsort(excess)[:wanted]
+            close += [(float(excess[i]), U[i]) for i in best]
+            if sum(map(len, inside)) >= 4 * wanted:
+                break
+        hits = np.concatenate(inside)
+        if len(hits):
+            order = np.argsort(np.einsum("ij,ij->i", hits, hits), kind="stable")
+            # The nearest ones, and some further out: events have several parts.
+            spread = order[:: max(1, len(order) // wanted)]
+            return [hits[i] for i in dict.fromkeys([*order[:wanted].tolist(), *spread.tolist()])]
+        close.sort(key=lambda pair: pair[0])
+        pulled = [self._pulled(u) for _, u in close[: 2 * wanted]]
+        return [u for u in pulled if u is not None]
+
+    def _excess(self, U: FloatArray) -> FloatArray:
+        """How far outside of the event (and of the law's own limits) each point is: worst row of the best case."""
+        z = self.net(U)
+        f = self.question.features(self.net.pattern(U)) if self.question.event.features else np.zeros((len(U), 0))
+        best = np.full(len(U), np.inf)
+        for c in self.question.cases:
+            if len(c.g) == 0:
+                return np.zeros(len(U))
+            left = z @ c.G.T + f @ c.F.T - c.g
+            best = np.minimum(best, (left / _scales(c)).max(axis=1))
+        if len(self.limits[1]):
+            best = np.maximum(best, (U[:, : self.limits[0].shape[1]] @ self.limits[0].T - self.limits[1]).max(axis=1))
+        return best
+
+    def _pulled(self, u: FloatArray) -> FloatArray | None:
+        """Step after step to the nearest point of the event as the current cell's affine map sees it."""
+        for _ in range(_PULLS):
+            pattern = self.net.pattern(u)
+            C, d = (a[0] for a in self.net.output_maps(pattern[None]))
+            best: FloatArray | None = None
+            for c in self.question.cases:
+                A, b = self._case_rows(c, C, d, pattern)
+                v = nearest_in_polytope(np.concatenate([A, self.limits[0]]), np.concatenate([b, self.limits[1]]), u)
+                if v is not None and (best is None or np.sum((v - u) ** 2) < np.sum((best - u) ** 2)):
+                    best = v
+            if best is None:
+                return None
+            u = best
+            if self._excess(u[None])[0] <= 0:
+                return u
+        return None
+
+    # -- descent --
+
+    def _case_rows(self, c: CaseRows, C: FloatArray, d: FloatArray, pattern: Any) -> tuple[FloatArray, FloatArray]:
+        """Rows of a case on the cell of a pattern, kept inside by more than rounding."""
+        f = self.question.features(pattern[None])[0]
+        A, b = c.G @ C, c.g - c.G @ d - c.F @ f
+        size = np.abs(c.G) @ np.abs(d) + np.abs(c.g) + np.linalg.norm(A, axis=1)
+        flat = ~A.any(axis=1)
+        return A, b - np.where(flat, 0.0, _INSIDE * size)
+
+    def _solved(self, pattern: Any) -> FloatArray | None:
+        """The nearest point of the event in the closed cell of a pattern."""
+        cell = self.net.polytope(pattern)
+        maps = self.net.output_maps(pattern[None])
+        C, d = maps[0][0], maps[1][0]
+        room = cell.b - (_INSIDE * (np.abs(cell.b) + 1.0) if self.question.event.features else 0.0)
+        best: FloatArray | None = None
+        for c in self.question.cases:
+            A, b = self._case_rows(c, C, d, pattern)
+            u = nearest_in_polytope(
+                np.concatenate([A, cell.A, self.limits[0]]), np.concatenate([b, room, self.limits[1]])
+            )
+            if u is not None and (best is None or u @ u < best @ best):
+                best = u
+        return best
+
+    def _descended(self, start: FloatArray, budget: Budget) -> FloatArray | None:
+        pattern = self.net.pattern(start)
+        u = self._solved(pattern)
+        if u is None:
+            return start if self._excess(start[None])[0] <= 0 else None
+        seen = {pattern.tobytes()}
+        for _ in range(100):
+            better = None
+            for other in self._across(u, pattern):
+                if other.tobytes() in seen:
+                    continue
+                seen.add(other.tobytes())
+                v = self._solved(other)
+                if v is not None and v @ v < (u @ u) * (1 - 1e-9):
+                    u, better = v, other
+            if better is None or budget.spent() is not None:
+                break
+            pattern = better
+        return u
+
+    def _across(self, u: FloatArray, pattern: Any) -> list[Any]:
+        """Patterns of the cells that touch `u`: towards the origin, and through single facets."""
+        cell = self.net.polytope(pattern)
+        norm = np.maximum(np.linalg.norm(cell.A, axis=1), 1e-300)
+        slack = (cell.b - cell.A @ u) / norm
+        scale = 1.0 + float(np.abs(u).max())
+        out = [self.net.pattern(u * (1 - s)) for s in (1e-7, 1e-4, 1e-2)]
+        # A step through each facet that holds the point back (and a few steps around it).
+        tight = np.flatnonzero(slack <= 1e-7 * scale)[:24]
+        out += list(self.net.pattern(u + 1e-6 * scale * cell.A[tight] / norm[tight, None]))
+        around = u + 1e-6 * scale * self.rng.standard_normal((8, len(u)))
+        out += list(self.net.pattern(around))
+        return out
+
+
+def _scales(c: CaseRows) -> FloatArray:
+    size: FloatArray = np.linalg.norm(c.G, axis=1) + np.abs(c.F).sum(axis=1)
+    return np.where(size > 0, size, 1.0)
+
+
+# -- proof ---------------------------------------------------------------------------------------------------------
+
+
+def prove(
+    component: Component, question: Question, best: list[float], wanted: int, budget: Budget
+) -> tuple[list[FloatArray], bool]:
+    """Points of the event nearer than the best `wanted` known distances, and whether all of them were looked for.
+
+    `best` holds the known distances; without any, boxes of growing size are searched.
+    """
+    r = component.r
+    radii = [best[wanted - 1]] if len(best) >= wanted else [4.0, 10.0, FAR]
+    found: list[FloatArray] = []
+    for radius in radii:
+        side = radius * (1 + 1e-9) + 1e-12
+        low, high = np.full(r, -side), np.full(r, side)
+        if component.lower is not None and component.upper is not None:
+            low, high = np.maximum(low, component.lower), np.minimum(high, component.upper)
+        if (low >= high).any():
+            return found, len(best) >= wanted or radius == radii[-1]
+        try:
+            start = start_cell((low, high), component.rows, r)
+        except InputError:  # nothing of the law's own polytope is that near
+            continue
+        known = sorted(best)
+        limit = known[wanted - 1] if len(known) >= wanted else radius * np.sqrt(r)
+
+        def skip(cells: Any) -> BoolArray:
+            return lower_bounds(cells) > limit  # noqa: B023
+
+        walk = Walk(component, question, start, budget, skip=skip)
+        for inside in walk:
+            bounds = lower_bounds(inside.cells)
+            for i in np.argsort(bounds).tolist():
+                if bounds[i] > limit:
+                    break
+                u = nearest_in_hull(inside.cells.vertices(i))
+                distance = float(np.linalg.norm(u))
+                if distance <= limit:
+                    # A point well inside shares the cell: the nearest one may miss the event by rounding.
+                    found.append(u + 1e-9 * (inside.cells.vertices(i).mean(axis=0) - u))
+                    known = sorted([*known, distance])
+                    limit = known[wanted - 1] if len(known) >= wanted else limit
+        if walk.stopped is not None:
+            return found, False
+        if found or len(best) >= wanted:
+            return found, True
+    return found, True
+
+
+def lower_bounds(cells: Any) -> FloatArray:
+    """A lower bound on the distance of each cell from the origin: its bounding box, and one supporting direction."""
+    if not len(cells):
+        return np.zeros(0)
+    points, offsets = corners(cells)
+    starts = offsets[:-1]
+    low, high = np.minimum.reduceat(points, starts), np.maximum.reduceat(points, starts)
+    box = np.sqrt((np.maximum(np.maximum(low, -high), 0.0) ** 2).sum(axis=1))
+    if not isinstance(cells, (Polygons, VertexCells)):
+        return box
+    owner = np.repeat(np.arange(len(cells)), np.diff(offsets))
+    size = np.einsum("ij,ij->i", points, points)
+    # The nearest vertex gives a good direction.
+    order = np.lexsort((size, owner))
+    direction = points[order[starts]]
+    norm = np.maximum(np.linalg.norm(direction, axis=1), 1e-300)
+    along = np.einsum("ij,ij->i", points, direction[owner]) / norm[owner]
+    return np.maximum(box, np.minimum.reduceat(along, starts))

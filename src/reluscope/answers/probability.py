@@ -1,0 +1,498 @@
+"""How likely an event is, with a guarantee: `probability(net, law, event)`.
+
+    P(event) = sum over cells of the mass of the cell's part in the event          ("exact")
+             in [mass decided inside, 1 - mass decided outside]                     ("sound")
+             = E[ share of a random line in the event ]                             ("confidence")
+
+See `docs/events.md` for the language of events and for what each guarantee means and costs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, choice, describe, generator, real
+from reluscope.answer import Answer
+from reluscope.answers._event_rows import Piece, Question, pieces, question
+from reluscope.answers._parts import is_exact
+from reluscope.answers.events import Event, as_event
+from reluscope.budget import Budget, parse_budget
+from reluscope.errors import InputError
+from reluscope.network import Network
+from reluscope.progress import meter
+
+GUARANTEES = ("auto", "exact", "sound", "confidence")
+INTERVALS = ("finite-sample", "replicate")
+
+_SECONDS = 2.0
+"""Time for an estimate when neither budget nor tolerance is given."""
+
+_LONGEST = 60.0
+"""Time for an estimate when only a tolerance is given."""
+
+_TRY = 10.0
+"""Seconds that `auto` gives to enumeration before it turns to estimates (half the budget when there is one)."""
+
+_RARE = 2e-3
+"""Below this, estimates come from the rare-event engine."""
+
+_RELATIVE = 0.1
+"""Half-width wanted for rare events, as a share of the value."""
+
+_PILOT_LINES = 4096
+_POINTS_AT_ONCE = 1 << 15
+
+
+def probability(
+    net: Network,
+    law: Any,
+    event: Any,
+    guarantee: str = "auto",
+    *,
+    tolerance: float | None = None,
+    budget: Any = None,
+    level: float = 0.95,
+    interval: str | None = None,
+    names: Any = None,
+    rng: Any = None,
+    progress: Any = None,
+) -> Answer:
+    """`P(event)` for `y = net(x)`, x from `law`, with a bracket and a guarantee.
+
+    `event` is text (`"y[0] > y[1] and x[2] <= 0.3"`, `"argmax != argmax at mean"`, `"J[0,3] < 0"`: see `event`), an
+    `Event`, a VNN-LIB property, or a pair `(G, g)` meaning `G y <= g`. `names` are names of the inputs for the text.
+
+    `guarantee`:
+
+    - "exact": the cells that can meet the event are enumerated and measured; the bracket bounds rounding. For laws that
+      the network and the event see in at most three dimensions (six for uniform laws), and particles; otherwise an
+      `InputError`. A budget that ends early gives a sound bracket of what was decided.
+    - "sound": linear bounds and branch and bound; a bracket that always holds, in any dimension, as narrow as
+      `tolerance` asks and `budget` allows (not for events on the Jacobian or on units).
+    - "confidence": integration along random lines, or the rare-event engine when the probability is below 0.002. With
+      `interval="finite-sample"` the bracket holds with probability `level` at any sample size; "replicate" is narrower
+      and asymptotic (Student's t over independent scrambles). The default is the former, and for rare events the
+      latter; `note` names the kind.
+    - "auto": exact where it is possible and finishes, else confidence; `note` says which and why.
+
+    `tolerance` is the half-width of the bracket wanted, `budget` a time (`"60s"`) or a number of cells. The same `rng`
+    and the same amount of work give the same answer.
+    """
+    started = time.perf_counter()
+    net, found = _checked(net, law, event, names)
+    choice(guarantee, "guarantee", GUARANTEES)
+    if interval is not None:
+        choice(interval, "interval", INTERVALS)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    if tolerance is not None:
+        tolerance = real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
+    limit, rng = parse_budget(budget), generator(rng)
+    if not found.cases:
+        return Answer(0.0, 0.0, 0.0, "exact", method="the event can never happen", evaluations=0, seconds=0.0)
+    if guarantee == "exact":
+        answer = _exact(net, law, found, tolerance, limit, progress)
+    elif guarantee == "sound":
+        answer = _sound(net, law, found, tolerance, limit, progress)
+    elif guarantee == "confidence":
+        answer = estimated(net, law, found, tolerance, limit, level, interval, rng)
+    else:
+        answer = _auto(net, law, found, tolerance, limit, level, interval, rng, progress)
+    return replace(answer, seconds=time.perf_counter() - started)
+
+
+def _checked(net: Any, law: Any, event: Any, names: Any = None) -> tuple[Network, Event]:
+    from reluscope.inputs import Law
+
+    if not isinstance(net, Network):
+        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    if not isinstance(law, Law):
+        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
+    if law.n != net.n_inputs:
+        raise InputError(f"the law has {law.n} inputs but the network takes {net.n_inputs}")
+    return net, as_event(event, net, law, names=names)
+
+
+# -- exact ---------------------------------------------------------------------------------------------------------
+
+
+def _questions(net: Network, law: Any, event: Event) -> list[tuple[Piece, Question, tuple[Any, ...]]]:
+    """Pieces of the law, the event on each, and the components in the coordinates that network and event see."""
+    from reluscope.inputs import standard
+
+    out = []
+    for piece in pieces(law, event):
+        asked = question(net, piece.law, piece.event)
+        out.append((piece, asked, standard(piece.law, asked.network)))
+    return out
+
+
+def _exact(net: Network, law: Any, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
+    from reluscope.answers._event_mass import component_share, not_exact
+
+    asked = _questions(net, law, event)
+    for _, _, components in asked:
+        for component in components:
+            if not is_exact(component):
+                raise InputError(not_exact(component))
+    value, lower, upper, visited = 0.0, 0.0, 0.0, 0
+    stopped: str | None = None
+    dimensions: set[int] = set()
+    with meter(progress, "cells in the event") as report:
+        for piece, q, components in asked:
+            for c in components:
+                weight = piece.mass * c.weight
+                done, before = value, visited
+
+                def show(cells: int, share: float, w: float = weight, v: float = done, n: int = before) -> None:
+                    report(n + cells, f"{n + cells:,} cells, {v + w * share:.4g} so far")
+
+                allowed = None if tolerance is None else tolerance / len(components)
+                share = component_share(c, q, limit, tolerance=allowed, report=show)
+                value += weight * share.value
+                lower += piece.lower * c.weight * max(share.value - share.error, 0.0)
+                upper += piece.upper * c.weight * min(share.value + share.error + share.left, 1.0)
+                visited += share.visited
+                stopped = stopped or share.stopped
+                dimensions.add(0 if c.kind == "point" else c.r)
+    words = ", ".join(map(str, sorted(dimensions)))
+    method = f"{visited:,} cells looked at in {words or 'no'} dimension{'s' * (words != '1')}"
+    lower, upper = max(lower * (1 - 1e-15), 0.0), min(upper * (1 + 1e-15), 1.0)
+    if stopped is not None:
+        # The best guess: what is left holds the same share as what was decided.
+        decided = 1.0 - (upper - lower)
+        guess = min(max(lower / decided if decided > 0 else 0.5 * (lower + upper), lower), upper)
+        return Answer(guess, lower, upper, "sound", None, method, f"{stopped}; the rest may be in or out", visited)
+    return Answer(min(value, 1.0), min(lower, value), max(upper, value), "exact", None, method, "", visited)
+
+
+# -- sound ---------------------------------------------------------------------------------------------------------
+
+
+def _sound(net: Network, law: Any, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
+    if not event.linear:
+        asked = _questions(net, law, event)
+        if all(is_exact(c) for _, _, components in asked for c in components):
+            found = _exact(net, law, event, tolerance, limit, progress)
+            why = "the event is on the function itself: enumerated, rounding bounded by estimates"
+            return replace(found, note=f"{why}; {found.note}" if found.note else why)
+        raise InputError(
+            "guarantee='sound' is for events on inputs and outputs; one on the Jacobian or on units is answered by "
+            "'exact' (few dimensions) or 'confidence'"
+        )
+    from reluscope.measure.bounds import bound_event
+
+    # Without any limit the engine's own default applies.
+    budget = limit if np.isfinite(min(limit.seconds, limit.regions)) else None
+    return bound_event(net, law, event.as_property, tolerance=tolerance, budget=budget, progress=progress)
+
+
+# -- confidence ----------------------------------------------------------------------------------------------------
+
+
+def estimated(
+    net: Network,
+    law: Any,
+    event: Event,
+    tolerance: float | None,
+    limit: Budget,
+    level: float,
+    interval: str | None,
+    rng: np.random.Generator,
+) -> Answer:
+    """`P(event)` with a confidence interval: lines, the rare-event engine, or points."""
+    seconds = limit.seconds
+    if not np.isfinite(seconds):
+        seconds = _SECONDS if tolerance is None else _LONGEST
+    seconds = max(seconds - limit.elapsed(), 0.05 * seconds)
+    pilot, main = rng.spawn(2)
+    parts = pieces(law, event)
+    rough = _rough_if_rare(net, parts, pilot) if event.linear else None
+    if rough is not None:
+        found = _rare(net, law, event, rough, tolerance, seconds, level, interval, main)
+        if found is not None:
+            return found
+    kind = interval or "finite-sample"
+    each = 1.0 - (1.0 - level) / max(len(parts), 1)
+    answers = []
+    for piece in parts:
+        share = seconds / len(parts)
+        wanted = None if tolerance is None else tolerance / (piece.mass * len(parts))
+        answers.append((piece, _piece_estimate(net, piece, wanted, share, each, kind, main.spawn(1)[0])))
+    return _added(answers, level)
+
+
+def _added(answers: Sequence[tuple[Piece, Answer]], level: float) -> Answer:
+    """The pieces' answers as one."""
+    if not answers:
+        return Answer(0.0, 0.0, 0.0, "exact", method="the law never meets the event", evaluations=0)
+    value = sum(p.mass * a.value for p, a in answers)
+    lower = max(sum(p.lower * a.lower for p, a in answers), 0.0)
+    upper = min(sum(p.upper * a.upper for p, a in answers), 1.0)
+    first = answers[0][1]
+    exact = all(a.guarantee == "exact" for _, a in answers)
+    method = first.method if len(answers) == 1 else f"{len(answers)} boxes, each: {first.method}"
+    work = sum(a.evaluations or 0 for _, a in answers)
+    kind = "exact" if exact else "confidence"
+    known = None if exact else level
+    return Answer(value, min(lower, value), max(upper, value), kind, known, method, first.note, work)
+
+
+def _piece_estimate(
+    net: Network,
+    piece: Piece,
+    tolerance: float | None,
+    seconds: float,
+    level: float,
+    interval: str,
+    rng: np.random.Generator,
+) -> Answer:
+    q = question(net, piece.law, piece.event)
+    if not q.cases:
+        return Answer(0.0, 0.0, 0.0, "exact", method="the law never meets the event", evaluations=0)
+    if any(len(c.g) == 0 for c in q.cases):
+        return Answer(1.0, 1.0, 1.0, "exact", method="the event always happens", evaluations=0)
+    if piece.event.linear:
+        found = _by_lines(q, piece.law, tolerance, seconds, level, interval, rng)
+        if found is not None:
+            return found
+    elif interval == "replicate" and _only_features(q):
+        return _by_segments(q, piece.law, seconds, level, rng)
+    return _by_points(net, piece.law, piece.event, tolerance, seconds, level, rng)
+
+
+def _line_events(q: Question) -> tuple[Any, ...]:
+    """The event for the line engine: once, or twice (all rows strict, none strict) when its rows differ."""
+    from reluscope.measure.lines import Event as LineEvent
+
+    parts = tuple((c.G, c.g) for c in q.cases)
+    strict = np.concatenate([c.strict for c in q.cases])
+    return tuple(LineEvent(parts, s) for s in (True, False) if s in strict)
+
+
+def _by_lines(
+    q: Question,
+    law: Any,
+    tolerance: float | None,
+    seconds: float,
+    level: float,
+    interval: str,
+    rng: np.random.Generator,
+) -> Answer | None:
+    """By lines; None when rows are both strict and not and it makes a difference (atoms on the limit)."""
+    from reluscope.measure.lines import Request, integrate
+
+    events = _line_events(q)
+    if len(events) == 2:
+        pilot = integrate(q.network, law, Request(events=events), lines=_PILOT_LINES // 4, rng=rng.spawn(1)[0])
+        if pilot.events is not None and pilot.events.value[1] - pilot.events.value[0] > 1e-9 * pilot.events.value[1]:
+            return None
+    found = integrate(
+        q.network,
+        law,
+        Request(events=events),
+        budget=seconds,
+        tolerance=tolerance,
+        interval=interval,
+        level=level,
+        rng=rng,
+    )
+    assert found.events is not None
+    value, lower, upper = found.events.value, found.events.lower, found.events.upper
+    if len(events) == 2 and value[1] - value[0] > 1e-9 * value[1]:
+        return None
+    exact = found.interval == "exact"
+    kind, known = "exact" if exact else "confidence", None if exact else level
+    method = f"{found.lines:,} {found.method}, direction {found.direction}"
+    note = "" if exact else f"{found.interval} interval"
+    low, high = max(float(lower[0]), 0.0), min(float(upper[-1]), 1.0)
+    v = float(value[0])
+    return Answer(v, min(low, v), max(high, v), kind, known, method, note, found.lines)
+
+
+def _only_features(q: Question) -> bool:
+    return not any(c.G.any() for c in q.cases)
+
+
+def _feature_hits(q: Question, pattern: Any) -> FloatArray:
+    """1 where some case holds on the cell of a pattern of `q.network`, for events on features alone."""
+    f = q.features(pattern)
+    hit = np.zeros(len(pattern), bool)
+    for c in q.cases:
+        left = f @ c.F.T
+        hit |= np.where(c.strict, left < c.g, left <= c.g).all(axis=1)
+    return hit.astype(np.float64)
+
+
+def _by_segments(q: Question, law: Any, seconds: float, level: float, rng: np.random.Generator) -> Answer:
+    """An event on the affine function alone: the share of random lines on which it holds, in 16 independent groups."""
+    from scipy.special import stdtrit
+
+    from reluscope.measure.lines import segment_patterns
+
+    groups, per = 16, 64
+    seeds = rng.spawn(groups + 1)
+
+    def group(lines: int, seed: np.random.Generator) -> float:
+        total = 0.0
+        for weight, _, mass, pattern in segment_patterns(q.network, law, lines, direction="gradient", rng=seed):
+            total += weight * float(mass @ _feature_hits(q, pattern))
+        return total
+
+    group(16, np.random.default_rng(0))  # compile
+    begin = time.perf_counter()
+    group(per, seeds[-1])
+    cost = (time.perf_counter() - begin) / per
+    per = int(max(per, min(seconds / groups / max(cost, 1e-9), 1 << 16)))
+    values = np.array([group(per, s) for s in seeds[:groups]])
+    mean, half = values.mean(), values.std(ddof=1) / 4.0 * float(stdtrit(groups - 1, 0.5 + 0.5 * level))
+    if half == 0.0:  # all groups agree: nothing seen, or nothing else
+        half = 3.0 / (groups * per)
+    method = f"{groups * per:,} lines, direction gradient"
+    low, high = float(max(mean - half, 0.0)), float(min(mean + half, 1.0))
+    return Answer(float(mean), low, high, "confidence", level, method, "replicate interval", groups * per)
+
+
+def _by_points(
+    net: Network,
+    law: Any,
+    event: Event,
+    tolerance: float | None,
+    seconds: float,
+    level: float,
+    rng: np.random.Generator,
+) -> Answer:
+    """Independent draws, their number fixed after a timed pilot; the exact binomial interval."""
+    from reluscope.inputs import Particles
+
+    if isinstance(law, Particles):
+        value = float(law.weights[event.holds(net, law.points)].sum())
+        method = f"{len(law):,} particles"
+        return Answer(value, value * (1 - 1e-14), min(value * (1 + 1e-14), 1.0), "exact", None, method, "", len(law))
+    scout, main = rng.spawn(2)
+    event.holds(net, law.sample(64, scout))
+    begin = time.perf_counter()
+    share = float(np.mean(event.holds(net, law.sample(4096, scout))))
+    cost = (time.perf_counter() - begin) / 4096
+    n = int(np.clip(0.9 * seconds / max(cost, 1e-9), 1024, 1 << 30))
+    if tolerance is not None:
+        spread = max(share * (1 - share), 1e-3)
+        n = int(np.clip(1.2 * 4.0 * spread / tolerance**2 * (1 + abs(np.log(1 - level))), 1024, n))
+    hits, left = 0, n
+    while left:
+        size = min(left, _POINTS_AT_ONCE)
+        hits += int(event.holds(net, law.sample(size, main)).sum())
+        left -= size
+    low, high = binomial_interval(hits, n, level)
+    return Answer(hits / n, low, high, "confidence", level, f"{n:,} points", "finite-sample interval", n)
+
+
+def binomial_interval(hits: int, n: int, level: float) -> tuple[float, float]:
+    """Clopper-Pearson: holds at `level` or more for every probability and every n."""
+    from scipy.special import betaincinv
+
+    alpha = 0.5 * (1.0 - level)
+    low = float(betaincinv(hits, n - hits + 1, alpha)) if hits else 0.0
+    high = float(betaincinv(hits + 1, n - hits, 1.0 - alpha)) if hits < n else 1.0
+    return low, high
+
+
+# -- rare events ---------------------------------------------------------------------------------------------------
+
+
+def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generator) -> float | None:
+    """A rough probability (possibly 0) when a short pilot finds the event, its box included, to be rare; else None."""
+    from reluscope.inputs import Particles
+    from reluscope.measure.lines import Request, integrate
+
+    total = 0.0
+    for piece in parts:
+        if isinstance(piece.law, Particles):
+            return None
+        q = question(net, piece.law, piece.event)
+        if not q.cases:
+            continue
+        if any(len(c.g) == 0 for c in q.cases):
+            total += piece.mass
+            continue
+        found = integrate(q.network, piece.law, Request(events=_line_events(q)[-1:]), lines=_PILOT_LINES, rng=rng)
+        assert found.events is not None
+        if found.interval == "exact":
+            return None
+        total += piece.mass * float(found.events.value[0])
+        if total >= _RARE:
+            return None
+    return total if parts else None
+
+
+def _rare(
+    net: Network,
+    law: Any,
+    event: Event,
+    rough: float,
+    tolerance: float | None,
+    seconds: float,
+    level: float,
+    interval: str | None,
+    rng: np.random.Generator,
+) -> Answer | None:
+    """By the rare-event engine, whose tolerance is relative to the value."""
+    if find_spec("reluscope.measure.rare") is None:
+        return None
+    from reluscope.measure.rare import rare_probability
+
+    relative = _RELATIVE if tolerance is None or rough <= 0 else min(max(tolerance / rough, 1e-3), _RELATIVE)
+    return rare_probability(
+        net,
+        law,
+        event.as_property,
+        tolerance=relative,
+        budget=seconds,
+        level=level,
+        interval=interval or "replicate",
+        rng=rng,
+    )
+
+
+# -- auto ----------------------------------------------------------------------------------------------------------
+
+
+def _auto(
+    net: Network,
+    law: Any,
+    event: Event,
+    tolerance: float | None,
+    limit: Budget,
+    level: float,
+    interval: str | None,
+    rng: np.random.Generator,
+    progress: Any,
+) -> Answer:
+    asked = _questions(net, law, event)
+    components = [c for _, _, some in asked for c in some]
+    high = [c for c in components if not is_exact(c)]
+    partial = None
+    if not high:
+        seconds = min(_TRY, 0.5 * limit.seconds)
+        partial = _exact(net, law, event, tolerance, Budget(seconds, limit.regions), progress)
+        dimensions = sorted({0 if c.kind == "point" else c.r for c in components})
+        if partial.guarantee == "exact":
+            words = ", ".join(map(str, dimensions)) or "no"
+            kind = "particles" if any(c.kind == "point" for c in components) else f"{words} dimension(s)"
+            return replace(partial, note=f"exact: {kind}, enumeration finished")
+        why = f"enumeration did not finish in {seconds:.3g} s ({partial.evaluations:,} cells)"
+    else:
+        worst = max(high, key=lambda c: c.r)
+        why = f"{worst.r} dimensions are too many for exact masses"
+    found = estimated(net, law, event, tolerance, limit, level, interval, rng)
+    note = f"confidence: {why}" + (f"; {found.note}" if found.note else "")
+    if partial is not None:  # what enumeration has decided holds for certain
+        lower, upper = max(found.lower, partial.lower), min(found.upper, partial.upper)
+        if lower <= upper:
+            found = replace(found, value=min(max(found.value, lower), upper), lower=lower, upper=upper)
+    return replace(found, note=note)

@@ -1,0 +1,466 @@
+"""How a probability moves with the law: its derivatives, and the difference between two laws.
+
+For a Gaussian `x = m + L u` and any event S, differentiating the density gives
+
+    dp/dm = L^-T E[1_S u],      dp/dSigma = 1/2 L^-T (E[1_S u u'] - p I) L^-1,
+
+so both derivatives are moments of u on the cells inside the event: exact where the probability is. For a uniform law
+`dp/dupper_i = (P(S | x_i = upper_i) - p) / width_i`, again a probability.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, choice, generator, real
+from reluscope.answer import Answer
+from reluscope.answers._event_mass import component_share
+from reluscope.answers._event_rows import Question, question
+from reluscope.answers._parts import _gaussian_moments, is_exact
+from reluscope.answers._values import Values
+from reluscope.answers.events import Event
+from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, binomial_interval, probability
+from reluscope.budget import Budget, parse_budget
+from reluscope.errors import InputError
+from reluscope.network import Network
+
+_SECONDS = 2.0
+_TRY = 10.0
+_GROUPS = 16
+_ORDER = ("exact", "sound", "confidence")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sensitivity:
+    """Derivatives of `probability` by the law's parameters; what the law does not have is None.
+
+    Gaussian and truncated laws: `mean` (n,) and `cov` (n, n), such that `dp = sum mean_i dm_i + sum cov_ij dSigma_ij`
+    (the two entries of a symmetric pair move together). Mixtures: the same with a first axis for the components, and
+    `weights` (k,), the probability of the event given each component. Uniform laws: `lower` and `upper` (n,) for the
+    sides of the box. Particles: `weights` (m,), whether each point is inside.
+    """
+
+    probability: Answer
+    guarantee: str
+    mean: Values | None = None
+    cov: Values | None = None
+    weights: Values | None = None
+    lower: Values | None = None
+    upper: Values | None = None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in plain lists and numbers, fit for JSON."""
+        out: dict[str, Any] = {"probability": self.probability.to_dict(), "guarantee": self.guarantee}
+        for name in ("mean", "cov", "weights", "lower", "upper"):
+            values = getattr(self, name)
+            out[name] = None if values is None else values.to_dict()
+        out["note"] = self.note
+        return out
+
+    def __repr__(self) -> str:
+        parts = [n for n in ("mean", "cov", "weights", "lower", "upper") if getattr(self, n) is not None]
+        return f"Sensitivity({self.probability}; derivatives by {', '.join(parts)}, {self.guarantee})"
+
+
+def sensitivity(
+    net: Network,
+    law: Any,
+    event: Any,
+    guarantee: str = "auto",
+    *,
+    budget: Any = None,
+    level: float = 0.95,
+    names: Any = None,
+    rng: Any = None,
+) -> Sensitivity:
+    """The probability of an event and its derivatives by the law's mean and covariance (weights, sides of a box).
+
+    Exact (with a bound on rounding) where `probability` is, from the moments of the cells inside the event; otherwise
+    estimates from scrambled Sobol points (`confidence`: each interval on its own, Student's t over 16 scrambles). A
+    singular covariance has derivatives only along the directions that have spread; they are given with zero component
+    across. `budget` is the time for estimates (2 s) or the most for enumeration.
+    """
+    net, found = _checked(net, law, event, names)
+    choice(guarantee, "guarantee", ("auto", "exact", "confidence"))
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    rng, limit = generator(rng), parse_budget(budget)
+    from reluscope.inputs import Particles, Uniform
+
+    if isinstance(law, Particles):
+        inside = found.holds(net, law.points).astype(np.float64)
+        p = probability(net, law, found, "exact")
+        return Sensitivity(p, "exact", weights=Values(inside, inside, inside, "exact", None, p.method))
+    if isinstance(law, Uniform):
+        return _uniform(net, law, found, guarantee, limit, level, rng)
+    return _gaussian(net, law, found, guarantee, limit, level, rng)
+
+
+# -- uniform laws --------------------------------------------------------------------------------------------------
+
+
+def _uniform(
+    net: Network, law: Any, event: Event, guarantee: str, limit: Budget, level: float, rng: np.random.Generator
+) -> Sensitivity:
+    from reluscope.inputs import Uniform
+
+    n = law.n
+    width = law.upper - law.lower
+    faces = 2 * int((width > 0).sum())
+    share = limit.seconds / (faces + 1) if np.isfinite(limit.seconds) else None
+    doubt = 1.0 - 0.5 * (1.0 - level)  # each derivative joins two intervals
+    options: dict[str, Any] = {"guarantee": guarantee, "budget": share, "level": doubt}
+    p = probability(net, law, event, rng=rng, **options)
+    value, low, high = (np.zeros((2, n)) for _ in range(3))
+    worst = p
+    for i in np.flatnonzero(width > 0).tolist():
+        for side, at in enumerate((law.lower[i], law.upper[i])):
+            lower, upper = law.lower.copy(), law.upper.copy()
+            lower[i] = upper[i] = at
+            face = probability(net, Uniform(lower, upper), event, rng=rng, **options)
+            worst = max(worst, face, key=lambda a: _ORDER.index(a.guarantee))
+            ends = [(face.lower - p.upper) / width[i], (face.upper - p.lower) / width[i]]
+            sign = 1.0 if side else -1.0
+            value[side, i] = sign * (face.value - p.value) / width[i]
+            low[side, i], high[side, i] = sorted(sign * e for e in ends)
+    known = None if worst.level is None else level
+    sides = [Values(value[s], low[s], high[s], worst.guarantee, known, "faces of the box") for s in (0, 1)]
+    return Sensitivity(p, worst.guarantee, lower=sides[0], upper=sides[1])
+
+
+# -- Gaussian laws -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One component: p, `E[u 1]`, `E[u u' 1] - p (moments of the component)`, all with half-widths."""
+
+    value: float
+    half: float
+    first: FloatArray
+    first_half: FloatArray
+    second: FloatArray
+    second_half: FloatArray
+    stopped: bool
+
+
+def _gaussian(
+    net: Network, law: Any, event: Event, guarantee: str, limit: Budget, level: float, rng: np.random.Generator
+) -> Sensitivity:
+    from reluscope.inputs import standard
+
+    asked = question(net, law, event)
+    components = standard(law, asked.network)
+    exact = all(is_exact(c) for c in components)
+    if guarantee == "exact" and not exact:
+        from reluscope.answers._event_mass import not_exact
+
+        raise InputError(not_exact(next(c for c in components if not is_exact(c))))
+    note = ""
+    parts: list[_Part] = []
+    if exact and guarantee != "confidence":
+        within = limit if guarantee == "exact" else Budget(min(_TRY, 0.5 * limit.seconds), limit.regions)
+        parts = [_exact_part(c, asked, within) for c in components]
+        if any(p.stopped for p in parts):
+            if guarantee == "exact":
+                raise InputError("sensitivity: the budget ended before all cells of the event were found; raise it")
+            note, parts = "enumeration did not finish; estimated", []
+    kind = "exact" if parts else "confidence"
+    if not parts:
+        seconds = limit.seconds if np.isfinite(limit.seconds) else _SECONDS
+        share = max(seconds - limit.elapsed(), 0.2 * seconds) / len(components)
+        seeds = rng.spawn(len(components))
+        parts = [_estimated_part(c, law, asked, share, level, s) for c, s in zip(components, seeds, strict=True)]
+    return _joined(law, components, parts, kind, level, note)
+
+
+def _joined(law: Any, components: Any, parts: list[_Part], kind: str, level: float, note: str) -> Sensitivity:
+    from reluscope.inputs import GaussianMixture
+
+    known = None if kind == "exact" else level
+    method = "moments of the cells in the event" if kind == "exact" else "scrambled Sobol points in 16 groups"
+    mixture = isinstance(law, GaussianMixture)
+    weights = law.weights if mixture else np.ones(1)
+    gaussians = [g for _, g in law.components] if mixture else [getattr(law, "gaussian", law)]
+    live = np.flatnonzero(weights) if mixture else np.zeros(1, int)
+    n = law.n
+    shapes = {"mean": (len(weights), n), "cov": (len(weights), n, n), "weights": (len(weights),)}
+    value = {k: np.zeros(s) for k, s in shapes.items()}
+    half = {k: np.zeros(s) for k, s in shapes.items()}
+    for k, c, part in zip(live.tolist(), components, parts, strict=True):
+        S, full = _pull(gaussians[k], c)
+        if not full:
+            note = note or "singular covariance: derivatives along the directions that have spread"
+        w = float(weights[k])
+        value["weights"][k], half["weights"][k] = part.value, part.half
+        value["mean"][k], half["mean"][k] = w * (S @ part.first), w * (np.abs(S) @ part.first_half)
+        value["cov"][k] = 0.5 * w * (S @ part.second @ S.T)
+        half["cov"][k] = 0.5 * w * (np.abs(S) @ part.second_half @ np.abs(S).T)
+        h = _unseen_pull(law, c)
+        if h is not None:
+            cross, blur = 0.5 * np.outer(value["mean"][k], h), 0.5 * np.outer(half["mean"][k], np.abs(h))
+            value["cov"][k] += cross + cross.T
+            half["cov"][k] += blur + blur.T
+
+    def values(name: str) -> Values:
+        v, h = (value[name], half[name]) if mixture else (value[name][0], half[name][0])
+        return Values(v, v - h, v + h, kind, known, method)
+
+    p = float(weights @ value["weights"])
+    # Squares add for independent estimates, bounds add for exact ones.
+    doubt = float(weights @ half["weights"]) if kind == "exact" else float(np.linalg.norm(weights * half["weights"]))
+    answer = Answer(p, max(p - doubt, 0.0), min(p + doubt, 1.0), kind, known, method)
+    return Sensitivity(answer, kind, values("mean"), values("cov"), values("weights") if mixture else None, note=note)
+
+
+def _pull(gaussian: Any, component: Any) -> tuple[FloatArray, bool]:
+    """`S` (n, r) with `dp/dm = S E[1 u]`, and whether the covariance has full rank: `S = L^-T L^-1 B`, x = m + B u."""
+    n = gaussian.n
+    r = component.r
+    if r == 0:
+        return np.zeros((n, 0)), True
+    base = component.to_x(np.zeros((1, r)))
+    B = (component.to_x(np.eye(r)) - base).T
+    if gaussian.factor.diagonal:
+        sd = gaussian.sd
+        return B / np.where(sd > 0, sd, np.inf)[:, None] ** 2, bool((sd > 0).all())
+    L = gaussian.factor.rows(np.arange(n))
+    inner, _, rank, _ = np.linalg.lstsq(L, B, rcond=None)
+    outer = np.linalg.lstsq(L.T, inner, rcond=None)[0]
+    return np.asarray(outer), int(rank) == n
+
+
+def _unseen_pull(law: Any, component: Any) -> FloatArray | None:
+    """`E[u_j] / sd_j` of restricted inputs that the network does not see: a covariance with them moves seen ones."""
+    from reluscope.inputs import Truncated
+
+    if not isinstance(law, Truncated) or not law.gaussian.factor.diagonal or component.kind != "truncated":
+        return None
+    sd = law.gaussian.sd
+    pull = np.where(sd > 0, (law.mean - law.gaussian.mean) / np.where(sd > 0, sd, 1.0) ** 2, 0.0)
+    pull[component.chart.keep] = 0.0
+    return pull if pull.any() else None
+
+
+def _exact_part(component: Any, asked: Question, limit: Budget) -> _Part:
+    share = component_share(component, asked, limit, moments=True)
+    r = component.r
+    if r == 0:
+        return _Part(share.value, 0.0, np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), False)
+    assert share.first is not None and share.second is not None
+    one, two = _own_moments(component)
+    first, second = share.first - share.value * one, share.second - share.value * two
+    blur = share.error + 1e-11 * share.value + 1e-300
+    far = 9.0  # cells further out hold nothing that counts
+    return _Part(
+        share.value,
+        share.error + share.left,
+        first,
+        np.full(r, 2 * far * blur),
+        second,
+        np.full((r, r), 2 * far**2 * blur),
+        share.stopped is not None,
+    )
+
+
+def _own_moments(component: Any) -> tuple[FloatArray, FloatArray]:
+    """`E u` and `E u u'` under the component itself: 0 and I, or those of its box."""
+    r = component.r
+    if component.kind == "gaussian":
+        return np.zeros(r), np.eye(r)
+    from reluscope.answers._event_cells import start_cell
+    from reluscope.answers._event_mass import _measured
+    from reluscope.measure.region_masses import standard_domain
+
+    where = standard_domain(component)
+    cell = start_cell(where["box"], where.get("polytope"), r)
+    mass = float(_measured(component, cell)[0].sum())
+    first, second = _gaussian_moments(cell)
+    return first[0] / mass, second[0] / mass
+
+
+def _inside(component: Any, asked: Question, U: FloatArray) -> FloatArray:
+    """1 where the event holds, by the component's own network."""
+    z = component.network(U)
+    f = asked.features(component.network.pattern(U)) if asked.event.features else np.zeros((len(U), 0))
+    hit = np.zeros(len(U), bool)
+    for c in asked.cases:
+        left = z @ c.G.T + f @ c.F.T
+        hit |= np.where(c.strict, left < c.g, left <= c.g).all(axis=1)
+    return hit.astype(np.float64)
+
+
+def _estimated_part(
+    component: Any, law: Any, asked: Question, seconds: float, level: float, rng: np.random.Generator
+) -> _Part:
+    from scipy.special import stdtrit
+
+    r = component.r
+    if r == 0:
+        x = component.to_x(np.zeros((1, component.network.n_inputs)))
+        v = float(asked.event.holds(asked.net, x)[0])
+        return _Part(v, 0.0, np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), False)
+    seeds = rng.spawn(_GROUPS + 1)
+
+    def group(m: int, seed: np.random.Generator) -> tuple[float, FloatArray, FloatArray]:
+        p, one, two, mean, square, done = 0.0, np.zeros(r), np.zeros((r, r)), np.zeros(r), np.zeros((r, r)), 0
+        for U in _draws(component, law, m, seed):
+            hit = _inside(component, asked, U)
+            p += float(hit.sum())
+            one += hit @ U
+            two += (hit[:, None] * U).T @ U
+            mean += U.sum(axis=0)
+            square += U.T @ U
+            done += len(U)
+        p, one, two, mean, square = p / done, one / done, two / done, mean / done, square / done
+        # What the component itself has is taken off: known for a Gaussian, the draws' own for a truncated one.
+        if component.kind == "gaussian":
+            mean, square = np.zeros(r), np.eye(r)
+        return p, one - p * mean, two - p * square
+
+    group(9, seeds[-1])
+    begin = time.perf_counter()
+    group(10, seeds[-1])
+    cost = (time.perf_counter() - begin) / (1 << 10)
+    m = int(np.clip(np.floor(np.log2(0.9 * seconds / _GROUPS / cost)), 9, 22))
+    found = [group(m, s) for s in seeds[:_GROUPS]]
+    t = float(stdtrit(_GROUPS - 1, 0.5 + 0.5 * level)) / np.sqrt(_GROUPS)
+    out = []
+    for k in range(3):
+        rows = np.array([f[k] for f in found])
+        out += [rows.mean(axis=0), t * rows.std(axis=0, ddof=1)]
+    return _Part(float(out[0]), float(out[1]), out[2], out[3], out[4], out[5], False)
+
+
+def _draws(component: Any, law: Any, m: int, rng: np.random.Generator) -> Any:
+    """2^m points of the component, in chunks: scrambled Sobol for a Gaussian, plain draws otherwise."""
+    from scipy.special import ndtri
+    from scipy.stats import qmc
+
+    count, chunk = 1 << m, 1 << 14
+    if component.kind == "gaussian":
+        sobol = qmc.Sobol(component.r, rng=rng)
+        for begin in range(0, count, chunk):
+            yield ndtri(np.clip(sobol.random(min(chunk, count - begin)), 1e-16, 1 - 1e-16))
+    else:
+        for begin in range(0, count, chunk):
+            yield component.to_u(law.sample(min(chunk, count - begin), rng))
+
+
+# -- two laws ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """The probability of an event under two laws, `a` and `b`, and `difference = b - a` with its own bracket."""
+
+    a: Answer
+    b: Answer
+    difference: Answer
+
+    def to_dict(self) -> dict[str, Any]:
+        """The three answers by name, fit for JSON."""
+        return {"a": self.a.to_dict(), "b": self.b.to_dict(), "difference": self.difference.to_dict()}
+
+    def __repr__(self) -> str:
+        return f"Comparison(a = {self.a}; b = {self.b}; b - a = {self.difference})"
+
+
+def compare(
+    net: Network,
+    law_a: Any,
+    law_b: Any,
+    event: Any,
+    guarantee: str = "auto",
+    *,
+    tolerance: float | None = None,
+    budget: Any = None,
+    level: float = 0.95,
+    interval: str | None = None,
+    names: Any = None,
+    rng: Any = None,
+    progress: Any = None,
+) -> Comparison:
+    """`P(event)` under two laws and the difference `P_b - P_a`, each with a bracket.
+
+    The arguments are those of `probability`; text such as "argmax at mean" is read with each law's own mean. Exact and
+    sound brackets subtract end by end. With `confidence`, laws of one kind (two Gaussians, two uniform laws) also share
+    random numbers: draws that fall in the event under one law only are counted, and that interval is
+    intersected with the difference of the two (the level is shared between them), so that a small difference of
+    large probabilities is seen. The two probabilities are then held at a higher level than asked for.
+    """
+    choice(guarantee, "guarantee", GUARANTEES)
+    if interval is not None:
+        choice(interval, "interval", INTERVALS)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    limit, rng = parse_budget(budget), generator(rng)
+    net, event_a = _checked(net, law_a, event, names)
+    _, event_b = _checked(net, law_b, event, names)
+    seconds = limit.seconds / 3 if np.isfinite(limit.seconds) else None
+    each: Any = Budget(limit.seconds / 3, limit.regions) if seconds is not None else budget
+    options: dict[str, Any] = {"tolerance": tolerance, "interval": interval, "progress": progress}
+    doubt = 1.0 - level
+    seeds = rng.spawn(3)
+    a = probability(net, law_a, event_a, guarantee, budget=each, level=1 - doubt / 4, rng=seeds[0], **options)
+    if seconds is not None:
+        each = Budget(limit.seconds / 3, limit.regions)
+    b = probability(net, law_b, event_b, guarantee, budget=each, level=1 - doubt / 4, rng=seeds[1], **options)
+    kind = max(a.guarantee, b.guarantee, key=_ORDER.index)
+    value, lower, upper = b.value - a.value, b.lower - a.upper, b.upper - a.lower
+    method, note, work = "difference of the two", "", 0
+    if kind == "confidence":
+        paired = _paired(net, (law_a, law_b), (event_a, event_b), seconds or _SECONDS, 1 - doubt / 2, seeds[2])
+        if paired is not None:
+            p_value, p_low, p_high, work = paired
+            narrow = p_high - p_low < upper - lower
+            value = p_value if narrow else value
+            lower, upper = max(lower, p_low), min(upper, p_high)
+            if lower > upper:  # one of the two missed: say so with the wider bracket
+                lower, upper = min(b.lower - a.upper, p_low), max(b.upper - a.lower, p_high)
+                note = "the two ways of estimating disagree; the bracket covers both"
+            value = min(max(value, lower), upper)
+            method = f"difference of the two, and {work:,} common draws"
+    known = level if kind == "confidence" else None
+    return Comparison(a, b, Answer(value, lower, upper, kind, known, method, note, work or None))
+
+
+def _paired(
+    net: Network, laws: Any, events: Any, seconds: float, level: float, rng: np.random.Generator
+) -> tuple[float, float, float, int] | None:
+    """`P_b - P_a` from common random numbers: exact binomial intervals of "only b" and "only a"; None if no pairing."""
+    from reluscope.inputs import Gaussian, Uniform
+
+    first, second = laws
+    if isinstance(first, Gaussian) and isinstance(second, Gaussian) and first.factor.k == second.factor.k:
+
+        def draw(n: int, g: np.random.Generator) -> list[FloatArray]:
+            z = g.standard_normal((n, first.factor.k))
+            return [law.factor.push(z) + law.mean for law in laws]
+    elif isinstance(first, Uniform) and isinstance(second, Uniform):
+
+        def draw(n: int, g: np.random.Generator) -> list[FloatArray]:
+            z = g.random((n, first.n))
+            return [law.lower + z * (law.upper - law.lower) for law in laws]
+    else:
+        return None
+    scout, main = rng.spawn(2)
+
+    def both(n: int, g: np.random.Generator) -> tuple[int, int]:
+        in_a, in_b = (e.holds(net, X) for e, X in zip(events, draw(n, g), strict=True))
+        return int((in_b & ~in_a).sum()), int((in_a & ~in_b).sum())
+
+    both(64, scout)
+    begin = time.perf_counter()
+    both(4096, scout)
+    n = int(np.clip(0.9 * seconds / ((time.perf_counter() - begin) / 4096), 4096, 1 << 28))
+    up, down, left = 0, 0, n
+    while left:
+        size = min(left, 1 << 14)
+        more, less = both(size, main)
+        up, down, left = up + more, down + less, left - size
+    high, low = (binomial_interval(hits, n, 1 - (1 - level) / 2) for hits in (up, down))
+    return (up - down) / n, high[0] - low[1], high[1] - low[0], n

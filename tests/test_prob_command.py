@@ -1,0 +1,95 @@
+"""`reluscope prob`: text, JSON, exit codes, laws from files, verdicts."""
+
+import json
+
+import numpy as np
+import pytest
+
+import reluscope as rs
+from nets import random_net
+from reluscope.cli import main
+from reluscope.commands.prob import verdict
+
+BOX = "".join(f"(declare-const X_{i} Real)(assert (>= X_{i} -1))(assert (<= X_{i} 1))" for i in range(2))
+BOX += "".join(f"(declare-const Y_{i} Real)" for i in range(2))
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "small.npz"
+    random_net((2, 6, 2), 0).save(path)
+    return path
+
+
+@pytest.fixture
+def law(tmp_path):
+    path = tmp_path / "law.json"
+    path.write_text(json.dumps(rs.Gaussian([0.0, 0.0], [1.0, 2.0]).to_dict()))
+    return path
+
+
+def test_text_and_json(model, law, capsys):
+    arguments = ["prob", str(model), "--law", str(law), "--event", "y[0] > y[1] and x[0] <= 0.3"]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("P(y[0] > y[1] and x[0] <= 0.3) = ") and "exact" in text
+    assert main([*arguments, "--json", "--witness"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    truth = rs.probability(rs.load(model), rs.Gaussian([0.0, 0.0], [1.0, 2.0]), "y[0] > y[1] and x[0] <= 0.3")
+    assert facts["value"] == truth.value and facts["guarantee"] == "exact"
+    assert facts["witness"][0]["proved_nearest"]
+    assert main([*arguments, "--below", "0.9999"]) == 0
+    assert main([*arguments, "--below", "1e-9"]) == 1
+    assert main([*arguments, "--guarantee", "confidence", "--budget", "0.2s", "--interval", "replicate", "--json"]) == 0
+
+
+def test_law_from_data_with_names(model, tmp_path, capsys):
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    data = tmp_path / "data.csv"
+    data.write_text("speed,angle\n" + "\n".join(f"{a!r},{b!r}" for a, b in X.tolist()) + "\n")
+    assert main(["prob", str(model), "--law", str(data), "--event", "y[0] > 0 and speed > 0.1", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    truth = rs.probability(rs.load(model), rs.Gaussian.fit(X), "y[0] > 0 and x[0] > 0.1")
+    assert facts["value"] == pytest.approx(truth.value, abs=1e-12)
+
+
+def test_vnnlib_verdicts(model, tmp_path, capsys):
+    result = tmp_path / "result.txt"
+    for claim, word in (("(assert (>= Y_0 Y_1))", "sat"), ("(assert (>= Y_0 1000))", "unsat")):
+        prop = tmp_path / "prop.vnnlib"
+        prop.write_text(BOX + claim)
+        arguments = ["prob", str(model), "--vnnlib", str(prop), "--guarantee", "exact", "--results-file", str(result)]
+        assert main(arguments) == 0
+        assert capsys.readouterr().out.split("\n")[0] == word
+        lines = result.read_text().split("\n")
+        assert lines[0] == word
+        if word == "sat":
+            body = result.read_text()[4:].replace("(", " ").replace(")", " ").split()
+            values = dict(zip(body[::2], map(float, body[1::2]), strict=True))
+            x = [values["X_0"], values["X_1"]]
+            assert rs.load(model)(x).tolist() == pytest.approx([values["Y_0"], values["Y_1"]])
+            assert values["Y_0"] >= values["Y_1"]
+
+
+def test_verdict_words():
+    net = random_net((2, 4, 2), 0)
+    event = rs.event("x[0] >= 0 and x[0] <= 1 and x[1] >= 0 and x[1] <= 1 and y[0] > 3", 2, 2, net=net)
+    wide, narrow = rs.Uniform([0.0, 0.0], [1.0, 1.0]), rs.Uniform([0.2, 0.0], [1.0, 1.0])
+    zero = rs.Answer(0.0, 0.0, 0.0, "sound")
+    assert verdict(zero, wide, event, False) == "unsat"
+    assert verdict(zero, narrow, event, False) == "unknown"  # the law does not reach all of the box
+    assert verdict(rs.Answer(0.0, 0.0, 0.0, "confidence", 0.95), wide, event, False) == "unknown"
+    assert verdict(rs.Answer(0.1, 0.0, 0.2, "sound"), wide, event, True) == "sat"
+    assert verdict(rs.Answer(0.1, 0.05, 0.2, "sound"), wide, event, False) == "sat"
+    assert verdict(rs.Answer(0.1, 0.0, 0.2, "sound", note="budget of 1 s reached"), wide, event, False) == "timeout"
+
+
+def test_errors_are_short(model, law, capsys):
+    assert main(["prob", str(model), "--law", str(law), "--event", "y[0] >"]) == 2
+    assert "^" in capsys.readouterr().err
+    assert main(["prob", str(model), "--event", "y[0] > 0"]) == 2
+    assert "--law is needed" in capsys.readouterr().err
+    assert main(["prob", str(model), "--law", str(law), "--event", "y[0] > 0", "--results-file", "x"]) == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["prob", str(model), "--law", str(law)])

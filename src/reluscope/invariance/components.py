@@ -1,0 +1,161 @@
+"""How fast the exact law grows, and how wrong a Gaussian is that keeps only two moments.
+
+For a Gaussian input the pre-activations of layer k have a law that is a sum of truncated Gaussians, one per cell of the
+layers before (and per component of a mixture): exact, and more of them with every layer. *Assumed-density* propagation
+keeps one Gaussian: mean and covariance of `relu(h)` for `h ~ N(m, S)` are closed forms, and they become the Gaussian
+of the next layer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from reluscope._check import FloatArray, describe
+from reluscope._text import table
+from reluscope.answers.outputs import outputs, truncated_network
+from reluscope.errors import InputError
+from reluscope.inputs._law import Law
+from reluscope.network import Network
+from reluscope.progress import meter
+
+_GRID = 401
+_ALMOST_ONE = 1 - 1e-14
+
+
+@dataclass(frozen=True)
+class GrowthRow:
+    """The pre-activations of one layer: `components` of the exact law, and the errors of the moment-matched Gaussian.
+
+    `mean_error` is `|m - exact| / sqrt(trace exact cov)`, `cov_error` the Frobenius error over the norm of the exact
+    covariance, `kolmogorov` the largest difference of the two cdfs over all units and a grid of 401 levels.
+    """
+
+    layer: int
+    units: int
+    components: int
+    mean_error: float
+    cov_error: float
+    kolmogorov: float
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One row per layer, the output last."""
+
+    rows: tuple[GrowthRow, ...]
+    guarantee: str
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Columns by name."""
+        return {name: [getattr(row, name) for row in self.rows] for name in GrowthRow.__dataclass_fields__}
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame."""
+        from reluscope._extras import require
+
+        return require("pandas", "pandas").DataFrame(self.to_dict())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Components and errors by layer; see `reluscope.plot.invariance.plot_growth`."""
+        from reluscope.plot.invariance import plot_growth
+
+        return plot_growth(self, ax)
+
+    def __str__(self) -> str:
+        return table([vars(row) for row in self.rows])
+
+    def __repr__(self) -> str:
+        last = self.rows[-1]
+        return f"Growth({len(self.rows)} layers, {last.components:,} components at the end, {self.guarantee})"
+
+
+def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) -> Growth:
+    """Components of the exact law of each layer's pre-activations, and the error of moment matching.
+
+    For ReLU networks and laws whose output law is exact here: Gaussians and mixtures that the network sees in at most
+    three directions. Cost: one exact enumeration per layer, and a cdf of every unit.
+    """
+    if not isinstance(net, Network):
+        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    if not isinstance(law, Law):
+        raise InputError(f"law must be a law of inputs, got {describe(law)}")
+    if not all(layer.units.is_relu for layer in net.hidden):
+        raise InputError("moment matching is in closed form for ReLU units only")
+    mean, cov = np.asarray(law.mean), np.asarray(law.cov)
+    rows, guarantee = [], "exact"
+    with meter(progress, "growth") as report:
+        for k, layer in enumerate(net.layers, start=1):
+            weight = layer.dense()
+            mean, cov = weight @ mean + layer.bias, weight @ cov @ weight.T
+            exact = outputs(truncated_network(net, k), law, budget=budget, method="enumerate")
+            guarantee = exact.guarantee if exact.guarantee != "exact" else guarantee
+            rows.append(_row(k, exact, mean, cov))
+            report(k, f"layer {k} of {len(net.layers)}")
+            mean, cov = relu_moments(mean, cov)
+    return Growth(tuple(rows), guarantee)
+
+
+def relu_moments(mean: FloatArray, cov: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean (d,) and covariance (d, d) of `relu(h)` for `h ~ N(mean, cov)`, singular covariances included.
+
+    With `a = m / s`: `E relu(h_i) = s_i (a_i Φ(a_i) + φ(a_i))`, and for correlation ρ
+    `E relu(h_i) relu(h_j) = s_i s_j [(a b + ρ) Φ2(a, b; ρ) + a φ(b) Φ((a - ρ b)/r) + b φ(a) Φ((b - ρ a)/r)
+    + r^2 φ2(a, b; ρ)]` with `r^2 = 1 - ρ^2`. Absolute accuracy about 1e-8 of `s_i s_j` near ρ = ±1, 1e-14 elsewhere.
+    """
+    mean, cov = np.asarray(mean, dtype=np.float64), np.asarray(cov, dtype=np.float64)
+    sd = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
+    live = np.flatnonzero(sd > 0)
+    first, second = np.maximum(mean, 0.0), np.zeros_like(cov)
+    a = mean[live] / sd[live]
+    first[live] = sd[live] * (a * special.ndtr(a) + _phi(a))
+    rho = np.clip(cov[np.ix_(live, live)] / np.outer(sd[live], sd[live]), -_ALMOST_ONE, _ALMOST_ONE)
+    A, B = np.broadcast_to(a[:, None], rho.shape), np.broadcast_to(a[None, :], rho.shape)
+    r = np.sqrt(1 - rho**2)
+    joint = (
+        (A * B + rho) * _two_normal(A, B, rho, r)
+        + A * _phi(B) * special.ndtr((A - rho * B) / r)
+        + B * _phi(A) * special.ndtr((B - rho * A) / r)
+        + r * np.exp(-(A**2 - 2 * rho * A * B + B**2) / (2 * r**2)) / (2 * math.pi)
+    )
+    np.fill_diagonal(joint, (a**2 + 1) * special.ndtr(a) + a * _phi(a))
+    second[np.ix_(live, live)] = joint * np.outer(sd[live], sd[live]) - np.outer(first[live], first[live])
+    return first, 0.5 * (second + second.T)
+
+
+def _row(k: int, exact: Any, mean: FloatArray, cov: FloatArray) -> GrowthRow:
+    true_mean, true_cov = exact.mean.value, np.atleast_2d(exact.cov.value)
+    spread = math.sqrt(max(float(np.trace(true_cov)), 1e-300))
+    worst = 0.0
+    for o in range(len(mean)):
+        sd = math.sqrt(max(float(cov[o, o]), 0.0))
+        if sd == 0:
+            continue
+        t = mean[o] + sd * np.linspace(-5, 5, _GRID)
+        gap = np.abs(exact.cdf(t, output=o).value - special.ndtr((t - mean[o]) / sd))
+        worst = max(worst, float(gap.max()))
+    size = max(float(np.linalg.norm(true_cov)), 1e-300)
+    return GrowthRow(
+        k,
+        len(mean),
+        len(exact.mixture),
+        float(np.linalg.norm(true_mean - mean)) / spread,
+        float(np.linalg.norm(true_cov - cov)) / size,
+        worst,
+    )
+
+
+def _phi(x: FloatArray) -> FloatArray:
+    return np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)
+
+
+def _two_normal(h: FloatArray, k: FloatArray, rho: FloatArray, r: FloatArray) -> FloatArray:
+    """`P(U <= h, V <= k)` for standard normals with correlation ρ, by Owen's T; `r = sqrt(1 - ρ^2)`."""
+    tiny = 1e-150
+    h, k = np.where(h == 0, tiny, h), np.where(k == 0, tiny, k)
+    sides = special.owens_t(h, (k - rho * h) / (h * r)) + special.owens_t(k, (h - rho * k) / (k * r))
+    return 0.5 * (special.ndtr(h) + special.ndtr(k)) - sides - np.where(h * k < 0, 0.5, 0.0)

@@ -1,0 +1,35 @@
+"""Pictures of how laws grow through layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reluscope.invariance.components import Growth
+from reluscope.plot._axes import axes
+
+
+def plot_growth(found: Growth, ax: Any = None, **style: Any) -> Any:
+    """Number of truncated Gaussians (left, bars) and errors of moment matching (right, lines) by layer.
+
+    Returns the Axes of the bars; other keywords go to `bar`.
+    """
+    ax = axes(ax, figsize=(5.6, 3.6))
+    columns = found.to_dict()
+    layer = columns["layer"]
+    ax.bar(layer, columns["components"], **({"color": "#c9d6e6", "width": 0.7} | style))
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=0.7)
+    ax.set_xlabel("layer (pre-activations)")
+    ax.set_ylabel("truncated Gaussians in the exact law")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    other = ax.twinx()
+    for name, colour, label in (
+        ("kolmogorov", "#d1495b", "largest error of a cdf"),
+        ("mean_error", "#1d6fb8", "error of the mean (in sd)"),
+        ("cov_error", "#2e8b57", "error of the covariance"),
+    ):
+        other.plot(layer, columns[name], "o-", color=colour, markersize=3.5, linewidth=1.4, label=label)
+    other.set_ylabel("error of the moment-matched Gaussian")
+    other.set_ylim(bottom=0)
+    other.legend(frameon=False, fontsize="small", loc="upper left")
+    return ax

@@ -1,0 +1,260 @@
+"""Pictures of a cloud on its way through the layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, choice
+from reluscope._extras import require
+from reluscope.plot._axes import axes
+from reluscope.representation.layers import Layers
+from reluscope.representation.metrics import expected_angle
+
+BLUE, RED, GREEN, GREY = "#1d6fb8", "#d1495b", "#2e8b57", "#8a8f98"
+
+CLOUDS = ("pca", "coordinates")
+
+
+def plot_layers(found: Layers, figure: Any = None) -> Any:
+    """Eight panels on one page: activity (histogram, heat map), norm, ranks, widths, cell dimensions.
+
+    Returns the array of Axes, shape (2, 4); `figure` is a matplotlib Figure to draw on.
+    """
+    figure = _figure(figure, (17, 7.6))
+    panels = figure.subplots(2, 4)
+    plot_activity(found, panels[0, 0])
+    plot_heat(found, panels[0, 1])
+    plot_column(found, "mean_norm", panels[0, 2], label="mean distance from the origin")
+    plot_ranks(found, panels[0, 3])
+    plot_column(found, "nonzero_eigenvalues", panels[1, 0], label="non-zero covariance eigenvalues")
+    panels[1, 0].plot(found["layer"], found["units"], ":", color=GREY, linewidth=1.2, label="units")
+    panels[1, 0].legend(frameon=False, fontsize="small")
+    panels[1, 0].set_ylim(bottom=0)
+    plot_width(found, panels[1, 1])
+    plot_width(found, panels[1, 2], relative=True)
+    plot_dimensions(found, panels[1, 3])
+    figure.suptitle(
+        f"{found.n_points:,} inputs through {'a torch module' if found.network is None else _short(found)}",
+        fontsize="medium",
+    )
+    return panels
+
+
+def plot_activity(found: Layers, ax: Any = None, *, layer: int | None = None, bins: int = 20, **style: Any) -> Any:
+    """Histogram of the share of inputs for which a unit is on: of one layer, or of all. Other keywords go to `bar`."""
+    ax = axes(ax)
+    share, edges = found.histogram(layer, bins)
+    ax.bar(edges[:-1], share, np.diff(edges), align="edge", **({"color": BLUE, "edgecolor": "white"} | style))
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("share of inputs with the unit on")
+    ax.set_ylabel("share of units")
+    what = "all layers" if layer is None else f"layer {layer}"
+    ax.set_title(f"activity of units, {what}", fontsize="medium")
+    return ax
+
+
+def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any) -> Any:
+    """Activity of every unit (rows) in every layer (columns): dark off, light on; sorted within a layer by default."""
+    ax = axes(ax)
+    columns = [a for a in found.activity if a is not None]
+    if columns:
+        tall = max(len(c) for c in columns)
+        grid = np.full((tall, len(columns)), np.nan)
+        for k, column in enumerate(columns):
+            grid[: len(column), k] = np.sort(column) if sort else column
+        shown = ax.imshow(
+            grid,
+            aspect="auto",
+            origin="lower",
+            extent=(found.hidden[0] - 0.5, found.hidden[-1] + 0.5, 0, tall),
+            **({"cmap": "cividis", "vmin": 0.0, "vmax": 1.0, "interpolation": "nearest"} | style),
+        )
+        ax.figure.colorbar(shown, ax=ax, label="share of inputs on", shrink=0.9)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel("layer")
+    ax.set_ylabel("unit, by activity" if sort else "unit")
+    ax.set_title("activity by layer", fontsize="medium")
+    return ax
+
+
+def plot_column(found: Layers, column: str, ax: Any = None, *, label: str | None = None, **style: Any) -> Any:
+    """One column of the table against the layer. Other keywords go to `ax.plot`."""
+    ax = axes(ax)
+    ax.plot(found["layer"], found[column], **(_marks(found) | {"color": BLUE} | style))
+    _by_layer(ax, label or column.replace("_", " "))
+    ax.set_ylim(bottom=0)
+    return ax
+
+
+def plot_ranks(found: Layers, ax: Any = None) -> Any:
+    """Stable rank of the centred and of the uncentred cloud, and the participation ratio, on a logarithmic axis."""
+    ax = axes(ax)
+    for column, colour, label in (
+        ("stable_rank", BLUE, "stable rank, centred"),
+        ("stable_rank_uncentred", RED, "stable rank, uncentred"),
+        ("participation_ratio", GREEN, "participation ratio"),
+    ):
+        values = found[column]
+        ax.plot(
+            found["layer"], np.where(values > 0, values, np.nan), **(_marks(found) | {"color": colour, "label": label})
+        )
+    ax.set_yscale("log")
+    _plain_ticks(ax)
+    _by_layer(ax, "effective rank")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_width(found: Layers, ax: Any = None, *, relative: bool = False) -> Any:
+    """Spherical mean width with error bars of two standard errors; divided by the mean norm when `relative`."""
+    ax = axes(ax)
+    width, error = found["mean_width"], found["mean_width_error"]
+    if relative:
+        norm = found["mean_norm"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            width, error = np.where(norm > 0, width / norm, np.nan), np.where(norm > 0, error / norm, 0.0)
+        if found.rows[-1].kind == "output":  # one number near 0 would set the scale
+            width[-1] = np.nan
+    style = _marks(found) | {"color": BLUE}
+    ax.errorbar(found["layer"], width, yerr=2 * error, capsize=2, elinewidth=0.8, **style)
+    _by_layer(ax, "spherical mean width" + (" / mean norm" if relative else ""))
+    ax.set_ylim(bottom=0)
+    return ax
+
+
+def plot_dimensions(found: Layers, ax: Any = None) -> Any:
+    """Dimension of the cells' images: active units, rank of the local Jacobian, and the bound it obeys."""
+    ax = axes(ax)
+    layer = found["layer"]
+    ax.plot(layer, found["active"], **(_marks(found) | {"color": GREY, "label": "active units (mean)"}))
+    if np.isfinite(found["rank"]).any():
+        ax.plot(layer, found["rank"], **(_marks(found) | {"color": BLUE, "label": "rank of the local Jacobian"}))
+        ax.plot(layer, found["rank_bound"], "--", color=RED, linewidth=1.2, label="bound: fewest active so far")
+    _by_layer(ax, "cell dimension")
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_angles(found: Layers, ax: Any = None, *, expected: bool = True) -> Any:
+    """Angle between pairs of points by layer: mean, the middle 90 %, and (dashed) infinitely wide random layers."""
+    ax = axes(ax)
+    layer = found["layer"]
+    ax.fill_between(layer, found["angle_low"], found["angle_high"], color=BLUE, alpha=0.18, linewidth=0)
+    ax.plot(layer, found["angle_mean"], **(_marks(found) | {"color": BLUE, "label": "mean, middle 90 %"}))
+    if expected and len(found) > 1 and np.isfinite(found["angle_mean"][0]):
+        start = found.angles[0][np.isfinite(found.angles[0])]
+        curve = [float(expected_angle(start, k).mean()) for k in range(len(found.hidden) + 1)]
+        ax.plot(range(len(curve)), curve, "--", color=RED, linewidth=1.2, label="infinitely wide, random, no bias")
+    _by_layer(ax, "angle between two points (radians)")
+    ax.set_ylim(0, None)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_distances(found: Layers, ax: Any = None) -> Any:
+    """How far distances are stretched: median and middle 90 % of the ratio to the distance of the inputs."""
+    ax = axes(ax)
+    layer = found["layer"]
+    low, middle, high = (np.maximum(found[f"distance_{k}"], _smallest(found.ratios)) for k in ("low", "median", "high"))
+    ax.fill_between(layer, low, high, color=GREEN, alpha=0.18, linewidth=0)
+    ax.plot(layer, middle, **(_marks(found) | {"color": GREEN, "label": "median, middle 90 %"}))
+    ax.axhline(1, color=GREY, linewidth=0.8)
+    ax.set_yscale("log")
+    _by_layer(ax, "distance / distance of the inputs")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_geometry(found: Layers, figure: Any = None) -> Any:
+    """Angles and distances side by side. Returns the two Axes."""
+    figure = _figure(figure, (10, 3.8))
+    pair = figure.subplots(1, 2)
+    plot_angles(found, pair[0])
+    plot_distances(found, pair[1])
+    return pair
+
+
+def plot_clouds(found: Layers, kind: str = "pca", figure: Any = None) -> Any:
+    """The cloud after every layer on one page, by principal directions or by two random coordinates of each layer.
+
+    Each panel has its own scale, the same in both directions, so that shapes can be compared and sizes cannot; the
+    number below is the half-width of the panel. Returns the array of Axes.
+    """
+    choice(kind, "kind", CLOUDS)
+    clouds = found.pca if kind == "pca" else found.coordinates
+    n = len(clouds)
+    columns = min(n, max(4, math.ceil(math.sqrt(1.8 * n))))
+    rows = math.ceil(n / columns)
+    figure = _figure(figure, (1.45 * columns, 1.65 * rows + 0.4))
+    panels = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
+    shade = _shades(clouds[0])
+    for k, ax in enumerate(panels):
+        if k >= n:
+            ax.set_axis_off()
+            continue
+        _cloud(ax, clouds[k], shade)
+        ax.set_title(found.rows[k].name if k in (0, n - 1) else str(k), fontsize=7, pad=2)
+    what = "two principal directions" if kind == "pca" else "two random coordinates"
+    figure.suptitle(f"the cloud after each layer on {what} (colour: place in the input cloud)", fontsize="medium")
+    return panels[:n]
+
+
+def _cloud(ax: Any, points: FloatArray, shade: FloatArray) -> None:
+    low, high = points.min(axis=0), points.max(axis=0)
+    middle = 0.5 * (low + high)
+    half = float((high - low).max()) / 2
+    ax.scatter(*points.T, s=3, c=shade, cmap="twilight_shifted", linewidths=0)
+    room = 1.08 * half if half > 0 else 1.0
+    ax.set_xlim(middle[0] - room, middle[0] + room)
+    ax.set_ylim(middle[1] - room, middle[1] + room)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.set_aspect("equal")
+    ax.set_xlabel(f"± {half:.2g}", fontsize=6, labelpad=1)
+    for side in ax.spines.values():
+        side.set_linewidth(0.4)
+
+
+def _shades(first: FloatArray) -> FloatArray:
+    return np.arctan2(first[:, 1], first[:, 0])
+
+
+def _smallest(ratios: FloatArray) -> float:
+    positive = ratios[np.isfinite(ratios) & (ratios > 0)]
+    return float(positive.min()) if len(positive) else 1e-3
+
+
+def _marks(found: Layers) -> dict[str, Any]:
+    return {"linewidth": 1.5, "marker": "o", "markersize": 3.5 if len(found) <= 30 else 2.0}
+
+
+def _by_layer(ax: Any, label: str) -> None:
+    ax.set_xlabel("layer (0: input)")
+    ax.set_ylabel(label)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _plain_ticks(ax: Any) -> None:
+    """Numbers such as 2 and 50 on a logarithmic axis, instead of powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    ax.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _figure(figure: Any, size: tuple[float, float]) -> Any:
+    if figure is not None:
+        return figure
+    require("matplotlib", "plot")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, dpi=130, layout="constrained")
+
+
+def _short(found: Layers) -> str:
+    return repr(found.network).removeprefix("Network(").split(",")[0]

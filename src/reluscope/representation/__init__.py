@@ -1,0 +1,6 @@
+"""What the layers of a network do to geometry: clouds, activity, ray spaces, dimensions, distortion.
+
+`layers.py` measures a cloud of inputs layer by layer (`metrics.py`, `activity.py`, `hooks.py` for torch modules);
+`rays.py` and `dimensions.py` ask about the whole image of a layer; `distortion.py` has the closed forms; `claims.py`
+holds published statements as checks; `laboratory.py` sweeps random networks.
+"""

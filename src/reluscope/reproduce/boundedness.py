@@ -1,0 +1,108 @@
+"""Theorems 4 and 5 of Hamidi's thesis: how likely is the image of a random ReLU network bounded?
+
+The theorems bound the probability from both sides. Here every random network is decided exactly, by listing the cones
+of its bias-free part, and the share of bounded ones is drawn between the two bounds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from reluscope._check import FloatArray, generator
+from reluscope._extras import require
+from reluscope.progress import meter
+from reluscope.representation.laboratory import bounded_shares
+from reluscope.representation.rays import BoundednessBounds, boundedness_bounds
+from reluscope.reproduce import Reproduction
+
+LEVEL = 1e-6
+"""Chance that a Clopper-Pearson interval misses the probability it is for."""
+
+
+def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
+    """Draw networks, decide them, compare with the bounds, write the figure."""
+    rng = generator(rng)
+    count, depth = (60, 6) if quick else (1000, 12)
+    inputs = 2
+    cases = []
+    rows: list[dict[str, Any]] = []
+    widths = (1, 2, 3) if quick else (1, 2, 3, 4)
+    broken = 0
+    with meter(progress, "boundedness") as report:
+        for k, width in enumerate(widths):
+            sizes = (inputs, *[width] * depth)
+            share = bounded_shares(sizes, count, rng=rng)
+            bounds = boundedness_bounds(sizes)
+            low, high = intervals(share, count)
+            cases.append((width, share, low, high, bounds))
+            for layer in range(depth):
+                fails = high[layer] < bounds.bounded[layer] or low[layer] > 1 - bounds.unbounded[layer]
+                broken += fails
+                rows.append(
+                    {
+                        "width": width,
+                        "layer": layer + 1,
+                        "Theorem 5: at least": bounds.bounded[layer],
+                        "bounded": float(share[layer]),
+                        "from": float(low[layer]),
+                        "to": float(high[layer]),
+                        "Theorem 4: at most": 1 - bounds.unbounded[layer],
+                        "holds": not fails,
+                    }
+                )
+            report(k + 1, f"width {width}")
+    _figure(folder / "boundedness.png", cases, count)
+    remarks = [
+        f"{count:,} networks per width, {inputs} inputs, He weights, each decided exactly; "
+        f"an interval misses with probability {LEVEL:g}",
+        f"{broken} of {len(rows)} shares contradict a bound",
+        f"picture in {folder}/: boundedness.png",
+    ]
+    return Reproduction("boundedness", rows, remarks, ["boundedness.png"])
+
+
+def intervals(share: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """Clopper-Pearson intervals for shares of `count` draws, each missing with probability at most `LEVEL`."""
+    hits = np.rint(share * count)
+    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), count - hits + 1, LEVEL / 2), 0.0)
+    high = np.where(hits < count, special.betaincinv(hits + 1, np.maximum(count - hits, 1), 1 - LEVEL / 2), 1.0)
+    return low, high
+
+
+def _figure(
+    path: Path, cases: list[tuple[int, FloatArray, FloatArray, FloatArray, BoundednessBounds]], count: int
+) -> None:
+    require("matplotlib", "plot")
+    from matplotlib.figure import Figure
+
+    from reluscope.plot._axes import save
+
+    figure = Figure(figsize=(3.4 * len(cases), 3.6), dpi=130, layout="constrained")
+    axes = figure.subplots(1, len(cases), sharey=True, squeeze=False)[0]
+    for ax, (width, share, low, high, bounds) in zip(axes, cases, strict=True):
+        layer = np.arange(1, len(share) + 1)
+        top, bottom = 1 - np.array(bounds.unbounded), np.array(bounds.bounded)
+        ax.fill_between(layer, bottom, top, color="#8a8f98", alpha=0.2, linewidth=0)
+        ax.plot(layer, top, "--", color="#d1495b", label="Theorem 4: at most")
+        ax.plot(layer, bottom, "--", color="#2e8b57", label="Theorem 5: at least")
+        ax.errorbar(
+            layer,
+            share,
+            yerr=np.maximum([share - low, high - share], 0.0),
+            fmt="o-",
+            markersize=3.5,
+            capsize=2,
+            color="#1d6fb8",
+            label=f"{count:,} networks, exact",
+        )
+        ax.set_title(f"width {width}", fontsize="medium")
+        ax.set_xlabel("layer")
+        ax.set_ylim(-0.02, 1.02)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    axes[0].set_ylabel("share of networks with a bounded image")
+    axes[-1].legend(frameon=False, fontsize="small")
+    save(axes[0], path)

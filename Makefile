@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-torch test-slow lint examples pictures bench clean
+.PHONY: demo test test-torch test-slow lint docs examples pictures bench clean
 
 demo: .venv/.user
 	.venv/bin/reluscope demo
@@ -15,12 +15,16 @@ test-slow: .venv/.test
 
 # torch stays optional: its own environment, so that `make test` shows the package works without it.
 test-torch: .venv-torch/.test
-	KERAS_BACKEND=torch .venv-torch/bin/python -m pytest tests/formats -m "not slow" -k "torch or keras"
+	KERAS_BACKEND=torch .venv-torch/bin/python -m pytest tests/formats tests/representation -m "not slow" -k "torch or keras"
 
 lint: .venv/.test
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+
+docs: .venv/.test
+	.venv/bin/pip install $(PIP_FLAGS) -e ".[docs]"
+	.venv/bin/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 examples: .venv/.test
 	.venv/bin/python tools/train_examples.py
@@ -49,4 +53,4 @@ bench: .venv/.test
 	touch $@
 
 clean:
-	rm -rf .venv .venv-torch reluscope-demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-torch reluscope-demo docs/_build docs/auto_gallery .pytest_cache .mypy_cache .ruff_cache

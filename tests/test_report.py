@@ -145,7 +145,7 @@ def test_the_same_seed_gives_the_same_page(moons):
 
 
 def test_without_a_law_the_default_is_named():
-    net = random_net((3, 5, 2), 1)
+    net = random_net((2, 5, 2), 1)
     assert "no law or data was given" in rs.report(net, budget="3s").html()
     assert "middle of the box" in rs.report(net, box=(0, 1), budget="3s").html()
 

@@ -1,7 +1,8 @@
 """Budgets: how long a call may take, said by the user in words.
 
 `budget="60s"`, `"5 min"`, `"10000 regions"`, `"60s, 10000 regions"`, a number of seconds, or None for no limit.
-When a budget ends, the answer is the best so far and says so.
+When a budget ends, the answer is the best so far and says so. Compiling (and loading compiled code) on a first call
+is not counted: a budget means the same on the first call as on the second.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from reluscope._check import describe
@@ -22,11 +24,11 @@ _REGIONS = ("region", "regions", "cells", "cell")
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on seconds and on regions; the clock starts when the record is made."""
+    """Limits on seconds and on regions; the clock starts when the record is made and stands still while compiling."""
 
     seconds: float = float("inf")
     regions: float = float("inf")
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: _clock())
 
     def spent(self, regions: int = 0) -> str | None:
         """Which limit has been reached, in words, or None."""
@@ -37,8 +39,24 @@ class Budget:
         return None
 
     def elapsed(self) -> float:
-        """Seconds since the budget was made."""
-        return time.monotonic() - self.started
+        """Seconds since the budget was made, without compilation."""
+        return _clock() - self.started
+
+
+def _clock() -> float:
+    """Seconds that pass, except while numba compiles or loads what it compiled before."""
+    watch = _compiling()
+    return time.monotonic() - (watch.duration if watch.done else 0.0)
+
+
+@cache
+def _compiling() -> Any:
+    """A listener that adds up the time spent under numba's compiler lock, from its first use on."""
+    from numba.core import event
+
+    watch = event.TimingListener()
+    event.register("numba:compiler_lock", watch)
+    return watch
 
 
 def parse_budget(value: Any) -> Budget:

@@ -171,7 +171,9 @@ def distance(
 ) -> Answer:
     """The L^p distance of two networks on the box `(lo, hi)`, for p = 1, 2 or inf, with g = net1 - net2:
 
-        p = inf:  sup_x max_k |g_k(x)|,     p = 2:  sqrt(int sum_k g_k(x)^2 dx),     p = 1:  int sum_k |g_k(x)| dx.
+    - p = inf: `sup_x max_k |g_k(x)|`
+    - p = 2: `sqrt(int sum_k g_k(x)^2 dx)`
+    - p = 1: `int sum_k |g_k(x)| dx`
 
     With `normalised=True` the integrals are means over the box: divided by its volume. Guarantee: `exact`, with a
     bracket for rounding. p = inf works in any dimension, integrals for up to 6 inputs. When a budget ends the search

@@ -13,7 +13,7 @@ class Table:
 
     name: str
     caption: str
-    columns: Mapping[str, Sequence[Any]]
+    columns: Mapping[str, Any]
     shown: int = 12
 
     def __len__(self) -> int:
@@ -82,11 +82,6 @@ def percent(value: float) -> str:
     if p > 99.99:
         return f"{p:.6g} %"
     return f"{p:.4g} %"
-
-
-def counted(n: int, word: str, many: str = "") -> str:
-    """`1 region`, `2 regions`."""
-    return f"{n:,} {word if n == 1 else many or word + 's'}"
 
 
 def _is_number(value: Any) -> bool:

@@ -36,6 +36,8 @@ _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
     sections.regions,
     sections.units,
     sections.spectrum,
+    sections.local_models,
+    sections.layers,
     sections.network,
 )
 

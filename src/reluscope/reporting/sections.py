@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope._text import count
 from reluscope.network import Network
-from reluscope.reporting.blocks import Figure, Section, Table, counted, percent
+from reluscope.reporting.blocks import Figure, Section, Table, percent
 from reluscope.reporting.charts import Chart, diverging, hex_colours, sequential
 
 _MOST_SHAPES = 6000
@@ -80,8 +81,8 @@ def network(subject: Subject) -> Section:
     columns = {key: [row.get(key) for row in rows] for key in rows[0]}
     switching = int((net.pieces > 1).sum())
     answer = (
-        f"{net!r} has {counted(net.n_inputs, 'input')}, {counted(net.n_outputs, 'output')}, "
-        f"{counted(switching, 'unit')} "
+        f"{net!r} has {count(net.n_inputs, 'input')}, {count(net.n_outputs, 'output')}, "
+        f"{count(switching, 'unit')} "
         f"that switch and {net.n_parameters:,} parameters. On every cell of its input space it is one affine function."
     )
     notes = [f"Note: {note}" for note in net.notes]
@@ -104,13 +105,13 @@ def functions(subject: Subject) -> Section:
     entropy = found.entropy
     if complete:
         lead = (
-            f"It applies {counted(found.support_size, 'affine function')} where the inputs live; {most:,} of them "
+            f"It applies {count(found.support_size, 'affine function')} where the inputs live; {most:,} of them "
             f"hold 99 % "
             f"of the probability, the most likely one {percent(float(found.value[0]))}."
         )
     else:
         lead = (
-            f"{counted(len(found.value), 'pattern')} were met; the most likely holds "
+            f"{count(len(found.value), 'pattern')} were met; the most likely holds "
             f"{percent(float(found.value[0]))}, and at "
             f"most {percent(found.remainder)} lies in patterns that were not met."
         )
@@ -168,12 +169,12 @@ def regions(subject: Subject) -> Section:
     what = "y[0] (blue below zero, red above, strongest at ±" + f"{top:.3g})"
     where = "In the plane of the inputs" if flat else "In the plane through the mean along its two main directions"
     blocks: list[Any] = [
-        Figure(chart.svg(), f"{where}: {what}, and the edges of {counted(len(found), 'affine piece')}{partial}.")
+        Figure(chart.svg(), f"{where}: {what}, and the edges of {count(len(found), 'affine piece')}{partial}.")
     ]
     if flat and found.complete:
         blocks.append(_mass_picture(subject, found, lower, wide, labels))
     answer = (
-        f"The picture shows {counted(len(found), 'affine piece')} within three standard deviations of the mean"
+        f"The picture shows {count(len(found), 'affine piece')} within three standard deviations of the mean"
         f"{partial}; " + ("edges are exact." if flat else "it is an exact slice, not a projection.")
     )
     return Section("regions", "Where it switches", answer, "exact" if found.complete else "", blocks,
@@ -207,7 +208,7 @@ def units(subject: Subject) -> Section:
                 column.append(value)
     n = int(switching.sum())
     answer = (
-        f"Of {counted(n, 'unit')} that can switch, {int(dead.sum()):,} are on less than one time in a million, "
+        f"Of {count(n, 'unit')} that can switch, {int(dead.sum()):,} are on less than one time in a million, "
         f"{int(always.sum()):,} are off less than one time in a million, and "
         f"{n - int(dead.sum()) - int(always.sum()):,} do both."
     )
@@ -241,7 +242,7 @@ def outputs(subject: Subject) -> Section:
         row = (f"y[{o}]", float(mean.value[o]), sd, *map(float, q.value), float(np.sum(atoms.mass.value)))
         for column, value in zip(rows.values(), row, strict=True):
             column.append(value)
-        blocks.append(_output_figure(out, o, y[:, o], q, atoms))
+        blocks += [_output_figure(out, o, y[:, o], q, atoms), _density_figure(out, o, y[:, o], q)]
     q = [f"{v:.4g}" for v in (rows["1 %"][0], rows["median"][0], rows["99 %"][0])]
     lead = (
         f"y[0] has mean {rows['mean'][0]:.4g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
@@ -279,11 +280,8 @@ def events(subject: Subject) -> Section:
         facts.append({"event": str(text)} | answer.to_dict())
         kinds.append(answer.guarantee)
     first = facts[0]
-    lead = (
-        f"{first['event']} has probability {percent(float(first['value']))}, between "
-        f"{percent(float(first['lower']))} and "
-        f"{percent(float(first['upper']))}."
-    )
+    at, low, high = (percent(float(first[k])) for k in ("value", "lower", "upper"))
+    lead = f"{first['event']} has probability {at}" + ("." if low == high else f", between {low} and {high}.")
     weakest = next((k for k in ("confidence", "sound", "exact") if k in kinds), "")
     return Section("events", "How likely are the events you fear", lead, weakest,
                    [Table("events", "Probabilities of the events.", rows, shown=40)],
@@ -323,6 +321,73 @@ def spectrum(subject: Subject) -> Section:
                     Figure(chart.svg(), "Law of the largest singular value (the local Lipschitz constant).")],
                    facts=found.to_dict() if found.ranks <= 50 else {"median": median.to_dict(), "q99": high.to_dict()},
                    headline=lead)  # fmt: skip
+
+
+def local_models(subject: Subject) -> Section:
+    """The local linear models of the data, when data were given."""
+    title = "Which rules the data meet"
+    if subject.X is None:
+        return Section(
+            "local", title, "No data were given. Add --data rows.csv to see the local linear models they meet."
+        )
+    from reluscope.local_models.unwrap import unwrap
+
+    found = unwrap(subject.net, subject.X, subject.y, feature_names=subject.names)
+    n, single = len(subject.X), int((found.count == 1).sum())
+    half = int(np.searchsorted(np.cumsum(found.count), n / 2)) + 1
+    lead = (
+        f"The {n:,} rows meet {count(len(found), 'linear model')}; the {half:,} largest hold half of them, and "
+        f"{single:,} "
+        f"hold a single row each."
+    )
+    importance = found.importance()
+    rows = importance.rows()
+    columns = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+    table = found.summary(global_regions=20).to_dict()
+    blocks: list[Any] = [
+        Table("local_models", "The local models, by the number of rows they hold.", table, shown=8),
+        Table("importance", "Importance of the inputs.", columns, shown=12),
+        f"Certificate: {found.certificate}.",
+    ]
+    return Section("local", title, lead, "exact", blocks, facts=found.describe(), headline=lead)
+
+
+def layers(subject: Subject) -> Section:
+    """What each layer does to the geometry of the inputs."""
+    from reluscope.representation.layers import layers as measure
+
+    x = subject.draws()[0][:2000] if subject.X is None else subject.X[:2000]
+    work = subject.net.n_inputs * sum(subject.net.widths) * len(x)
+    found = measure(subject.net, x, jacobians=0 if work > 1e9 else 16, rng=subject.seed)
+    shown = ("layer", "kind", "units", "activity", "always_on", "always_off", "mean_norm", "stable_rank",
+             "participation_ratio", "angle_mean", "distance_factor")  # fmt: skip
+    columns = {name: [getattr(row, name) for row in found.rows] for name in shown}
+    first, last = found.rows[0], found.rows[-2 if len(found.rows) > 2 else -1]
+    lead = (
+        f"From the input to the last hidden layer the stable rank goes from {first.stable_rank:.3g} to "
+        f"{last.stable_rank:.3g}"
+        + (
+            f" and the mean angle between inputs from {np.degrees(first.angle_mean):.0f}° to "
+            f"{np.degrees(last.angle_mean):.0f}°."
+            if first.angle_mean is not None and last.angle_mean is not None
+            else "."
+        )
+    )
+    blocks: list[Any] = [Table("layer_geometry", "Geometry by layer, measured on the same inputs.", columns, shown=70)]
+    angles = found["angle_mean"]
+    if len(found.rows) > 2 and np.isfinite(angles).all():
+        chart = Chart((0, len(angles) - 1), (0, 90), x_label="layer (0 is the input)", y_label="mean angle, degrees",
+                      title="Mean angle between inputs by layer", height=280)  # fmt: skip
+        chart.line(np.arange(len(angles)), np.degrees(angles))
+        chart.dots(np.arange(len(angles)), np.degrees(angles), "c1")
+        blocks.append(Figure(chart.svg(), "Mean angle between two inputs, seen after each layer."))
+        ranks = found["stable_rank"]
+        chart = Chart((0, len(ranks) - 1), (0, 1.1 * float(ranks.max())), x_label="layer (0 is the input)",
+                      y_label="stable rank (centred)", title="Stable rank by layer", height=280)  # fmt: skip
+        chart.line(np.arange(len(ranks)), ranks)
+        chart.dots(np.arange(len(ranks)), ranks, "c1")
+        blocks.append(Figure(chart.svg(), "Stable rank of the cloud after each layer."))
+    return Section("geometry", "What the layers do", lead, "estimate", blocks, facts={"points": len(x)})
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------
@@ -375,7 +440,7 @@ def _curve(subject: Subject) -> Section:
     if len(x) <= 200:
         chart.dots(x[1:-1], y[1:-1], "c2")
     pieces = len(t) - 1
-    answer = f"Within four standard deviations it has {counted(pieces, 'affine piece')}."
+    answer = f"Within four standard deviations it has {count(pieces, 'affine piece')}."
     return Section("regions", "Where it switches", answer, "exact",
                    [Figure(chart.svg(), "y[0] as a function of the input, with its break points.")],
                    facts={"pieces_in_view": pieces})  # fmt: skip
@@ -422,16 +487,33 @@ def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any) -> F
     return Figure(chart.svg(), f"The law of y[{o}] and, as dots, Monte Carlo{what if len(jumps) else ''}.")
 
 
+def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any) -> Figure:
+    low, high = float(q.value[0]), float(q.value[2])
+    pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
+    t = np.linspace(low - pad, high + pad, 161)
+    density = np.asarray(out.pdf(t, output=o).value)
+    counts, edges = np.histogram(drawn, bins=40, range=(float(t[0]), float(t[-1])))
+    bars = counts / len(drawn) / (edges[1] - edges[0])
+    top = float(np.quantile(density, 0.98)) if len(density) else 1.0
+    chart = Chart((float(t[0]), float(t[-1])), (0, 1.25 * max(top, float(np.quantile(bars, 0.95)), 1e-12)),
+                  x_label=f"y[{o}]", y_label="density", title=f"Density of y[{o}]")  # fmt: skip
+    chart.bars(edges[:-1], edges[1:], np.zeros(40), bars, "soft")
+    chart.line(t, density, "c1")
+    return Figure(
+        chart.svg(), f"The density of y[{o}] (line; atoms are not part of it) and a histogram of draws (bars)."
+    )
+
+
 def _decisions(subject: Subject, y: FloatArray) -> Table:
     """How often each output is the largest, from draws, with exact binomial intervals."""
     from scipy.stats import beta
 
     n, k = len(y), y.shape[1]
-    count = np.bincount(y.argmax(axis=1), minlength=k)
-    order = np.argsort(-count)[:_MOST_OUTPUTS]
-    low = np.nan_to_num(beta.ppf(0.005, count, n - count + 1), nan=0.0)
-    high = np.nan_to_num(beta.ppf(0.995, count + 1, n - count), nan=1.0)
-    columns = {"largest output": [f"y[{i}]" for i in order], "share": (count / n)[order], "lower": low[order],
+    hits = np.bincount(y.argmax(axis=1), minlength=k)
+    order = np.argsort(-hits)[:_MOST_OUTPUTS]
+    low = np.nan_to_num(beta.ppf(0.005, hits, n - hits + 1), nan=0.0)
+    high = np.nan_to_num(beta.ppf(0.995, hits + 1, n - hits), nan=1.0)
+    columns = {"largest output": [f"y[{i}]" for i in order], "share": (hits / n)[order], "lower": low[order],
                "upper": high[order]}  # fmt: skip
     return Table(
         "decisions", f"Which output is largest, from {n:,} draws (99 % intervals).", columns, shown=_MOST_OUTPUTS

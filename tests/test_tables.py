@@ -58,6 +58,8 @@ def test_gzip_byte_order_marks_and_one_row(tmp_path):
         ("", "is empty"),
         ("a,b\n", "no rows of data"),
         ("a,b\n1,2\n3\n", "rows of equal length"),
+        ("a,b\n1,2,3\n", "3 fields in line 2, but 2 columns"),
+        ("a,a\n1,2\n", "two columns of the same name"),
         ("a,b\n1,two\n", "must hold numbers"),
         ("a,b\n1,\n", "no finite number in row 1, column 'b'"),
         ("a,b\n1,2\nnan,4\n", "no finite number in row 2, column 'a'"),
@@ -86,3 +88,11 @@ def test_binary_and_large_files_are_refused(tmp_path):
 def test_formulas_are_defused(tmp_path):
     write_csv({"a": np.array(["=1+1", "plain"])}, tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text() == "a\n'=1+1\nplain\n"
+
+
+def test_features_choose_and_order_columns(tmp_path):
+    path = file_with(tmp_path, "id,a,b,y\n7,1,2,0\n8,3,4,1\n")
+    chosen = read_csv(path, target="y", features=["b", "a"])
+    assert chosen.names == ("b", "a")
+    assert chosen.X.tolist() == [[2.0, 1.0], [4.0, 3.0]]
+    assert read_csv(path, target="y", drop=["id"]).names == ("a", "b")

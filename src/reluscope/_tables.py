@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,19 @@ class Rows:
     y: Any = None
 
 
-def read_csv(path: Path, *, target: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Rows:
+def read_csv(
+    path: Path,
+    *,
+    target: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    limits: Limits = DEFAULT_LIMITS,
+) -> Rows:
     """Rows of data from a CSV file (gzip too): numbers throughout, except in the `target` column, which may be text.
 
-    A first line with anything but numbers is a header; without one the columns are called x0, x1, ... `target` is a
-    name or a number counted from 0. Commas, semicolons or tabs. Every entry must be there and finite.
+    A first line with anything but numbers is a header; without one the columns are called x0, x1, ... Columns are named
+    or numbered from 0: `target` is kept apart as `y`, `features` chooses and orders the others, `drop` leaves some out.
+    Commas, semicolons or tabs. Every entry must be there and finite.
     """
     from reluscope.formats._files import read_bytes
 
@@ -63,8 +71,20 @@ def read_csv(path: Path, *, target: str | None = None, limits: Limits = DEFAULT_
         raise InputError(f"{path} is empty; give a CSV file with one row per line")
     named = not all(_is_number(cell) for cell in head)
     names = head if named else [f"x{i}" for i in range(len(head))]
+    if len(set(names)) != len(names):
+        raise InputError(f"{path} has two columns of the same name")
     place = None if target is None else _column(names, target, path)
-    numeric = [i for i in range(len(names)) if i != place]
+    left_out = {_column(names, name, path) for name in drop} | {place}
+    if features is None:
+        numeric = [i for i in range(len(names)) if i not in left_out]
+    else:
+        numeric = [_column(names, name, path) for name in features]
+    for i, line in enumerate(text.splitlines()):
+        if line.count(mark) != len(names) - 1 and '"' not in line and line.strip():
+            fields = line.count(mark) + 1
+            raise InputError(
+                f"{path} has {fields} fields in line {i + 1}, but {len(names)} columns; rows of equal length"
+            )
     X = _numbers(text, path, mark, int(named), numeric)
     if not np.isfinite(X).all():
         row, column = np.argwhere(~np.isfinite(X))[0].tolist()

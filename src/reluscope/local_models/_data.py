@@ -1,0 +1,249 @@
+"""What came in: rows, responses, names, weights and scalers, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, choice, describe, real_array
+from reluscope.errors import InputError
+from reluscope.network import Network
+
+TASKS = ("auto", "regression", "binary", "multiclass")
+
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """The response of each row.
+
+    `task` is `"regression"` (`target` of shape (n, outputs)), `"binary"` or `"multiclass"` (`code`: index into
+    `classes`), or `"none"` when no response was given.
+    """
+
+    task: str
+    target: FloatArray | None = None
+    code: Index | None = None
+    classes: tuple[Any, ...] = ()
+
+    def part(self, rows: Any) -> Response:
+        """The response of some rows."""
+        target = None if self.target is None else self.target[rows]
+        code = None if self.code is None else self.code[rows]
+        return Response(self.task, target, code, self.classes)
+
+    def column(self, output: int) -> FloatArray | None:
+        """What output `output` is compared with: the target, or 1 for rows of that class and 0 for others."""
+        if self.target is not None:
+            return self.target[:, output]
+        if self.code is None:
+            return None
+        wanted = 1 if self.task == "binary" else output
+        return (self.code == wanted).astype(np.float64)
+
+    def encode(self, y: Any, n: int) -> Response:
+        """New responses in the same terms."""
+        if self.task == "none":
+            raise InputError("y cannot be compared: this was unwrapped without a response; pass y to unwrap")
+        if self.task == "regression":
+            assert self.target is not None
+            return Response(self.task, _target(y, n, self.target.shape[1]))
+        return Response(self.task, None, _codes(_labels(y, n), self.classes), self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """The network's inputs from original ones: `x = scale * original + shift`, feature by feature."""
+
+    scale: FloatArray
+    shift: FloatArray
+
+    def original(self, x: FloatArray) -> FloatArray:
+        """Rows in original units."""
+        return (x - self.shift) / self.scale
+
+    def model(self, C: FloatArray, d: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """`C x + d` as coefficients and intercepts of the original features."""
+        return C * self.scale, d + C @ self.shift
+
+
+def as_network(net: Any) -> Network:
+    """A Network from one, from an estimator that holds one, or from anything `reluscope.load` reads."""
+    if isinstance(net, Network):
+        return net
+    inside = getattr(net, "network_", None)
+    if isinstance(inside, Network):
+        return inside
+    from reluscope.formats import load
+
+    return load(net)
+
+
+def as_rows(X: Any, net: Network, name: str = "X") -> Any:
+    """`X` as an array of shape (n, inputs), without a copy where possible; a memory map stays on disk.
+
+    Numbers are checked chunk by chunk as they are read (`read`).
+    """
+    if isinstance(X, np.memmap) and X.dtype.kind in "fiu":
+        rows: Any = X
+    else:
+        rows = real_array(X, name, finite=False)
+    if rows.ndim > 2 and rows.shape[1:] == net.input_shape:
+        rows = rows.reshape(len(rows), net.n_inputs)
+    if rows.ndim != 2 or rows.shape[1] != net.n_inputs or not len(rows):
+        raise InputError(f"{name} must have shape (n, {net.n_inputs}) with n >= 1, got {rows.shape}")
+    return rows
+
+
+def read(X: Any, rows: Any, name: str = "X") -> FloatArray:
+    """Some rows as finite float64."""
+    part = np.ascontiguousarray(X[rows], dtype=np.float64)
+    bad = ~np.isfinite(part)
+    if bad.any():
+        i, j = np.argwhere(bad)[0]
+        raise InputError(f"{name} must be finite, got {part[i, j]} in column {j}; drop or fill such rows first")
+    return part
+
+
+def names_of(X: Any, given: Any, n: int, name: str = "feature_names") -> tuple[str, ...]:
+    """Feature names: as given, else the columns of a data frame, else x0, x1, ..."""
+    if given is None:
+        columns = getattr(X, "columns", None)
+        given = [f"x{k}" for k in range(n)] if columns is None or len(columns) != n else list(columns)
+    if isinstance(given, str) or not isinstance(given, (Sequence, np.ndarray)) or len(given) != n:
+        raise InputError(f"{name} must be {n} names, one per input, got {describe(given)}")
+    return tuple(str(g) for g in given)
+
+
+def weights_of(weight: Any, n: int) -> FloatArray | None:
+    """Row weights, positive somewhere and nowhere negative, or None."""
+    if weight is None:
+        return None
+    w = real_array(weight, "sample_weight", ndim=1)
+    if len(w) != n or (w < 0).any() or not w.sum() > 0:
+        raise InputError(
+            f"sample_weight must be {n} numbers >= 0 with a positive sum, got {describe(weight)}"
+            + (f" with smallest entry {w.min():g}" if len(w) == n else "")
+        )
+    return w
+
+
+def scaling_of(scaler: Any, n: int) -> Scaling | None:
+    """A scaler as `x = scale * original + shift`: a fitted scikit-learn scaler, or a pair (centre, scale)."""
+    if scaler is None or isinstance(scaler, Scaling):
+        return scaler
+    if isinstance(scaler, (tuple, list)) and len(scaler) == 2:
+        centre, size = real_array(scaler[0], "scaler[0]", ndim=1), real_array(scaler[1], "scaler[1]", ndim=1)
+        if len(centre) != n or len(size) != n or (size == 0).any():
+            raise InputError(f"scaler must be a pair (centre, scale) of {n} numbers each, scale not 0")
+        return Scaling(1.0 / size, -centre / size)
+    from reluscope.formats.sklearn import _affine
+
+    step = _affine(scaler, "scaler")
+    M = np.asarray(step.M)
+    if step.bounds is not None or M.ndim != 1 or M.dtype.kind == "i" or len(M) != n or (M == 0).any():
+        raise InputError(
+            f"scaler must scale and shift each of the {n} features on its own (StandardScaler, MinMaxScaler without "
+            f"clip, MaxAbsScaler, RobustScaler, or a pair (centre, scale)), got {type(scaler).__name__}"
+        )
+    return Scaling(M.astype(np.float64), step.c)
+
+
+def prepare(net: Network, y: Any, n: int, task: str, classes: Any) -> tuple[Network, Response]:
+    """The response in terms of the network's outputs.
+
+    Two classes and two outputs (softmax) become one output, the difference of the logits. Rules of `task="auto"`: with
+    one output, two distinct labels (whole numbers, truth values or text) are classes; with several, a column of labels
+    is classes; everything else is a number to be predicted.
+    """
+    choice(task, "task", TASKS)
+    if y is None:
+        if task != "auto":
+            raise InputError(f"task={task!r} needs y, the response of each row")
+        return net, Response("none")
+    kind = _guess(net, y, n, classes) if task == "auto" else task
+    if kind == "regression":
+        return net, Response("regression", _target(y, n, net.n_outputs))
+    labels = _labels(y, n)
+    known = _classes(labels, classes, kind, net.n_outputs)
+    code = _codes(labels, known)
+    if kind == "multiclass":
+        return net, Response(kind, None, code, known)
+    if net.n_outputs > 2:
+        raise InputError(f'task="binary" needs a network with 1 or 2 outputs, got {net.n_outputs}')
+    if net.n_outputs == 2:
+        net = net.then([[-1.0, 1.0]])
+    return net, Response("binary", None, code, known)
+
+
+def _guess(net: Network, y: Any, n: int, classes: Any) -> str:
+    raw = np.asarray(y)
+    column = raw.reshape(-1) if raw.ndim == 2 and raw.shape[1] == 1 else raw
+    if column.ndim != 1 or len(column) != n:
+        return "regression"
+    if classes is not None:
+        return "binary" if len(classes) == 2 else "multiclass"
+    labels = column.dtype.kind not in "f" or bool((column == np.round(column)).all())
+    distinct = len(np.unique(column)) if labels else 0
+    if net.n_outputs == 1:
+        return "binary" if labels and distinct == 2 else "regression"
+    if net.n_outputs == 2 and distinct <= 2:
+        return "binary"
+    return "multiclass" if labels else "regression"
+
+
+def _labels(y: Any, n: int) -> npt.NDArray[Any]:
+    raw = np.asarray(y)
+    raw = raw.reshape(-1) if raw.ndim == 2 and raw.shape[1] == 1 else raw
+    if raw.shape != (n,):
+        raise InputError(f"y must hold {n} labels, one per row of X, got {describe(y)}")
+    if raw.dtype.kind == "f" and not np.isfinite(raw).all():
+        raise InputError("y must not hold nan or infinite labels; drop or fill such rows first")
+    return raw.astype(str) if raw.dtype.kind in "OUT" else raw
+
+
+def _classes(labels: npt.NDArray[Any], given: Any, kind: str, n_outputs: int) -> tuple[Any, ...]:
+    count = 2 if kind == "binary" else n_outputs
+    if given is not None:
+        known = tuple(given)
+        if len(known) != count or len(set(known)) != count:
+            raise InputError(f"classes must be {count} different labels in the order of the outputs, got {known}")
+        return tuple(str(c) for c in known) if labels.dtype.kind == "U" else known
+    found = np.unique(labels)
+    if len(found) == count:
+        return tuple(found.tolist())
+    if labels.dtype.kind in "iubf" and set(found.tolist()) <= set(range(count)):
+        return tuple(range(count))
+    raise InputError(
+        f"y has {len(found)} different labels for {count} classes; pass classes=, the labels in the order of the "
+        "outputs"
+    )
+
+
+def _codes(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> Index:
+    known = np.asarray(classes)
+    if known.dtype.kind == "U" or labels.dtype.kind == "U":
+        known, labels = known.astype(str), labels.astype(str)
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], labels), len(known) - 1)
+    code = order[place]
+    wrong = known[code] != labels
+    if wrong.any():
+        raise InputError(f"y has the label {labels[wrong][0]!r}, which is not one of the classes {list(classes)[:10]}")
+    return np.asarray(code, dtype=np.int64)
+
+
+def _target(y: Any, n: int, outputs: int) -> FloatArray:
+    target = real_array(y, "y", ndim=(1, 2))
+    target = target.reshape(len(target), -1)
+    if target.shape != (n, outputs):
+        raise InputError(
+            f"y must have shape ({n}, {outputs}), one number per row and output, got {np.shape(y)}; for class labels "
+            'pass task="binary" or task="multiclass"'
+        )
+    return target

@@ -1,0 +1,130 @@
+"""Rows grouped by activation pattern, without ever holding all patterns in full.
+
+A pattern is kept as its packed bits in 64-bit words. Rows are grouped by a 64-bit hash of the words; words are compared
+afterwards, so a collision of hashes costs time and never correctness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.network import Network, Pattern
+
+Index = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+_SALT = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xBF58476D1CE4E5B9)
+
+
+def trace(net: Network, rows: FloatArray) -> tuple[Pattern, FloatArray]:
+    """Patterns (n, units) and outputs (n, outputs) of rows in one forward pass."""
+    pattern = np.empty((len(rows), net.n_units), dtype=np.uint8)
+    z = rows
+    for i, layer in enumerate(net.hidden):
+        h = layer.affine(z)
+        pattern[:, net.offsets[i] : net.offsets[i + 1]] = layer.units.pattern(h)
+        z = layer.units(h)
+    return pattern, net.layers[-1].affine(z)
+
+
+def pack(net: Network, pattern: Pattern) -> Words:
+    """Patterns as rows of 64-bit words, shape (n, words); units with one piece take no bits."""
+    keys = net.key(pattern)
+    width = keys.dtype.itemsize
+    words = np.zeros((len(keys), -(-width // 8) * 8), dtype=np.uint8)
+    words[:, :width] = keys.view(np.uint8).reshape(len(keys), width)
+    return words.view(np.uint64)
+
+
+def unpack(net: Network, words: Words) -> Pattern:
+    """The patterns that `pack` packed, shape (n, units)."""
+    planes = [
+        np.flatnonzero(net.pieces > 1 << k) for k in range(int(net.pieces.max(initial=1) - 1).bit_length())
+    ]  # the order in which `Network.key` writes its bits
+    total = sum(len(plane) for plane in planes)
+    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=total) if total else None
+    pattern = np.zeros((len(words), net.n_units), dtype=np.uint8)
+    start = 0
+    for k, plane in enumerate(planes):
+        assert bits is not None
+        pattern[:, plane] |= bits[:, start : start + len(plane)] << k
+        start += len(plane)
+    return pattern
+
+
+def hashes(words: Words) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each row of words."""
+    total = np.full(len(words), _SALT, dtype=np.uint64)
+    for k in range(words.shape[1]):
+        total ^= words[:, k]
+        total *= _MIX
+        total ^= total >> np.uint64(29)
+        total += _SALT
+    total *= _MIX
+    return total ^ (total >> np.uint64(32))
+
+
+def group(words: Words) -> tuple[Index, Index]:
+    """Group of each row, and the first row of each group; groups are numbered by size, then by first row."""
+    hashed = hashes(words)
+    order = np.argsort(hashed, kind="stable")
+    new = np.empty(len(order), dtype=bool)
+    new[:1] = True
+    new[1:] = hashed[order[1:]] != hashed[order[:-1]]
+    same = np.flatnonzero(~new)
+    if (words[order[same]] != words[order[same - 1]]).any():  # two patterns with one hash: sort the words themselves
+        order = np.lexsort((np.arange(len(words)), *words.T))
+        new[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
+    starts = np.flatnonzero(new)
+    size = np.diff(np.append(starts, len(order)))
+    first = order[starts]  # stable sorts: the first of a group is its earliest row
+    by_size = np.lexsort((first, -size))
+    rank = np.empty(len(starts), dtype=np.int64)
+    rank[by_size] = np.arange(len(starts))
+    member = np.empty(len(words), dtype=np.int64)
+    member[order] = np.repeat(rank, size)
+    return member, first[by_size].astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """Finds patterns among known ones (rows of words)."""
+
+    words: Words
+
+    @cached_property
+    def _sorted(self) -> tuple[npt.NDArray[np.uint64], Index]:
+        hashed = hashes(self.words)
+        order = np.argsort(hashed, kind="stable")
+        return hashed[order], order
+
+    def find(self, words: Words) -> Index:
+        """Index of each row among the known ones; -1 where it is not known."""
+        known, order = self._sorted
+        wanted = hashes(words)
+        found = np.full(len(words), -1, dtype=np.int64)
+        if not len(known):
+            return found
+        place = np.searchsorted(known, wanted)
+        open_ = np.arange(len(words))
+        while len(open_):  # a second round only when two patterns share a hash
+            open_ = open_[place[open_] < len(known)]
+            open_ = open_[known[place[open_]] == wanted[open_]]
+            candidate = order[place[open_]]
+            hit = (self.words[candidate] == words[open_]).all(axis=1)
+            found[open_[hit]] = candidate[hit]
+            open_ = open_[~hit]
+            place[open_] += 1
+        return found
+
+
+def spans(n: int, size: int) -> Any:
+    """Slices of at most `size` rows that cover `range(n)`."""
+    return (slice(i, min(i + size, n)) for i in range(0, n, max(size, 1)))

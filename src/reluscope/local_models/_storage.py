@@ -1,0 +1,124 @@
+"""Merged models in a file: the network, the patterns and the models, in one npz archive. Files are untrusted."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reluscope.errors import InputError
+from reluscope.formats.arrays import Arrays, network_from_arrays, network_to_arrays, read_npz, write_npz
+from reluscope.limits import DEFAULT_LIMITS
+from reluscope.local_models.merge import Dendrogram, MergedModels, Validation
+
+_FORMAT = "reluscope-merged-1"
+_FIELDS = {  # name: (kind, dimensions)
+    "words": ("u", 2),
+    "owner": ("i", 1),
+    "centroid": ("f", 2),
+    "spread": ("f", 1),
+    "cluster_of_centroid": ("i", 1),
+    "C": ("f", 3),
+    "d": ("f", 2),
+    "count": ("i", 1),
+}
+
+
+def save_merged(models: MergedModels, path: str | PathLike[str]) -> None:
+    """Write merged models to `path`, which should end in `.npz`; classes must be numbers or text."""
+    if Path(path).suffix != ".npz":
+        raise InputError(f"merged models are saved as .npz files, got {Path(path).name!r}")
+    header, arrays = network_to_arrays(models.network)
+    out: Arrays = {f"network.{name}": array for name, array in arrays.items()}
+    facts = {
+        "format": _FORMAT,
+        "features": list(models.feature_names),
+        "task": models.task,
+        "classes": [c if isinstance(c, (bool, int, float, str)) else str(c) for c in models.classes],
+        "adjacency": models.adjacency,
+        "validation": [[v.n, v.loss, v.error, v.chosen] for v in models.validation],
+    }
+    out |= {"network": _text(header), "facts": _text(json.dumps(facts))}
+    out |= {name: getattr(models, name) for name in _FIELDS}
+    if models.dendrogram is not None:
+        tree = models.dendrogram
+        out |= {"tree.merges": tree.merges, "tree.cost": tree.cost, "tree.weight": tree.weight}
+    write_npz(out, path)
+
+
+def load_merged(path: str | PathLike[str]) -> MergedModels:
+    """Read merged models written by `save_merged`."""
+    arrays, what = read_npz(path), Path(path).name
+    try:
+        facts = json.loads(arrays["facts"].tobytes())
+        if not isinstance(facts, dict) or facts["format"] != _FORMAT:
+            raise KeyError("facts")
+        inner = {k.removeprefix("network."): v for k, v in arrays.items() if k.startswith("network.")}
+        net = network_from_arrays(inner, arrays["network"].tobytes(), what, DEFAULT_LIMITS)
+        fields = {name: arrays[name] for name in _FIELDS}
+        tree = None
+        if "tree.merges" in arrays:
+            tree = Dendrogram(arrays["tree.merges"], arrays["tree.cost"], arrays["tree.weight"])
+        found = MergedModels(
+            network=net,
+            feature_names=tuple(str(name) for name in facts["features"]),
+            task=str(facts["task"]),
+            classes=tuple(facts["classes"]),
+            adjacency=str(facts["adjacency"]),
+            validation=tuple(Validation(int(n), float(a), float(b), bool(c)) for n, a, b, c in facts["validation"]),
+            dendrogram=tree,
+            unwrapped=None,
+            **fields,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{what} is not a file of merged models, or it is damaged: {str(error)[:100]}") from error
+    _check(found, what)
+    return found
+
+
+def _check(m: MergedModels, what: str) -> None:
+    """Shapes that fit one another and indices within range, before anything is looked up with them."""
+    good = all(
+        getattr(m, name).dtype.kind == kind and getattr(m, name).ndim == n for name, (kind, n) in _FIELDS.items()
+    )
+    if good:
+        k, net = len(m.C), m.network
+        good = (
+            k > 0
+            and m.C.shape == (k, net.n_outputs, net.n_inputs)
+            and m.d.shape == (k, net.n_outputs)
+            and len(m.feature_names) == net.n_inputs
+            and m.task in ("regression", "binary", "multiclass", "none")
+            and (m.task in ("regression", "none") or len(m.classes) == max(2, net.n_outputs))
+            and len(m.words) == len(m.owner) > 0
+            and len(m.centroid) == len(m.cluster_of_centroid) > 0
+            and m.centroid.shape[1] == len(m.spread) == net.n_inputs
+            and len(m.count) == k
+            and _within(m.owner, k)
+            and _within(m.cluster_of_centroid, k)
+            and all(np.isfinite(a).all() for a in (m.C, m.d, m.centroid, m.spread))
+            and bool((m.spread > 0).all())
+            and _tree_fits(m.dendrogram)
+        )
+    if not good:
+        raise InputError(f"{what} is damaged: its arrays do not fit one another")
+
+
+def _within(index: Any, k: int) -> bool:
+    return bool(((index >= 0) & (index < k)).all())
+
+
+def _tree_fits(tree: Dendrogram | None) -> bool:
+    if tree is None:
+        return True
+    n = len(tree.weight)
+    if tree.merges.shape != (max(n - 1, 0), 2) or len(tree.cost) != max(n - 1, 0) or tree.merges.dtype.kind != "i":
+        return False
+    return bool(((tree.merges >= 0) & (tree.merges < n + np.arange(len(tree.merges))[:, None])).all())
+
+
+def _text(value: str) -> Any:
+    return np.frombuffer(value.encode(), dtype=np.uint8)

@@ -1,0 +1,142 @@
+"""Where there were no data: how many regions the data's box has, and how much of it no row informs.
+
+The box is the smallest one that holds the rows (or one that is given). When its regions can be enumerated within the
+budget, their number is exact, and with up to six varying inputs so is the share of volume in regions without
+data. Otherwise the share is estimated from uniform draws, with a Clopper-Pearson interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, generator, integer, real
+from reluscope.answer import Answer
+from reluscope.cells.domain import box_bounds
+from reluscope.cells.regions import Regions, regions
+from reluscope.local_models._data import as_rows, read
+from reluscope.local_models._grouping import pack, spans
+from reluscope.network import Network
+
+if TYPE_CHECKING:
+    from reluscope.local_models.unwrap import Unwrapped
+
+_MOST_VOLUME_INPUTS = 5
+"""Up to here volumes of all regions are quick."""
+
+_MOST_LISTED_INPUTS = 8
+"""Above this the regions of a box are too many to try."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """What the data leave uncovered.
+
+    `n_regions` is the exact number of regions in the box (None when the budget ended first; `found` is then how many
+    were found). `seen_regions` counts those with data that meet the box's interior, `unseen_volume` is the share of
+    volume in regions without data, `unseen_rows` the share of new rows (None if none were given), `unseen` their
+    flags.
+    """
+
+    box: tuple[FloatArray, FloatArray]
+    n_regions: int | None
+    found: int
+    seen_regions: int
+    unseen_volume: Answer
+    unseen_rows: float | None
+    unseen: npt.NDArray[np.bool_] | None
+    stopped: str | None
+
+    def __str__(self) -> str:
+        if self.n_regions is not None:
+            total = f"{self.n_regions:,}"
+        else:
+            total = f"{f'more than {self.found:,}' if self.found else 'not counted'} ({self.stopped})"
+        text = (
+            f"{self.seen_regions:,} regions with data; in their box {total}; volume without data {self.unseen_volume}"
+        )
+        return text if self.unseen_rows is None else f"{text}; rows without data {100 * self.unseen_rows:.2f} %"
+
+
+def data_box(u: Unwrapped) -> tuple[FloatArray, FloatArray]:
+    """The smallest box that holds the rows."""
+    low, high = np.full(u.network.n_inputs, np.inf), np.full(u.network.n_inputs, -np.inf)
+    for rows in spans(len(u.region), 8192):
+        part = read(u.X, rows)
+        low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
+    return low, high
+
+
+def restricted(net: Network, low: FloatArray, high: FloatArray) -> tuple[Network, npt.NDArray[np.int64]]:
+    """The network as a function of the inputs that vary in the box, the others held; and which those are."""
+    varying = np.flatnonzero(high > low)
+    if len(varying) == net.n_inputs:
+        return net, varying
+    A = np.zeros((net.n_inputs, len(varying)))
+    A[varying, np.arange(len(varying))] = 1.0
+    held = np.where(high > low, 0.0, low)
+    return net.after(A, held), varying
+
+
+def box_regions(
+    u: Unwrapped, box: tuple[FloatArray, FloatArray], budget: Any, progress: Any = None
+) -> tuple[Regions | None, npt.NDArray[np.int64]]:
+    """The regions of the box as far as the budget goes (None: not tried), and the inputs that vary in it."""
+    net, varying = restricted(u.network, *box)
+    if not 0 < len(varying) <= _MOST_LISTED_INPUTS:
+        return None, varying
+    return regions(net, (box[0][varying], box[1][varying]), budget=budget, progress=progress), varying
+
+
+def coverage(
+    u: Unwrapped,
+    X: Any,
+    *,
+    box: Any,
+    budget: Any,
+    draws: int,
+    confidence: float,
+    rng: Any,
+    progress: Any,
+) -> Coverage:
+    """How much of a box, and of new rows, lies in regions without data."""
+    bounds = data_box(u) if box is None else box_bounds(box, u.network.n_inputs)
+    draws = integer(draws, "draws", low=1)
+    confidence = real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    listed, varying = box_regions(u, bounds, budget, progress)
+    unseen = None if X is None else u._assign(as_rows(X, u.network))[0] < 0
+    rows = None if unseen is None else float(unseen.mean())
+    if listed is None:
+        share = _drawn(u, bounds, draws, confidence, generator(rng))
+        reason = "no input varies" if not len(varying) else f"{len(varying)} inputs vary, too many to enumerate"
+        return Coverage(bounds, None, 0, len(u), share, rows, unseen, reason)
+    known = u._lookup.find(pack(listed.network, listed.pattern)) >= 0
+    seen = len(u) if not listed.complete else int(known.sum())
+    if listed.complete and len(varying) <= _MOST_VOLUME_INPUTS:
+        volume = listed.volume
+        value = float(volume[~known].sum() / volume.sum())
+        slack = 1e-12
+        share = Answer(value, max(0.0, value - slack), min(1.0, value + slack), "exact", method="volumes")
+    else:
+        share = _drawn(u, bounds, draws, confidence, generator(rng))
+    count = len(listed) if listed.complete else None
+    return Coverage(bounds, count, len(listed), seen, share, rows, unseen, listed.stopped)
+
+
+def _drawn(
+    u: Unwrapped, box: tuple[FloatArray, FloatArray], draws: int, confidence: float, rng: np.random.Generator
+) -> Answer:
+    from scipy.special import betaincinv
+
+    hits = 0
+    for part in spans(draws, 4096):
+        x = rng.uniform(box[0], box[1], size=(part.stop - part.start, u.network.n_inputs))
+        hits += int((u._assign(x)[0] < 0).sum())
+    tail = (1 - confidence) / 2
+    lower = float(betaincinv(hits, draws - hits + 1, tail)) if hits else 0.0
+    upper = float(betaincinv(hits + 1, draws - hits, 1 - tail)) if hits < draws else 1.0
+    method = f"{draws:,} uniform draws"
+    return Answer(hits / draws, lower, upper, "confidence", confidence, method)

@@ -1,0 +1,249 @@
+"""Estimators in scikit-learn's form, for pipelines and `GridSearchCV` (the `sklearn` extra).
+
+`ReluClassifier` and `ReluRegressor` are ReLU networks trained with an L1 penalty; after `fit`, `network_` is a
+`reluscope.Network` and `unwrap(X, y)` opens it. `LocalLinearClassifier` and `LocalLinearRegressor` go on to merge its
+regions and predict with the few linear models that remain (`models_`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope._extras import require
+from reluscope.local_models import scores
+from reluscope.local_models._data import Response
+from reluscope.local_models.merge import MergedModels
+from reluscope.local_models.training import Recipe, train
+from reluscope.local_models.unwrap import Unwrapped, unwrap
+
+require("sklearn", "sklearn")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402
+from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data  # noqa: E402
+
+__all__ = ["LocalLinearClassifier", "LocalLinearRegressor", "ReluClassifier", "ReluRegressor"]
+
+
+class _ReluBase(BaseEstimator):
+    """What the estimators share: parameters, training, unwrapping."""
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (40, 40),
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        rate: float = 1e-3,
+        batch: int = 256,
+        epochs: int = 300,
+        patience: int = 20,
+        held_out: float = 0.1,
+        random_state: Any = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.l1 = l1
+        self.l2 = l2
+        self.rate = rate
+        self.batch = batch
+        self.epochs = epochs
+        self.patience = patience
+        self.held_out = held_out
+        self.random_state = random_state
+
+    def _train(self, X: FloatArray, response: Response) -> None:
+        recipe = Recipe(
+            hidden=self.hidden,
+            l1=self.l1,
+            l2=self.l2,
+            rate=self.rate,
+            batch=self.batch,
+            epochs=self.epochs,
+            patience=self.patience,
+            held_out=self.held_out,
+        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        done = train(X, response, recipe, rng=seed)
+        self.network_ = done.network
+        self.n_iter_ = len(done.objective)
+        self.objective_ = done.objective
+
+    def _rows(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        rows: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
+        return rows
+
+    def _outputs(self, X: Any) -> FloatArray:
+        rows = self._rows(X)
+        return self.network_(rows)
+
+    def unwrap(self, X: Any, y: Any = None, **options: Any) -> Unwrapped:
+        """The fitted network as local linear models of a data set; options as for `reluscope.unwrap`."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        classes = getattr(self, "classes_", None)
+        if y is not None and classes is not None:
+            options = {"classes": classes.tolist(), "task": "binary" if len(classes) == 2 else "multiclass"} | options
+        if names is not None:
+            options = {"feature_names": list(names)} | options
+        return unwrap(self.network_, X, y, **options)
+
+
+class ReluClassifier(ClassifierMixin, _ReluBase):
+    """A ReLU network for classes, trained by Adam with a proximal L1 step.
+
+    `hidden` are the widths of the hidden layers, `l1` and `l2` the penalties, `rate`, `batch`, `epochs`, `patience` and
+    `held_out` (share of rows that decide when to stop) those of `reluscope.local_models.training.Recipe`.
+    """
+
+    def fit(self, X: Any, y: Any) -> ReluClassifier:
+        """Train on rows `X` (n, features) and labels `y`."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, code = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"{type(self).__name__} needs two classes or more, got one class: {self.classes_[0]!r}")
+        task = "binary" if len(self.classes_) == 2 else "multiclass"
+        response = Response(task, None, code.astype(np.int64), tuple(self.classes_.tolist()))
+        self._train(X, response)
+        self._finish(X, response)
+        return self
+
+    def _finish(self, X: FloatArray, response: Response) -> None:
+        """What follows the training; nothing here."""
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Logits: (n,) for two classes, else (n, classes)."""
+        eta = self._outputs(X)
+        return eta[:, 0] if eta.shape[1] == 1 else eta
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Class probabilities, shape (n, classes)."""
+        return scores.probabilities(self._outputs(X))
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class of each row."""
+        eta = self._outputs(X)
+        best = (eta[:, 0] > 0).astype(np.int64) if eta.shape[1] == 1 else eta.argmax(axis=1)
+        return self.classes_[best]
+
+
+class ReluRegressor(RegressorMixin, _ReluBase):
+    """A ReLU network for numbers, trained by Adam with a proximal L1 step; parameters as for `ReluClassifier`."""
+
+    def fit(self, X: Any, y: Any) -> ReluRegressor:
+        """Train on rows `X` (n, features) and numbers `y`, (n,) or (n, outputs)."""
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        self._flat = y.ndim == 1
+        response = Response("regression", np.asarray(y, dtype=np.float64).reshape(len(y), -1))
+        self._train(X, response)
+        self._finish(X, response)
+        return self
+
+    def _finish(self, X: FloatArray, response: Response) -> None:
+        """What follows the training; nothing here."""
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predicted numbers, in the shape of the `y` that was fitted."""
+        eta = self._outputs(X)
+        return eta[:, 0] if self._flat else eta
+
+
+class _Merging:
+    """Merging after training, and prediction by the merged models."""
+
+    models_: MergedModels
+
+    def _merged(self, X: FloatArray, response: Response) -> None:
+        y = response.target if response.code is None else response.code
+        classes = None if response.code is None else list(range(len(response.classes)))
+        u = unwrap(self.network_, X, y, task=response.task, classes=classes)  # type: ignore[attr-defined]
+        n = None if self.n_models is None else min(int(self.n_models), len(u))  # type: ignore[attr-defined]
+        # Facets of the box would not be found in time for many inputs, and neighbours serve as well.
+        self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest")  # type: ignore[attr-defined]
+
+    def _outputs(self, X: Any) -> FloatArray:
+        rows = self._rows(X)  # type: ignore[attr-defined]
+        return self.models_.decision(rows)
+
+
+class LocalLinearClassifier(_Merging, ReluClassifier):
+    """A few logistic models, each for a cluster of a ReLU network's regions.
+
+    `n_models=None` chooses their number by cross-validation; `penalty` is the ridge of the refits. The other parameters
+    train the network.
+    """
+
+    def __init__(
+        self,
+        n_models: int | None = None,
+        *,
+        penalty: float = 1.0,
+        hidden: tuple[int, ...] = (40, 40),
+        l1: float = 0.0,
+        l2: float = 0.0,
+        rate: float = 1e-3,
+        batch: int = 256,
+        epochs: int = 300,
+        patience: int = 20,
+        held_out: float = 0.1,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(
+            hidden,
+            l1=l1,
+            l2=l2,
+            rate=rate,
+            batch=batch,
+            epochs=epochs,
+            patience=patience,
+            held_out=held_out,
+            random_state=random_state,
+        )
+        self.n_models = n_models
+        self.penalty = penalty
+
+    def _finish(self, X: FloatArray, response: Response) -> None:
+        self._merged(X, response)
+
+
+class LocalLinearRegressor(_Merging, ReluRegressor):
+    """A few linear models, each for a cluster of a ReLU network's regions; see `LocalLinearClassifier`."""
+
+    def __init__(
+        self,
+        n_models: int | None = None,
+        *,
+        penalty: float = 1.0,
+        hidden: tuple[int, ...] = (40, 40),
+        l1: float = 0.0,
+        l2: float = 0.0,
+        rate: float = 1e-3,
+        batch: int = 256,
+        epochs: int = 300,
+        patience: int = 20,
+        held_out: float = 0.1,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(
+            hidden,
+            l1=l1,
+            l2=l2,
+            rate=rate,
+            batch=batch,
+            epochs=epochs,
+            patience=patience,
+            held_out=held_out,
+            random_state=random_state,
+        )
+        self.n_models = n_models
+        self.penalty = penalty
+
+    def _finish(self, X: FloatArray, response: Response) -> None:
+        self._merged(X, response)

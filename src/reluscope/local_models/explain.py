@@ -1,0 +1,347 @@
+"""Exact local explanations: weights, contributions, the region's boundary, and what changes across it.
+
+On the region of `x` the network is `C x + d`, so feature j adds exactly `C_j x_j` to the output. Centred contributions
+`C_j (x_j - mean_j)` add up to the difference from the same local model at the mean of the data. The distance from
+`x` to the boundary is `min_i slack_i / |a_i|` over the rows `a_i x <= b_i` of all units, redundant ones included: the
+nearest hyperplane is always a facet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, integer
+from reluscope._text import table as text_table
+from reluscope.cells.facets import _hidden_maps
+from reluscope.local_models._data import as_rows, read
+from reluscope.local_models._grouping import pack, spans, trace, unpack
+from reluscope.network import Network, Pattern
+from reluscope.parallel import blas_threads
+
+if TYPE_CHECKING:
+    from reluscope.local_models.unwrap import Unwrapped
+
+Index = npt.NDArray[np.int64]
+
+_NUMBERS = 1 << 21
+"""Numbers in a chunk of affine maps of hidden units (16 MB)."""
+
+_STEPS = 10.0 ** np.arange(-3, -11, -1)
+"""Lengths of the step across a facet, relative to the room there; shorter ones overrule longer ones."""
+
+_MOST_INPUTS = 60
+"""Above this, facets that only a linear program could tell from redundant rows are left undecided."""
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """For each row the distance to the boundary of its region (`inf`: the whole space) and what makes that boundary.
+
+    `layer` and `unit` count from 0 within the layer, `step` is the break point of the unit; -1 where there is none.
+    """
+
+    distance: FloatArray
+    layer: Index
+    unit: Index
+    step: Index
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Neighbour:
+    """The region across one facet.
+
+    `distance` is that of the point to the facet's hyperplane, `normal` points across, `region` and `count` are those of
+    the unwrapped data (-1 and 0 where no data are). `jump` (outputs, inputs) is the change of the coefficients; it is a
+    multiple of the normal, because the function is continuous.
+    """
+
+    layer: int
+    unit: int
+    step: int
+    distance: float
+    normal: FloatArray
+    pattern: Pattern
+    region: int
+    count: int
+    jump: FloatArray
+
+    @property
+    def jump_size(self) -> float:
+        """Largest norm of an output's change of coefficients."""
+        return float(np.linalg.norm(self.jump, axis=1).max())
+
+    def __repr__(self) -> str:
+        where = f"region {self.region} ({self.count} rows)" if self.region >= 0 else "a region without data"
+        return (
+            f"Neighbour(layer {self.layer} unit {self.unit} at distance {self.distance:.4g}: {where}, "
+            f"jump {self.jump_size:.4g})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """One prediction taken apart, exactly: `output = d + sum_j C_j x_j` on the region of `x`.
+
+    Arrays have shape (outputs,) or (outputs, inputs). `region` is -1 when none of the data share it. `error` is the
+    difference between this sum and the network's own output.
+    """
+
+    unwrapped: Unwrapped
+    x: FloatArray
+    pattern: Pattern
+    region: int
+    count: int
+    output: FloatArray
+    C: FloatArray
+    d: FloatArray
+    error: float
+
+    @property
+    def has_data(self) -> bool:
+        """Whether any row of the data lies in the same region."""
+        return self.region >= 0
+
+    @property
+    def contribution(self) -> FloatArray:
+        """`C_j x_j`: together with the intercept `d` they add up to the output."""
+        return self.C * self.x
+
+    @property
+    def baseline(self) -> FloatArray:
+        """The same local model at the mean of the data."""
+        return self.C @ self.unwrapped.centre + self.d
+
+    @property
+    def centred(self) -> FloatArray:
+        """`C_j (x_j - mean_j)`: together with `baseline` they add up to the output."""
+        return self.C * (self.x - self.unwrapped.centre)
+
+    @cached_property
+    def original(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Values, coefficients and intercepts in original units (those of `x` itself without a scaler)."""
+        scaling = self.unwrapped.scaling
+        if scaling is None:
+            return self.x, self.C, self.d
+        return scaling.original(self.x), *scaling.model(self.C, self.d)
+
+    @cached_property
+    def nearest(self) -> Neighbour | None:
+        """The region across the nearest facet; None when the network is affine everywhere."""
+        found = self.neighbours(1)
+        return found[0] if found else None
+
+    @property
+    def distance(self) -> float:
+        """Distance from `x` to the boundary of its region."""
+        return float(_slacks(self.unwrapped.network, self.pattern, self.x)[0].min(initial=np.inf))
+
+    def neighbours(self, limit: int | None = None) -> list[Neighbour]:
+        """Regions across the facets of this region, nearest facet first; all of them unless limited.
+
+        A hyperplane is known to be a facet when the foot of `x` on it lies in the region; other ones take a linear
+        program each (with more than 60 inputs they are left out). Each neighbour's pattern is read off a
+        point just across.
+        """
+        if limit is not None:
+            integer(limit, "limit", low=1)
+        return _neighbours(self, limit)
+
+    def rows(self, output: int = 0) -> list[dict[str, Any]]:
+        """One dictionary per feature: value, coefficient, contribution, centred contribution, largest first."""
+        k = integer(output, "output", low=0, high=len(self.d) - 1)
+        value, coefficient, _ = self.original
+        names = self.unwrapped.feature_names
+        order = np.argsort(-np.abs(self.centred[k]), kind="stable")
+        return [
+            {
+                "feature": names[j],
+                "value": float(value[j]),
+                "coefficient": float(coefficient[k, j]),
+                "contribution": float(coefficient[k, j] * value[j]),
+                "centred": float(self.centred[k, j]),
+            }
+            for j in order.tolist()
+        ]
+
+    def to_pandas(self, output: int = 0) -> Any:
+        """The rows of one output as a pandas DataFrame."""
+        from reluscope._extras import require
+
+        return require("pandas", "pandas").DataFrame(self.rows(output))
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Waterfall of the contributions; returns the Axes."""
+        from reluscope.plot.local_models import plot_explanation
+
+        return plot_explanation(self, ax, **options)
+
+    def __repr__(self) -> str:
+        where = f"region {self.region} with {self.count} rows" if self.has_data else "a region without data"
+        shown = " ".join(f"{v:.6g}" for v in self.output[:6]) + (" ..." if len(self.output) > 6 else "")
+        near = self.nearest
+        edge = (
+            "the network is affine everywhere"
+            if near is None
+            else f"boundary at distance {near.distance:.4g} (layer {near.layer}, unit {near.unit})"
+        )
+        lines = [f"output {shown} in {where}; {edge}; error {self.error:.1e}"]
+        top = int(np.argmax(self.output))
+        rows = self.rows(top)
+        if len(self.output) > 1:
+            lines.append(f"output {self.unwrapped.output_names[top]}:")
+        lines.append(text_table(rows[:12]))
+        if len(rows) > 12:
+            lines.append(f"... {len(rows) - 12} more features")
+        return "\n".join(lines)
+
+
+def explain(u: Unwrapped, x: Any) -> Explanation:
+    """The explanation of a row of the data (by index) or of a vector."""
+    net = u.network
+    if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
+        i = integer(x, "x", low=-len(u.region), high=len(u.region) - 1) % len(u.region)
+        region = int(u.region[i])
+        vector = read(u.X, slice(i, i + 1))
+        # The pattern found in the batch: another batch size may round a tie the other way.
+        pattern, output = unpack(net, u.words[[region]]), u.prediction[i]
+    else:
+        given = np.asarray(x)
+        vector = read(
+            as_rows(given[None] if given.shape in ((net.n_inputs,), net.input_shape) else given, net, "x"), slice(1)
+        )
+        with blas_threads(max(net.widths)):
+            pattern, outputs = trace(net, vector)
+        region, output = int(u._lookup.find(pack(net, pattern))[0]), outputs[0]
+    C, d = net.output_maps(pattern)
+    error = float(np.abs(C[0] @ vector[0] + d[0] - output).max())
+    count = int(u.count[region]) if region >= 0 else 0
+    return Explanation(u, vector[0], pattern[0], region, count, output, C[0], d[0], error)
+
+
+def margins(net: Network, X: Any) -> Margins:
+    """Distances to the boundary of many rows. Cost `n * units * inputs * width`, memory bounded by chunks."""
+    n = len(X)
+    best = np.full(n, np.inf)
+    layers, units, steps = (np.full(n, -1, dtype=np.int64) for _ in range(3))
+    size = max(1, _NUMBERS // (max(net.widths) * (net.n_inputs + 1)))
+    with blas_threads(max(net.widths)):
+        for part in spans(n, size):
+            x = read(X, part)
+            pattern, _ = trace(net, x)
+            for layer, (maps, piece) in enumerate(_hidden_maps(net, pattern)):
+                for low in (True, False):
+                    distance, step = _distances(net, layer, maps, piece, x, low)
+                    unit = distance.argmin(axis=1)
+                    near = distance[np.arange(len(x)), unit]
+                    closer = np.flatnonzero(near < best[part])
+                    best[part][closer] = near[closer]
+                    layers[part][closer] = layer
+                    units[part][closer] = unit[closer]
+                    steps[part][closer] = step[closer, unit[closer]]
+    return Margins(best, layers, units, steps)
+
+
+def _distances(
+    net: Network, layer: int, maps: FloatArray, piece: Pattern, x: FloatArray, low: bool
+) -> tuple[FloatArray, Index]:
+    """Distance of each row to the lower (or upper) break point of each unit of a layer, and which break that is."""
+    units = net.layers[layer].units
+    edges = np.column_stack([np.full(len(units), -np.inf), units.breaks, np.full(len(units), np.inf)])
+    step = piece.astype(np.int64) - (1 if low else 0)
+    level = edges[np.arange(len(units)), step + 1]
+    h = np.einsum("ucd,cd->cu", maps[:, :, :-1], x) + maps[:, :, -1].T
+    norm = np.sqrt((maps[:, :, :-1] ** 2).sum(axis=2)).T
+    slack = h - level if low else level - h
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = np.where(norm > 0, np.maximum(slack, 0.0) / norm, np.inf)
+    return distance, step
+
+
+def _slacks(net: Network, pattern: Pattern, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, Index]:
+    """Distance of `x` to each hyperplane of its region, with unit rows `A x <= b` and the hidden unit of each."""
+    cell = net.polytope(pattern)
+    norm = np.linalg.norm(cell.A, axis=1)
+    keep = norm > 0
+    A, b = cell.A[keep] / norm[keep, None], cell.b[keep] / norm[keep]
+    return np.maximum(b - A @ x, 0.0), A, b, cell.unit[keep].astype(np.int64)
+
+
+def _neighbours(e: Explanation, limit: int | None) -> list[Neighbour]:
+    u, net = e.unwrapped, e.unwrapped.network
+    distance, A, b, unit = _slacks(net, e.pattern, e.x)
+    found: list[Neighbour] = []
+    seen: list[int] = []
+    size = max(1.0, float(np.abs(e.x).max()))
+    facets: set[int] | None = None
+    for i in np.argsort(distance, kind="stable").tolist():
+        if limit is not None and len(found) >= limit:
+            break
+        if any(abs(A[i] @ A[k] - 1) < 1e-12 and abs(b[i] - b[k]) < 1e-12 * size for k in seen):
+            continue  # another unit with the same hyperplane
+        foot = e.x + distance[i] * A[i]
+        room = b - A @ foot
+        room[i] = np.inf
+        point: FloatArray | None = foot
+        if room.min(initial=np.inf) <= 1e-9 * size and len(found):  # the nearest hyperplane is a facet in any case
+            if net.n_inputs > _MOST_INPUTS:
+                continue
+            if facets is None:
+                facets = _facets(A, b)
+            point = _facet_point(A, b, i) if i in facets else None
+        if point is None:
+            continue
+        seen.append(i)
+        found.append(_across(u, e, int(unit[i]), float(distance[i]), A, b, i, point))
+    return found
+
+
+def _facets(A: FloatArray, b: FloatArray) -> set[int]:
+    from reluscope.cells.lp import irredundant
+
+    return set(irredundant(A, b).tolist())
+
+
+def _facet_point(A: FloatArray, b: FloatArray, i: int) -> FloatArray | None:
+    """The centre of a largest ball in facet i, measured within its hyperplane; None when it has no interior."""
+    from reluscope.cells.lp import interior_point
+
+    others = np.delete(np.arange(len(A)), i)
+    start = b[i] * A[i]
+    if A.shape[1] == 1:
+        return start
+    plane = np.linalg.svd(A[[i]])[2][1:].T  # a basis of the hyperplane's directions
+    rows, bound = A[others] @ plane, b[others] - A[others] @ start
+    flat = np.linalg.norm(rows, axis=1) < 1e-12
+    if (bound[flat] < -1e-9).any():
+        return None
+    centre, radius = interior_point(rows[~flat], bound[~flat])
+    return start + plane @ centre if radius > 0 else None
+
+
+def _across(
+    u: Unwrapped, e: Explanation, unit: int, distance: float, A: FloatArray, b: FloatArray, i: int, point: FloatArray
+) -> Neighbour:
+    net = u.network
+    room = np.delete(b - A @ point, i)
+    reach = min(float(room[room > 0].min(initial=np.inf)), max(1.0, float(np.abs(point).max())))
+    here = int(e.pattern[unit])
+    layer = int(np.searchsorted(net.offsets, unit, side="right")) - 1
+    local = unit - int(net.offsets[layer])
+    maps = net.affine(e.pattern).hidden[layer][0][local]
+    rising = float(maps @ A[i]) > 0
+    pattern = e.pattern.copy()
+    pattern[unit] = here + 1 if rising else here - 1
+    stepped = net.pattern(point + (_STEPS * reach)[:, None] * A[i])
+    crossed = np.flatnonzero(stepped[:, unit] == pattern[unit])
+    if len(crossed):
+        pattern = stepped[crossed[-1]]
+    region = int(u._lookup.find(pack(net, pattern[None]))[0])
+    C, _ = net.output_maps(pattern)
+    count = int(u.count[region]) if region >= 0 else 0
+    step = here if rising else here - 1
+    return Neighbour(layer, local, step, distance, A[i], pattern, region, count, C[0] - e.C)

@@ -1,0 +1,232 @@
+"""Intervals for the coefficients of a linear model refitted to the rows of one region or cluster.
+
+The network's own coefficients carry no sampling error that the region's rows alone could tell. So the model is fitted
+again to those rows, by maximum likelihood (or with a ridge), and
+
+- `wald`: estimate ± z · se, with covariance `σ² (XᵀX)⁻¹` (regression, t quantiles) or `(Xᵀ W X)⁻¹` (logistic); with a
+  ridge Λ the sandwich `(I + Λ)⁻¹ I (I + Λ)⁻¹`. Valid for many rows;
+- `bootstrap`: quantiles over resampled rows; makes no assumption of normality.
+
+Both treat the region as given: that the network found it on the same data is not accounted for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, choice, generator, integer, real
+from reluscope._text import table as text_table
+from reluscope.errors import InputError
+from reluscope.local_models import glm
+from reluscope.local_models._data import Response, read
+
+if TYPE_CHECKING:
+    from reluscope.local_models.unwrap import Unwrapped
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Intervals:
+    """Estimates with intervals at `level`, intercept first; `network` holds those of the local (or merged) model.
+
+    Arrays have one entry per name. `p_value` (Wald only, else nan) tests whether the coefficient is 0.
+    """
+
+    names: tuple[str, ...]
+    network: FloatArray
+    estimate: FloatArray
+    error: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    p_value: FloatArray
+    level: float
+    method: str
+    rows_used: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per coefficient."""
+        columns = {
+            "network": self.network,
+            "estimate": self.estimate,
+            "error": self.error,
+            "lower": self.lower,
+            "upper": self.upper,
+            "p_value": self.p_value,
+        }
+        return [
+            {"coefficient": name} | {k: float(v[i]) for k, v in columns.items()} for i, name in enumerate(self.names)
+        ]
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        from reluscope._extras import require
+
+        return require("pandas", "pandas").DataFrame(self.rows())
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Intervals as bars; returns the Axes."""
+        from reluscope.plot.local_models import plot_intervals
+
+        return plot_intervals(self, ax, **options)
+
+    def __repr__(self) -> str:
+        head = f"{self.method} intervals at {100 * self.level:g} %, {self.rows_used:,} rows"
+        return f"{head}\n{text_table(self.rows())}"
+
+
+def intervals(
+    u: Unwrapped,
+    region: int,
+    *,
+    method: str = "wald",
+    output: int | None = None,
+    level: float = 0.95,
+    draws: int = 500,
+    penalty: float = 0.0,
+    rng: Any = 0,
+) -> Intervals:
+    """Intervals for one region of an unwrapped network."""
+    region = integer(region, "region", low=0, high=len(u) - 1)
+    rows = np.flatnonzero(u.region == region)
+    one = 0 if u.network.n_outputs == 1 else u._output(output)
+    if one is None:
+        raise InputError(f"output must be given, 0 to {u.network.n_outputs - 1}: the network has several")
+    C, d = u.maps([region])
+    weight = None if u.weight is None else u.weight[rows]
+    return of_rows(
+        read(u.X, rows),
+        _single(u.response.part(rows), one),
+        u.feature_names,
+        np.append(d[0, one], C[0, one]),
+        weight,
+        method=method,
+        level=level,
+        draws=draws,
+        penalty=penalty,
+        rng=rng,
+    )
+
+
+def _single(response: Response, output: int) -> Response:
+    """One output as a response of its own: a number, or a class against the others."""
+    if response.task == "none":
+        raise InputError("intervals need a response; pass y to unwrap")
+    column = response.column(output)
+    assert column is not None
+    if response.task == "regression":
+        return Response("regression", column[:, None])
+    return Response("binary", None, column.astype(np.int64), (0, 1))
+
+
+def of_rows(
+    X: FloatArray,
+    response: Response,
+    names: tuple[str, ...],
+    network: FloatArray,
+    weight: FloatArray | None,
+    *,
+    method: str,
+    level: float,
+    draws: int,
+    penalty: float,
+    rng: Any,
+) -> Intervals:
+    """Intervals for the coefficients of a model fitted to some rows."""
+    choice(method, "method", ("wald", "bootstrap"))
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    penalty = real(penalty, "penalty", low=0.0)
+    free = np.flatnonzero(np.ptp(X, axis=0) > 0)  # features that vary here; the others have no estimate
+    _enough(response, len(X), len(free), penalty)
+    scale = glm.Scale.of(X[:, free], weight)
+    labelled = ("intercept", *names)
+    spots = np.append(0, 1 + free)
+    if method == "wald":
+        value, error, lower, upper, p = _wald(X[:, free], response, weight, scale, level, penalty)
+    else:
+        draws = integer(draws, "draws", low=20)
+        value, error, lower, upper = _bootstrap(
+            X[:, free], response, weight, scale, level, penalty, draws, generator(rng)
+        )
+        p = np.full(len(value), np.nan)
+    columns = [np.full(len(labelled), np.nan) for _ in range(5)]
+    for column, found in zip(columns, (value, error, lower, upper, p), strict=True):
+        column[spots] = found
+    estimate, error, lower, upper, p_value = columns
+    return Intervals(labelled, network, estimate, error, lower, upper, p_value, level, method, len(X))
+
+
+def _enough(response: Response, n: int, features: int, penalty: float) -> None:
+    if response.code is not None and len(np.unique(response.code)) < 2 and penalty == 0:
+        raise InputError("the region holds a single class, so the model has no finite estimate; pass penalty=1.0")
+    if n < features + 2 and penalty == 0:
+        raise InputError(
+            f"the region has {n} rows for {features + 1} coefficients; take a larger region, merge regions, or pass "
+            "penalty=1.0"
+        )
+
+
+def _original(scale: glm.Scale, covariance: FloatArray) -> FloatArray:
+    """Standard errors of (intercept, coefficients) from the covariance in standardised features."""
+    k = len(scale.spread)
+    J = np.zeros((k + 1, k + 1))  # (intercept, C) as a linear function of (standardised C, value at the centre)
+    J[0, :k], J[0, k] = -scale.centre / scale.spread, 1.0
+    J[1 + np.arange(k), np.arange(k)] = 1.0 / scale.spread
+    return np.sqrt(np.maximum(np.diag(J @ covariance @ J.T), 0.0))
+
+
+def _wald(
+    X: FloatArray, response: Response, weight: FloatArray | None, scale: glm.Scale, level: float, penalty: float
+) -> tuple[FloatArray, ...]:
+    from scipy.special import ndtr, ndtri, stdtr, stdtrit
+
+    Z = scale.design(X)
+    w = np.ones(len(X)) if weight is None else weight * (len(X) / weight.sum())
+    model = glm.fit(X, response, penalty=penalty, scale=scale, weight=w)
+    eta = model(X)[:, 0]
+    ridge = np.full(Z.shape[1], penalty)
+    ridge[-1] = 0.0
+    if response.target is not None:
+        freedom = max(len(X) - Z.shape[1], 1)
+        noise = float(w @ (response.target[:, 0] - eta) ** 2) / freedom
+        fisher, outer = (Z * w[:, None]).T @ Z, noise
+    else:
+        if penalty == 0 and np.abs(eta).min() > 12:
+            raise InputError(
+                "the classes of the region can be separated, so the model has no finite estimate; pass penalty=1.0"
+            )
+        freedom, fisher, outer = 0, glm.information(Z, eta, w), 1.0
+    inverse = np.linalg.pinv(fisher + np.diag(ridge), hermitian=True)
+    error = _original(scale, outer * inverse @ fisher @ inverse)
+    value = np.append(model.d, model.C)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = value / error
+    if freedom:
+        reach, p = stdtrit(freedom, 0.5 + level / 2), 2 * stdtr(freedom, -np.abs(z))
+    else:
+        reach, p = ndtri(0.5 + level / 2), 2 * ndtr(-np.abs(z))
+    return value, error, value - reach * error, value + reach * error, p
+
+
+def _bootstrap(
+    X: FloatArray,
+    response: Response,
+    weight: FloatArray | None,
+    scale: glm.Scale,
+    level: float,
+    penalty: float,
+    draws: int,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, ...]:
+    chance = None if weight is None else weight / weight.sum()
+    soft = max(penalty, 1e-2) if response.code is not None else max(penalty, 1e-8)  # a resample may be separable
+    found = np.empty((draws, X.shape[1] + 1))
+    for k in range(draws):
+        rows = rng.choice(len(X), len(X), p=chance)
+        model = glm.fit(X[rows], response.part(rows), penalty=soft, scale=scale)
+        found[k] = np.append(model.d, model.C)
+    whole = glm.fit(X, response, penalty=soft, scale=scale, weight=weight)
+    tail = (1 - level) / 2
+    lower, upper = np.quantile(found, [tail, 1 - tail], axis=0)
+    return np.append(whole.d, whole.C), found.std(axis=0, ddof=1), lower, upper

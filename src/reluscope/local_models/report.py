@@ -1,0 +1,122 @@
+"""What `reluscope unwrap` prints and writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from reluscope._tables import Rows, read_csv
+from reluscope.errors import InputError
+from reluscope.local_models.unwrap import Unwrapped, unwrap
+from reluscope.network import Network
+
+_COVERAGE_BUDGET = "5s"
+"""Time for listing the regions of the data's box."""
+
+
+def unwrap_file(
+    net: Network,
+    name: str,
+    data: Path,
+    *,
+    target_name: str | None = None,
+    test: Path | None = None,
+    features: list[str] | None = None,
+    drop: list[str] | None = None,
+    task: str = "auto",
+    merge: int | None = None,
+    folder: Path | None = None,
+    progress: Any = None,
+) -> tuple[dict[str, Any], str]:
+    """Unwrap a network on the rows of a CSV file; `merge=0` chooses the number of merged models, None merges nothing.
+
+    Returns the facts and the text to print; writes the table (CSV and JSON) and pictures to `folder` if given.
+    """
+    rows = read_csv(data, target=target_name, features=features, drop=drop or [])
+    _check_width(rows, net.n_inputs, data.name)
+    X, y = rows.X, rows.y
+    u = unwrap(net, X, y, feature_names=rows.names, task=task, progress=progress)
+    facts: dict[str, Any] = {"model": name, "network": repr(u.network), "data": str(data)} | u.describe()
+    top = u.importance()
+    facts["importance"] = {row["feature"]: row["variance"] for row in top.rows()}
+    lines = [f"{name}: {u!r}", str(u.certificate), _counts(u), "", repr(u.table.head(10)), "", "importance:", repr(top)]
+    covered = u.coverage(budget=_COVERAGE_BUDGET, draws=5000)
+    facts["coverage"] = {
+        "regions_in_box": covered.n_regions,
+        "unseen_volume": covered.unseen_volume.to_dict(),
+    }
+    lines.insert(3, str(covered))
+    if test is not None:
+        lines += ["", _tested(u, test, target_name, facts)]
+    models = None
+    if merge is not None:
+        models = u.merge(merge or None, progress=progress)
+        facts["merged"] = {"models": len(models), u.metric: models.score(X, y), "table": models.table_rows()}
+        lines += ["", repr(models), f"{u.metric} of the merged models: {models.score(X, y):.4f}"]
+    if folder is not None:
+        facts["files"] = _write(u, models, folder, Path(name).stem, facts)
+        lines += ["", f"written to {folder}: {', '.join(facts['files'])}"]
+    return _finite(facts), "\n".join(lines)
+
+
+def _check_width(rows: Rows, n: int, what: str) -> None:
+    if len(rows.names) != n:
+        raise InputError(
+            f"the network takes {n} inputs but {what} has {len(rows.names)} feature columns "
+            f"({', '.join(rows.names[:30])}); choose them with --features a,b,c or leave some out with --drop"
+        )
+
+
+def _counts(u: Unwrapped) -> str:
+    single = int((u.count == 1).sum())
+    return f"{len(u):,} regions hold data; {single:,} of them a single row; the largest holds {int(u.count[0]):,}"
+
+
+def _tested(u: Unwrapped, test: Path, target_name: str | None, facts: dict[str, Any]) -> str:
+    rows = read_csv(test, target=target_name, features=u.feature_names)
+    y = rows.y
+    found = u.evaluate(rows.X, y)
+    facts["test"] = {"rows": len(found.region), "unseen_share": found.unseen_share}
+    if y is not None:
+        facts["test"] |= {u.metric: found.score, f"{u.metric}_unseen": found.score_unseen}
+    return f"test: {found!r}"
+
+
+def _write(u: Unwrapped, models: Any, folder: Path, stem: str, facts: dict[str, Any]) -> list[str]:
+    from reluscope.formats._files import atomic_write
+    from reluscope.plot._axes import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    u.table.to_csv(folder / f"{stem}-regions.csv")
+    with atomic_write(folder / f"{stem}-unwrap.json") as file:
+        rows = u.table.head(1000).rows()
+        file.write(json.dumps(_finite(facts | {"table": rows}), allow_nan=False, indent=1).encode())
+    written = [f"{stem}-regions.csv", f"{stem}-unwrap.json"]
+    kinds = ["importance", "parallel", "violin", "profile", "partial"]
+    kinds += ["pair"] if u.network.n_inputs > 1 else []
+    kinds += ["regions"] if u.network.n_inputs == 2 else []
+    kinds += ["performance", "bubble"] if u.task != "none" and u.network.n_outputs == 1 else []
+    pictures = {kind: u.plot(kind) for kind in kinds}
+    if models is not None:
+        models.save(folder / f"{stem}-merged.npz")
+        written.append(f"{stem}-merged.npz")
+        if len(u) > 1:
+            pictures["dendrogram"] = models.plot("dendrogram")
+        if models.validation:
+            pictures["validation"] = models.plot("validation")
+    for kind, ax in pictures.items():
+        save(ax, folder / f"{stem}-{kind}.png")
+        written.append(f"{stem}-{kind}.png")
+    return written
+
+
+def _finite(value: Any) -> Any:
+    """The same with nan and infinities as None, for JSON."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    return value

@@ -1,0 +1,424 @@
+"""Unwrapping: a network written as the local linear models that its data meet.
+
+On the region of an activation pattern P the network is `eta(x) = w_P · x + b_P`. `unwrap` finds the patterns of the
+rows of a data set, the exact coefficients of each, and how well each local model does; the largest difference between
+the local models and the network's own output is kept as a certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, integer
+from reluscope.errors import InputError
+from reluscope.local_models import table
+from reluscope.local_models._data import (
+    Response,
+    Scaling,
+    as_network,
+    as_rows,
+    names_of,
+    prepare,
+    read,
+    scaling_of,
+    weights_of,
+)
+from reluscope.local_models._grouping import Lookup, Words, group, pack, spans, trace, unpack
+from reluscope.local_models.table import RegionTable, Rows
+from reluscope.network import Network, Pattern
+from reluscope.parallel import blas_threads
+from reluscope.progress import meter
+
+if TYPE_CHECKING:
+    from reluscope.local_models.coverage import Coverage
+    from reluscope.local_models.evaluate import Evaluation
+    from reluscope.local_models.explain import Explanation, Margins
+    from reluscope.local_models.importance import Importance, PairProfile, Profile
+    from reluscope.local_models.inference import Intervals
+    from reluscope.local_models.merge import MergedModels
+
+Index = npt.NDArray[np.int64]
+
+_KEPT_NUMBERS = 1 << 25
+"""Coefficients kept in memory (256 MB); beyond, they are computed from the patterns when asked for."""
+
+_MAP_NUMBERS = 1 << 21
+"""Numbers in a chunk of affine maps (16 MB)."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Largest difference between the local models and the network's own output over `rows` rows.
+
+    `relative` divides by the largest output in size (`scale`).
+    """
+
+    absolute: float
+    relative: float
+    scale: float
+    rows: int
+
+    def __str__(self) -> str:
+        return f"local models and network differ by at most {self.absolute:.2g} ({self.relative:.2g} relative)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Unwrapped:
+    """A network as the local linear models of the regions that hold data, largest region first.
+
+    `region` (n,) is the region of each row, `count` (regions,) the number of rows of each, `prediction` (n, outputs)
+    the network's outputs (logits for classes). Coefficients are exact: see `certificate`. With two classes and two
+    outputs, `network` gives the difference of the two logits.
+    """
+
+    network: Network
+    X: Any
+    response: Response
+    feature_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    weight: FloatArray | None
+    scaling: Scaling | None
+    region: Index
+    count: Index
+    words: Words
+    prediction: FloatArray
+    certificate: Certificate
+    stored: tuple[FloatArray, FloatArray] | None
+
+    # -- the models ----------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    @property
+    def task(self) -> str:
+        """`"regression"`, `"binary"`, `"multiclass"` or `"none"`."""
+        return self.response.task
+
+    @property
+    def metric(self) -> str:
+        """What `score` and the table measure: `mse`, `auc` or `accuracy`."""
+        return table.metric_of(self.task, None)
+
+    @cached_property
+    def score(self) -> float:
+        """The network's own score on these rows; nan without a response."""
+        return table.overall(self.rows, None)
+
+    def patterns(self, regions: Any = None) -> Pattern:
+        """Activation patterns of some regions (default: all), shape (k, units)."""
+        return unpack(self.network, self.words if regions is None else self.words[np.atleast_1d(regions)])
+
+    def maps(self, regions: Any = None) -> tuple[FloatArray, FloatArray]:
+        """The local models `C x + d` of some regions (default: all): (k, outputs, inputs) and (k, outputs)."""
+        if self.stored is not None:
+            which = slice(None) if regions is None else regions
+            return self.stored[0][which], self.stored[1][which]
+        which = np.arange(len(self)) if regions is None else np.atleast_1d(regions)
+        size = len(which) * self.network.n_outputs * self.network.n_inputs
+        if size > 4 * _KEPT_NUMBERS:
+            raise InputError(
+                f"the local models of {len(which):,} regions hold {size:,} coefficients; ask for fewer regions, such "
+                "as maps(range(100)), or one output at a time"
+            )
+        return self.network.output_maps(self.patterns(which))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the coefficients of all regions fit in memory together (at most 1 GB)."""
+        return len(self) * self.network.n_outputs * self.network.n_inputs <= 4 * _KEPT_NUMBERS
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """Weights of each local model, shape (regions, outputs, inputs)."""
+        return self.maps()[0]
+
+    @property
+    def intercepts(self) -> FloatArray:
+        """Intercepts of each local model, shape (regions, outputs)."""
+        return self.maps()[1]
+
+    @cached_property
+    def centre(self) -> FloatArray:
+        """Mean of the rows, shape (inputs,)."""
+        return table.weighted_mean(self.X, self.weight)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The data with their regions, responses and outputs."""
+        return Rows(self.X, self.region, self.response, self.prediction, self.weight)
+
+    def find(self, X: npt.ArrayLike) -> Index:
+        """Region of each row of `X`; -1 where no row of the data lies in the same region."""
+        return self._assign(as_rows(X, self.network))[0]
+
+    # -- tables --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def table(self) -> RegionTable:
+        """The region table; see `reluscope.local_models.table`. Global AUC is given for the 100 largest regions."""
+        return self.summary()
+
+    def summary(self, *, output: int | None = None, global_regions: int | str = 100) -> RegionTable:
+        """The region table of one output (classes: that class against the others) or of all of them.
+
+        `global_regions` is the number of largest regions whose model is scored on all rows, or `"all"`; squared errors
+        come for all regions at once. Cost: one sort of the rows, plus one pass and one sort for each global AUC.
+        """
+        if isinstance(global_regions, str) and global_regions == "all":
+            global_regions = len(self)
+        wanted = integer(global_regions, "global_regions", low=0)
+        return table.build(self, self.rows, self._output(output), wanted)
+
+    def global_scores(self, regions: Any, *, output: int | None = None) -> FloatArray:
+        """The local models of the named regions scored on all rows, shape (len(regions),)."""
+        which = np.atleast_1d(np.asarray(regions, dtype=np.int64))
+        if which.ndim != 1 or (len(which) and (which.min() < 0 or which.max() >= len(self))):
+            raise InputError(f"regions must be indices from 0 to {len(self) - 1}, got {regions!r}")
+        if self.task == "none":
+            raise InputError("global scores need a response; pass y to unwrap")
+        one = self._output(output)
+        return table.global_scores(self, self.rows, which, 0 if self.network.n_outputs == 1 else one)
+
+    def evaluate(self, X: npt.ArrayLike, y: Any = None, *, sample_weight: Any = None) -> Evaluation:
+        """The same regions on new data: counts and scores, and which rows lie where no data were."""
+        from reluscope.local_models.evaluate import evaluate
+
+        return evaluate(self, X, y, sample_weight)
+
+    def coverage(
+        self,
+        X: npt.ArrayLike | None = None,
+        *,
+        box: Any = None,
+        budget: Any = "10s",
+        draws: int = 20_000,
+        confidence: float = 0.999,
+        rng: Any = 0,
+        progress: Any = None,
+    ) -> Coverage:
+        """How much of the data's box, and of new rows `X`, lies in regions without data; see `coverage.Coverage`."""
+        from reluscope.local_models.coverage import coverage
+
+        return coverage(self, X, box=box, budget=budget, draws=draws, confidence=confidence, rng=rng, progress=progress)
+
+    # -- explanations and global views ---------------------------------------------------------------------------
+
+    def explain(self, x: npt.ArrayLike | int) -> Explanation:
+        """Exact explanation of one prediction: a row index of the data or an input vector."""
+        from reluscope.local_models.explain import explain
+
+        return explain(self, x)
+
+    def margins(self, X: npt.ArrayLike | None = None) -> Margins:
+        """Distance of each row (default: the data) to the boundary of its region, and the unit that makes it."""
+        from reluscope.local_models.explain import margins
+
+        return margins(self.network, self.X if X is None else as_rows(X, self.network))
+
+    def importance(self, *, output: int | None = None) -> Importance:
+        """Share of each feature, by squared coefficients and by variance of contributions."""
+        from reluscope.local_models.importance import importance
+
+        return importance(self, self._output(output))
+
+    def profile(self, feature: Any, *, output: int = 0) -> Profile:
+        """Contribution of one feature in every row, and its local coefficient."""
+        from reluscope.local_models.importance import profile
+
+        return profile(self, feature, output)
+
+    def pair(self, first: Any, second: Any, *, output: int = 0, bins: int = 12) -> PairProfile:
+        """Mean joint contribution of two features on a grid of their quantiles."""
+        from reluscope.local_models.importance import pair
+
+        return pair(self, first, second, output, bins)
+
+    def intervals(
+        self,
+        region: int,
+        *,
+        method: str = "wald",
+        output: int | None = None,
+        level: float = 0.95,
+        draws: int = 500,
+        penalty: float = 0.0,
+        rng: Any = 0,
+    ) -> Intervals:
+        """Wald or bootstrap intervals for the coefficients of a model refitted (with a ridge) to a region's rows."""
+        from reluscope.local_models.inference import intervals
+
+        return intervals(self, region, method=method, output=output, level=level, draws=draws, penalty=penalty, rng=rng)
+
+    # -- simpler models ------------------------------------------------------------------------------------------
+
+    def merge(self, n: int | None = None, **options: Any) -> MergedModels:
+        """Fewer models: neighbouring regions joined and refitted; `n=None` chooses by cross-validation.
+
+        Options are those of `reluscope.local_models.merge.merge`.
+        """
+        from reluscope.local_models.merge import merge
+
+        return merge(self, n, **options)
+
+    def prune(self, min_count: int, **options: Any) -> MergedModels:
+        """Regions with fewer rows than `min_count` go to the nearest larger one, whose model they take."""
+        from reluscope.local_models.merge import prune
+
+        return prune(self, min_count, **options)
+
+    def flatten(self, n: int | None = None, **options: Any) -> Network:
+        """A network with one hidden layer made from merged models and trained on; see `flatten.flatten`."""
+        from reluscope.local_models.flatten import flatten
+
+        return flatten(self.merge(n), **options)
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def plot(self, kind: str = "regions", ax: Any = None, **options: Any) -> Any:
+        """A picture; `kind` is one of those in `reluscope.plot.local_models.KINDS`. Returns the Axes."""
+        from reluscope.plot.local_models import plot
+
+        return plot(self, kind, ax, **options)
+
+    def to_pandas(self) -> Any:
+        """The region table as a pandas DataFrame."""
+        return self.table.to_pandas()
+
+    def describe(self) -> dict[str, Any]:
+        """The main numbers by name, fit for JSON."""
+        facts: dict[str, Any] = {
+            "rows": len(self.region),
+            "regions": len(self),
+            "task": self.task,
+            "largest_region": int(self.count[0]),
+            "single_row_regions": int((self.count == 1).sum()),
+            "single_row_share": float((self.count == 1).mean()),
+            "certificate": self.certificate.relative,
+        }
+        if self.task != "none":
+            facts[self.metric] = self.score
+        if self.response.code is not None:
+            facts["single_class_share"] = float(table.single_class(self.region, self.response.code, len(self)).mean())
+        return facts
+
+    def __repr__(self) -> str:
+        score = "" if self.task == "none" else f", {self.metric} {self.score:.4f}"
+        return f"Unwrapped({len(self.region):,} rows in {len(self):,} regions of {self.network!r}, {self.task}{score})"
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self.words)
+
+    def _assign(self, X: Any) -> tuple[Index, FloatArray]:
+        """Region (-1: unknown) and output of each row."""
+        net = self.network
+        region = np.empty(len(X), dtype=np.int64)
+        outputs = np.empty((len(X), net.n_outputs))
+        with blas_threads(max(net.widths)):
+            for part in net._chunks(len(X)):
+                pattern, outputs[part] = trace(net, read(X, part))
+                region[part] = self._lookup.find(pack(net, pattern))
+        return region, outputs
+
+    def _output(self, output: int | None) -> int | None:
+        return None if output is None else integer(output, "output", low=0, high=self.network.n_outputs - 1)
+
+    def _feature(self, feature: Any) -> int:
+        if isinstance(feature, str):
+            if feature not in self.feature_names:
+                raise InputError(f"feature must be one of {', '.join(self.feature_names[:30])}, got {feature!r}")
+            return self.feature_names.index(feature)
+        return integer(feature, "feature", low=0, high=self.network.n_inputs - 1)
+
+    def _map_chunks(self) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+        """The local models a part of the regions at a time."""
+        for part in spans(len(self), max(1, _MAP_NUMBERS // (self.network.n_outputs * self.network.n_inputs))):
+            yield part, *self.maps(np.arange(part.start, part.stop))
+
+
+def unwrap(
+    net: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    feature_names: Any = None,
+    sample_weight: Any = None,
+    task: str = "auto",
+    classes: Any = None,
+    scaler: Any = None,
+    progress: Any = None,
+) -> Unwrapped:
+    """The network as the local linear models of the regions that hold rows of `X`.
+
+    `net` is a Network or anything `reluscope.load` takes. `X` has shape (n, inputs) in the network's own units; a numpy
+    memory map is read in chunks. `y` is a number per output or a class label per row (see `task`; `classes` gives the
+    labels in the order of the outputs when they are not the sorted labels). `scaler` is what turned original features
+    into `X`, for explanations in original units.
+
+    Cost: one forward pass over the rows and one backward pass over the regions; memory about `n (inputs + outputs) +
+    regions * inputs * outputs` numbers. Guarantee: every region with a row in it is found, and `certificate` bounds the
+    rounding error of all local models on the rows themselves.
+    """
+    net = as_network(net)
+    rows = as_rows(X, net)
+    n = len(rows)
+    names = names_of(X, feature_names, net.n_inputs)
+    net, response = prepare(net, y, n, task, classes)
+    weight, scaling = weights_of(sample_weight, n), scaling_of(scaler, net.n_inputs)
+    outputs = np.empty((n, net.n_outputs))
+    words: Words | None = None
+    with meter(progress, "unwrap") as report, blas_threads(max(net.widths)):
+        for part in net._chunks(n):
+            pattern, outputs[part] = trace(net, read(rows, part))
+            packed = pack(net, pattern)
+            if words is None:
+                words = np.empty((n, packed.shape[1]), dtype=np.uint64)
+            words[part] = packed
+            report(part.stop, f"{part.stop:,} of {n:,} rows")
+        assert words is not None
+        region, first = group(words)
+        words = words[first]
+        count = np.bincount(region, minlength=len(first))
+        report(n, f"{len(first):,} regions")
+        certificate, stored = _local_maps(net, rows, region, count, words, outputs, report)
+    output_names = (
+        tuple(str(c) for c in response.classes)
+        if response.task == "multiclass"
+        else tuple(f"y{k}" for k in range(net.n_outputs))
+    )
+    return Unwrapped(
+        net, rows, response, names, output_names, weight, scaling, region, count, words, outputs, certificate, stored
+    )
+
+
+def _local_maps(
+    net: Network, X: Any, region: Index, count: Index, words: Words, outputs: FloatArray, report: Any
+) -> tuple[Certificate, tuple[FloatArray, FloatArray] | None]:
+    """Local models region by region, compared with the network on every row; kept when they are not too many."""
+    n_regions, m, k = len(count), net.n_outputs, net.n_inputs
+    keep = n_regions * m * k <= _KEPT_NUMBERS
+    stored = (np.empty((n_regions, m, k)), np.empty((n_regions, m))) if keep else None
+    order = np.argsort(region, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(count)])
+    worst = 0.0
+    for part in spans(n_regions, max(1, _MAP_NUMBERS // (m * k))):
+        C, d = net.output_maps(unpack(net, words[part]))
+        if stored is not None:
+            stored[0][part], stored[1][part] = C, d
+        rows = np.sort(order[ends[part.start] : ends[part.stop]])  # in the order of the file, for memory maps
+        for some in spans(len(rows), max(1, _MAP_NUMBERS // (m * k))):
+            at = region[rows[some]] - part.start
+            local = np.einsum("rok,rk->ro", C[at], read(X, rows[some])) + d[at]
+            worst = max(worst, float(np.abs(local - outputs[rows[some]]).max()))
+        report(part.stop, f"{part.stop:,} of {n_regions:,} local models")
+    scale = float(np.abs(outputs).max())
+    return Certificate(worst, worst / scale if scale > 0 else worst, scale, len(region)), stored

@@ -1,0 +1,181 @@
+"""Importance, profiles, pairs, intervals."""
+
+import numpy as np
+import pytest
+
+import reluscope as rs
+from nets import random_net
+from reluscope.errors import InputError
+from reluscope.local_models import glm, inference
+from reluscope.local_models._data import Response
+
+
+def linear(w, b=0.0):
+    return rs.Network([(np.atleast_2d(w), [b])])
+
+
+def test_importance_of_a_linear_network_in_closed_form():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3)) * [1.0, 2.0, 0.5]
+    w = np.array([3.0, -1.0, 0.0])
+    found = rs.unwrap(linear(w), X).importance()
+    assert np.allclose(found.squares, [0.9, 0.1, 0.0])
+    variance = w**2 * X.var(axis=0)
+    assert np.allclose(found.variance, variance / variance.sum())
+    assert found.rows()[0]["feature"] == "x0" and len(found.to_pandas()) == 3
+
+
+@pytest.mark.parametrize("output", [None, 1])
+def test_importance_by_definition(output):
+    net = random_net((3, 7, 2), 1)
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(200, 3)), rng.uniform(0.5, 2, 200)
+    u = rs.unwrap(net, X, sample_weight=w)
+    which = [0, 1] if output is None else [output]
+    C = u.coefficients[u.region][:, which]
+    squares = np.einsum("n,nod->d", w, C**2)
+    parts = C * (X - u.centre)[:, None]
+    mean = np.average(parts, axis=0, weights=w)
+    variance = np.average((parts - mean) ** 2, axis=0, weights=w).sum(axis=0)
+    found = u.importance(output=output)
+    assert np.allclose(found.squares, squares / squares.sum())
+    assert np.allclose(found.variance, variance / variance.sum())
+
+
+def test_profiles_and_pairs():
+    net = random_net((3, 7, 1), 1)
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    scale = np.array([1.0, 10.0, 100.0])
+    u = rs.unwrap(net, X, feature_names=["a", "b", "c"], scaler=(np.zeros(3), 1 / scale))
+    p = u.profile("b")
+    assert np.allclose(p.value, X[:, 1] / 10)
+    assert np.allclose(p.coefficient, 10 * u.coefficients[u.region, 0, 1])
+    assert np.allclose(p.contribution, u.coefficients[u.region, 0, 1] * (X[:, 1] - u.centre[1]))
+    bins = p.binned(5)
+    assert bins["count"].sum() == 200 and np.average(bins["value"], weights=bins["count"]) == pytest.approx(
+        p.value.mean()
+    )
+    pair = u.pair(0, "c", bins=4)
+    total = u.profile(0).contribution + u.profile(2).contribution
+    assert np.nansum(pair.mean * pair.count) == pytest.approx(total.sum())
+    with pytest.raises(InputError, match="feature must be one of"):
+        u.profile("z")
+
+
+def test_the_smooth_curve_keeps_straight_lines():
+    rng = np.random.default_rng(0)
+    u = rs.unwrap(linear([2.0]), rng.normal(size=(300, 1)))
+    p = u.profile(0)
+    x, y = p.partial()
+    assert np.allclose(y, 2 * (x - p.value.mean()))
+
+
+def data(n, seed, task):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) * [1.0, 3.0] + [0.0, 5.0]
+    eta = 0.5 + X @ [1.0, -0.3]
+    if task == "regression":
+        return X, eta + 0.7 * rng.normal(size=n)
+    return X, (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(int)
+
+
+def test_wald_intervals_of_a_line_are_the_textbook_ones():
+    X, y = data(60, 0, "regression")
+    found = rs.unwrap(linear([0.9, -0.2]), X, y, task="regression").intervals(0)
+    Z = np.column_stack([np.ones(60), X])
+    beta = np.linalg.solve(Z.T @ Z, Z.T @ y)
+    s2 = ((y - Z @ beta) ** 2).sum() / 57
+    error = np.sqrt(s2 * np.diag(np.linalg.inv(Z.T @ Z)))
+    assert np.allclose(found.estimate, beta) and np.allclose(found.error, error)
+    assert np.allclose(found.upper - found.estimate, 2.0024654592910065 * error)  # scipy.stats.t(57).ppf(0.975)
+    assert np.allclose(found.network, [0.0, 0.9, -0.2])
+
+
+def test_wald_intervals_of_logistic_regression():
+    X, y = data(400, 1, "binary")
+    found = rs.unwrap(linear([0.9, -0.2]), X, y).intervals(0)
+    Z = np.column_stack([np.ones(400), X])
+    p = 1 / (1 + np.exp(-Z @ found.estimate))
+    assert np.allclose(Z.T @ (y - p), 0, atol=1e-6)  # the score vanishes at the estimate
+    fisher = (Z * (p * (1 - p))[:, None]).T @ Z
+    assert np.allclose(found.error, np.sqrt(np.diag(np.linalg.inv(fisher))), rtol=1e-6)
+    assert len(found.to_pandas()) == 3 and "intercept" in repr(found)
+
+
+def test_intervals_cover():
+    """95 % intervals of 400 data sets: fewer than 360 or more than 395 hits has probability below 1e-4."""
+    for task, most in (("regression", 400), ("binary", 400)):
+        hits = np.zeros(3)
+        for seed in range(most):
+            X, y = data(80, 1000 + seed, task)
+            response = (
+                Response("regression", y[:, None]) if task == "regression" else Response("binary", None, y, (0, 1))
+            )
+            found = inference.of_rows(
+                X, response, ("a", "b"), np.zeros(3), None, method="wald", level=0.95, draws=20, penalty=0.0, rng=0
+            )
+            hits += (found.lower <= [0.5, 1.0, -0.3]) & (found.upper >= [0.5, 1.0, -0.3])
+        assert (hits >= 360).all() and (hits <= 397).all(), hits
+
+
+def test_bootstrap_is_near_wald_for_many_rows():
+    X, y = data(800, 3, "binary")
+    u = rs.unwrap(linear([0.9, -0.2]), X, y)
+    wald, boot = u.intervals(0), u.intervals(0, method="bootstrap", draws=200, rng=1)
+    assert np.allclose(boot.error, wald.error, rtol=0.3)
+    assert np.allclose(boot.estimate, wald.estimate, atol=0.02)
+    assert np.array_equal(boot.lower, u.intervals(0, method="bootstrap", draws=200, rng=1).lower)
+
+
+def test_intervals_that_cannot_be():
+    X, _ = data(60, 0, "binary")
+    net = linear([0.9, -0.2])
+    with pytest.raises(InputError, match="single class"):
+        rs.unwrap(net, X, np.ones(60, dtype=int), task="binary", classes=[0, 1]).intervals(0)
+    with pytest.raises(InputError, match="can be separated"):
+        rs.unwrap(net, X, (X[:, 0] > 0).astype(int)).intervals(0)
+    with pytest.raises(InputError, match="rows for 3 coefficients"):
+        rs.unwrap(net, X[:3], [0.0, 1.5, 2.0]).intervals(0)
+    with pytest.raises(InputError, match="need a response"):
+        rs.unwrap(net, X).intervals(0)
+    ridge = rs.unwrap(net, X, (X[:, 0] > 0).astype(int)).intervals(0, penalty=1.0)
+    assert np.isfinite(ridge.error).all()
+
+
+def test_multinomial_fits_match_logistic_for_two_classes():
+    X, y = data(200, 5, "binary")
+    scale = glm.Scale.of(X)
+    two = glm.fit(X, Response("binary", None, y, (0, 1)), penalty=0.5, scale=scale)
+    # With logits (-e/2, e/2) the ridge counts each coefficient twice at half its size.
+    many = glm.fit(X, Response("multiclass", None, y, (0, 1)), penalty=1.0, scale=scale)
+    assert np.allclose(many.C[1] - many.C[0], two.C[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass"])
+def test_fits_minimise_the_penalised_objective(task):
+    rng = np.random.default_rng(0)
+    X, y = data(80, 7, "binary")
+    outputs = 3 if task == "multiclass" else 1
+    code = rng.integers(0, 3, 80) if outputs == 3 else y
+    response = Response(task, X[:, :1] ** 2 if task == "regression" else None, code, tuple(range(max(outputs, 2))))
+    scale, w = glm.Scale.of(X), rng.uniform(0.5, 2, 80)
+    towards = glm.Linear(rng.normal(size=(outputs, 2)), rng.normal(size=outputs))
+    found = glm.fit(X, response, penalty=3.0, scale=scale, weight=w, towards=towards)
+
+    def objective(beta):
+        eta = scale.design(X) @ beta.T
+        if task == "regression":
+            loss = 0.5 * w @ (response.target - eta)[:, 0] ** 2
+        elif task == "binary":
+            loss = w @ (np.logaddexp(0, eta[:, 0]) - code * eta[:, 0])
+        else:
+            loss = w @ (np.log(np.exp(eta).sum(axis=1)) - eta[np.arange(80), code])
+        return loss + 1.5 * ((beta - scale.into(towards)) ** 2).sum()
+
+    at = scale.into(found)
+    for _ in range(20):
+        step = 1e-4 * rng.normal(size=at.shape)
+        slope = (objective(at + step) - objective(at - step)) / np.linalg.norm(step)
+        assert abs(slope) < 1e-4
+    far = glm.fit(X, response, penalty=1e9, scale=scale, weight=w, towards=towards)
+    assert np.allclose(far.C, towards.C, atol=1e-5) and np.allclose(far.d, towards.d, atol=1e-5)

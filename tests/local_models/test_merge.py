@@ -1,0 +1,230 @@
+"""Merging, pruning, flattening, saving."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import make_circles
+
+import reluscope as rs
+from nets import random_net
+from reluscope.errors import InputError
+from reluscope.local_models._agglomerate import agglomerate, polish
+from reluscope.local_models.merge import candidates
+
+
+def slow_agglomeration(theta, gram, edges):
+    """The definition, by trying all pairs at every step."""
+    n = len(theta)
+    nodes = {i: (theta[i], gram[i]) for i in range(n)}
+    links = {tuple(sorted(e)) for e in edges.tolist()}
+    merges, costs = [], []
+    for k in range(n - 1):
+        best = None
+        for a, b in links:
+            (ta, A), (tb, B) = nodes[a], nodes[b]
+            gap = ta - tb
+            cost = np.sum(gap * (A @ np.linalg.solve(A + B, B @ gap)))
+            if best is None or cost < best[0]:
+                best = (cost, a, b)
+        cost, a, b = best
+        (ta, A), (tb, B) = nodes.pop(a), nodes.pop(b)
+        nodes[n + k] = (np.linalg.solve(A + B, A @ ta + B @ tb), A + B)
+        rename = {a: n + k, b: n + k}
+        links = {tuple(sorted((rename.get(i, i), rename.get(j, j)))) for i, j in links}
+        links = {link for link in links if link[0] != link[1]}
+        merges.append({a, b})
+        costs.append(cost)
+    return merges, costs
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 500))
+def test_agglomeration_by_definition(seed):
+    rng = np.random.default_rng(seed)
+    n, p, m = int(rng.integers(2, 14)), int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    theta = rng.normal(size=(n, p, m))
+    factor = rng.normal(size=(n, p, p + 2))
+    gram = factor @ factor.transpose(0, 2, 1)
+    tree = np.column_stack([np.arange(1, n), [rng.integers(0, k) for k in range(1, n)]])
+    extra = rng.integers(0, n, (n, 2))
+    edges = np.concatenate([tree, extra[extra[:, 0] != extra[:, 1]]])
+    merges, costs = agglomerate(theta, gram, edges)
+    expected, theirs = slow_agglomeration(theta, gram, edges)
+    assert [set(pair) for pair in merges.tolist()] == expected
+    assert np.allclose(costs, theirs)
+
+
+def test_polishing_never_raises_the_cost():
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(40, 2, 1))
+    factor = rng.normal(size=(40, 2, 3))
+    gram = factor @ factor.transpose(0, 2, 1)
+    edges = np.column_stack([np.arange(39), np.arange(1, 40)])
+
+    def cost(label):
+        total = 0.0
+        for k in range(4):
+            A, t = gram[label == k], theta[label == k]
+            common = np.linalg.solve(A.sum(axis=0), (A @ t).sum(axis=0))
+            total += sum(((x - common).T @ B @ (x - common)).item() for x, B in zip(t, A, strict=True))
+        return total
+
+    label = np.repeat(np.arange(4), 10)
+    costs = [cost(polish(label, theta, gram, edges, r)) for r in (0, 1, 2, 10)]
+    assert costs[0] > costs[-1]
+    assert (np.diff(costs) <= 1e-9).all()
+    assert set(polish(label, theta, gram, edges, 10)) == {0, 1, 2, 3}
+
+
+def folded(n=300, seed=0, noise=0.0):
+    """|x0| + x1 by a network that cuts its two halves into many regions; the truth is two linear models."""
+    rng = np.random.default_rng(seed)
+    cuts = np.linspace(-0.9, 0.9, 6)
+    W = np.vstack([[[1.0, 0.0]], [[-1.0, 0.0]], np.tile([[0.0, 1.0]], (6, 1)), [[0.0, 1.0]], [[0.0, -1.0]]])
+    b = np.concatenate([[0.0, 0.0], -cuts, [0.0, 0.0]])
+    top = np.array([[1.0, 1.0, *([0.0] * 6), 1.0, -1.0]])
+    net = rs.Network([(W, b), (top, [0.0])])
+    X = rng.uniform(-1, 1, (n, 2))
+    return net, X, net(X)[:, 0] + noise * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("adjacency", ["facets", "nearest"])
+def test_regions_of_the_same_function_are_merged(adjacency):
+    net, X, y = folded()
+    u = rs.unwrap(net, X, y, task="regression")
+    assert len(u) == 16
+    m = u.merge(2, adjacency=adjacency, penalty=1e-9)
+    assert m.adjacency == adjacency and len(m) == 2 and m.count.sum() == 300
+    assert np.allclose(np.abs(m.C[:, 0, 0]), 1, atol=1e-6) and np.allclose(m.C[:, 0, 1], 1, atol=1e-6)
+    new = np.random.default_rng(5).uniform(-1, 1, (500, 2))
+    assert np.allclose(m.predict(new), np.abs(new[:, 0]) + new[:, 1], atol=1e-5)
+    assert m.score(new, np.abs(new[:, 0]) + new[:, 1]) < 1e-10
+    assert m.intervals(0).rows_used == m.count[0]
+
+
+def test_cross_validation_finds_two_models():
+    net, X, y = folded(400, 1, 0.05)
+    m = rs.unwrap(net, X, y, task="regression").merge(most=8)
+    assert len(m) == 2
+    by_n = {v.n: v for v in m.validation}
+    best = min(m.validation, key=lambda v: v.loss)
+    assert by_n[2].chosen and by_n[2].loss <= best.loss + best.error < by_n[1].loss
+    assert candidates(20) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 19, 20]
+
+
+def circles(seed=0):
+    X, y = make_circles(500, noise=0.1, factor=0.5, random_state=seed)
+    model = rs.ReluClassifier((12, 12), epochs=80, rate=1e-2, batch=50).fit(X, y)
+    return model.network_, X, y
+
+
+def test_classes_pruning_and_flattening():
+    net, X, y = circles()
+    labels = np.array(["no", "yes"])[y]
+    u = rs.unwrap(net, X, labels)
+    m = u.merge(6)
+    assert m.adjacency == "facets" and set(m.predict(X)) <= {"no", "yes"}
+    assert m.score(X, labels) > 0.9
+    proba = m.predict_proba(X)
+    assert np.allclose(proba.sum(axis=1), 1) and np.array_equal(proba[:, 1] > 0.5, m.predict(X) == "yes")
+    assert np.array_equal(m.assign(X), m.cluster_of_centroid[u.region])
+    far = np.random.default_rng(0).uniform(-1.2, 1.2, (400, 2))
+    assert (u.find(far) < 0).any() and m.assign(far).max() < 6  # rows in regions without data get a model too
+    small = u.prune(10)
+    large = np.flatnonzero(u.count >= 10)
+    assert len(small) == len(large)
+    rows = np.isin(u.region, large)
+    assert np.allclose(small.decision(X[rows]), net(X[rows]))  # large regions keep the network's own models
+    assert u.prune(10, refit=True).score(X, labels) > 0.9
+    with pytest.raises(InputError, match="no region has"):
+        u.prune(10_000)
+    flat = m.flatten(epochs=60)
+    assert isinstance(flat, rs.Network) and len(flat.hidden) == 1 and flat.hidden[0].width == 12
+    assert rs.unwrap(flat, X, labels).score > 0.9
+    start = m.flatten(tune=False)
+    assert np.allclose(np.abs(start.layers[0].weight[:6]), np.abs(start.layers[0].weight[6:]))
+
+
+def test_several_classes_and_weights():
+    net = random_net((3, 8, 3), 2)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = net(X).argmax(axis=1)
+    u = rs.unwrap(net, X, y, sample_weight=rng.uniform(0.5, 1.5, 300))
+    m = u.merge(5)
+    assert m.adjacency == "facets" and m.metric == "accuracy" and m.score(X, y) > 0.9
+    assert m.predict_proba(X).shape == (300, 3)
+    assert u.flatten(3, epochs=20).n_outputs == 3
+
+
+def test_saved_models_predict_the_same(tmp_path):
+    net, X, y = circles()
+    m = rs.unwrap(net, X, y).merge(5)
+    m.save(tmp_path / "m.npz")
+    back = rs.MergedModels.load(tmp_path / "m.npz")
+    new = np.random.default_rng(0).uniform(-1.5, 1.5, (300, 2))
+    assert np.array_equal(back.decision(new), m.decision(new)) and np.array_equal(back.predict(new), m.predict(new))
+    assert back.score(X, y) == m.score(X, y) and back.table_rows() == m.table_rows()
+    with pytest.raises(InputError, match="needs the data"):
+        back.flatten()
+    with pytest.raises(InputError, match=r"saved as \.npz"):
+        m.save(tmp_path / "m.csv")
+
+
+@pytest.mark.parametrize("field", ["owner", "cluster_of_centroid", "C", "words", "centroid", "facts", "tree.merges"])
+def test_damaged_files_are_refused(tmp_path, field):
+    net, X, y = circles()
+    rs.unwrap(net, X, y).merge(5).save(tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as file:
+        arrays = dict(file)
+    arrays[field] = (
+        arrays[field] + 100 if field in ("owner", "cluster_of_centroid", "tree.merges") else arrays[field][:-1]
+    )
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(InputError, match="damaged"):
+        rs.MergedModels.load(tmp_path / "bad.npz")
+
+
+def test_what_cannot_be_merged():
+    net, X, y = folded()
+    with pytest.raises(InputError, match="needs a response"):
+        rs.unwrap(net, X).merge(2)
+    u = rs.unwrap(net, X, y, task="regression")
+    with pytest.raises(InputError, match="between 1 and 16"):
+        u.merge(17)
+    with pytest.raises(InputError, match="adjacency must be one of"):
+        u.merge(2, adjacency="near")
+    with pytest.raises(InputError, match="predict_proba is for classes"):
+        u.merge(2).predict_proba(X)
+    with pytest.raises(InputError, match="could not be listed"):
+        u.merge(2, adjacency="facets", budget="1 regions")
+
+
+def test_dendrogram_in_scipys_form():
+    from scipy.cluster.hierarchy import is_valid_linkage
+
+    net, X, y = circles()
+    tree = rs.unwrap(net, X, y).merge(4).dendrogram
+    Z, weight = tree.linkage(12)
+    assert is_valid_linkage(Z) and weight.sum() == 500 and (np.diff(Z[:, 2]) >= 0).all()
+    for n in (1, 5, len(tree)):
+        assert len(np.unique(tree.nodes(n))) == n
+
+
+def test_empty_regions_belong_to_the_side_with_the_same_function():
+    net, X, y = folded(600)
+    hole = (X[:, 1] > 0.17) & (X[:, 1] < 0.55)  # one strip of regions on either side of the fold
+    m = rs.unwrap(net, X[~hole], y[~hole], task="regression").merge(2, adjacency="facets", penalty=1e-9)
+    new = np.column_stack([np.linspace(-0.95, 0.95, 40), np.full(40, 0.35)])
+    assert (m.unwrapped.find(new) < 0).all()
+    assert np.allclose(m.predict(new), np.abs(new[:, 0]) + new[:, 1], atol=1e-5)
+
+
+def test_the_rule_of_one_standard_error():
+    net, X, y = folded(300, 3, 0.5)  # noise, so that the best number is not the smallest good one
+    m = rs.unwrap(net, X, y, task="regression").merge(most=10, penalty=1e-3)
+    best = min(m.validation, key=lambda v: v.loss)
+    chosen = min(v.n for v in m.validation if v.loss <= best.loss + best.error)
+    assert len(m) == chosen < best.n
+    assert [v.n for v in m.validation if v.chosen] == [chosen]

@@ -12,8 +12,8 @@ from side_by_side import random_net
 
 from reluscope.cells.regions import stream_regions
 
-HIDDEN = (256,) * 5
-HALF_WIDTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+HIDDEN = (256,) * 7
+HALF_WIDTHS = (0.01, 0.03, 0.06, 0.1, 0.18, 0.3, 0.6)
 
 
 def main() -> None:
@@ -35,6 +35,10 @@ def main() -> None:
             f"peak memory of the process {memory[-1]:,.0f} MB",
             flush=True,
         )
+    draw(counts, seconds, memory)
+
+
+def draw(counts: list[int], seconds: list[float], memory: list[float]) -> None:
     figure = Figure(figsize=(9, 3.6), dpi=130, layout="constrained")
     left, right = figure.subplots(1, 2)
     left.loglog(counts, seconds, "o-", color="#1d6fb8")
@@ -43,7 +47,7 @@ def main() -> None:
     left.set_ylabel("CPU seconds, one thread")
     left.legend(frameon=False)
     right.semilogx(counts, memory, "o-", color="#1d6fb8")
-    right.set_ylim(0)
+    right.set_ylim(0, 1.15 * max(memory))
     right.set_xlabel("regions (streamed)")
     right.set_ylabel("peak memory, MB")
     FigureCanvasAgg(figure)

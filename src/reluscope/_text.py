@@ -32,3 +32,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 region`, `1,234 regions`: a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

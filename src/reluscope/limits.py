@@ -1,7 +1,7 @@
-"""One record of limits for everything that reads untrusted files.
+"""One record of limits, for everything that reads untrusted files and for what an enumeration may hold in memory.
 
 Each loader takes `limits=`; a breach raises `InputLimitError` through `Limits.check`, which names the limit, what
-came, and how to raise it.
+came, and how to raise it. `reluscope.regions` does not raise: it ends with what was found and says so.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ class Limits:
     disjuncts: int = 100_000
     """Conjunctions a property may expand to in disjunctive normal form."""
 
+    region_bytes: int = 4 << 30
+    """Memory held by the regions of one enumeration (joining them at the end takes as much again for a moment)."""
+
     def check(self, limit: str, amount: int, what: str) -> None:
         """Raise `InputLimitError` when `amount` exceeds the limit of that name."""
         allowed: int = getattr(self, limit)
@@ -58,6 +61,7 @@ _UNITS = {
     "depth": "levels of nesting",
     "tokens": "tokens",
     "disjuncts": "disjuncts",
+    "region_bytes": "bytes",
 }
 
 DEFAULT_LIMITS = Limits()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nets import integer_net, random_net
 from reluscope import activations as ac
+from reluscope.cells import complex as complex_module
 from reluscope.cells.along import along
 from reluscope.cells.complex import build_complex, polyhedral_complex
 from reluscope.cells.hyperplanes import hyperplane_intersection
@@ -687,3 +688,38 @@ def test_hyperplanes_that_do_not_meet():
     for A, b, text in [([[1.0, 0.0]], [0.0, 1.0], "one row per"), ([[1e-300]], [1e300], "too far")]:
         with pytest.raises(InputError, match=text):
             hyperplane_intersection(A, b)
+
+
+@pytest.mark.parametrize("seed, bias", [(2, 0.0), (2, 0.5), (4, 0.5)])
+def test_saturating_units_in_the_plane(seed, bias):
+    """Vertices at infinity are ill-determined here: symbolic ones gave 519 regions for the first, instead of 515."""
+    net = random_net((2, 6, 6, 6, 1), seed, ac.hardtanh(), bias)
+    c = polyhedral_complex(net, progress=None)
+    assert c.face_to_face
+    assert c.box is None
+    assert c.f_vector[2] == len(regions(net, progress=None))
+    np.testing.assert_array_equal(net.pattern(c.regions.interior), c.regions.pattern)
+    assert 0 < c.bounded(2).sum() < c.f_vector[2]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_large_square_is_the_plane(seed):
+    net = random_net((2, 5, 4, 1), seed)
+    symbolic = polyhedral_complex(net, progress=None)
+    square = complex_module._plane_complex(net, symbolic, None)
+    assert square is not symbolic
+    assert square.f_vector == symbolic.f_vector
+    for k in range(3):
+        sets = [
+            {(row.tobytes(), bool(b)) for row, b in zip(c.labels(k), c.bounded(k), strict=True)}
+            for c in (square, symbolic)
+        ]
+        assert sets[0] == sets[1]
+    nearest = np.abs(square.vertices[:, None] - symbolic.vertices[None]).max(axis=2).min(axis=1)
+    assert nearest.max() < 1e-9 * (1 + np.abs(symbolic.vertices).max())
+    rays = [np.concatenate([c.face(1, i).rays for i in range(c.f_vector[1])]) for c in (square, symbolic)]
+    np.testing.assert_allclose(*(np.unique(np.round(r, 9), axis=0) for r in rays), atol=1e-8)
+    for value in (0.0, 0.3):
+        a, b = square.level_set(value=value), symbolic.level_set(value=value)
+        assert a.f_vector == b.f_vector
+        assert a.components() == b.components()

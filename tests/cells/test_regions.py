@@ -171,7 +171,7 @@ def test_along_is_the_function():
         (lambda: regions(NET, (0, 1), budget="0 regions"), "budget must be"),
         (lambda: regions(NET, (0, 1), progress=3), "progress must be"),
         (lambda: FOUND[len(FOUND)], "i must be"),
-        (lambda: FOUND.find([1.0, 2.0]), "2-D"),
+        (lambda: FOUND.find([1.0, 2.0, 3.0]), "point of 2 inputs"),
         (lambda: FOUND.find([[1.0, np.nan]]), "finite"),
         (lambda: along(NET, [0, 0, 0], [1, 1]), "2 coordinates"),
         (lambda: along(NET, [[0, 0]] * 3, [[1, 1]] * 2), "equally many"),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from reluscope.errors import InputError
-from reluscope.measure import _qmc, gaussn_tilt
+from reluscope.measure import _lanes, _qmc, _rays, gaussn, gaussn_tilt
 from reluscope.measure.gaussn import NMass, polytope_mass, polytope_masses, polytope_moments
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
@@ -131,6 +131,9 @@ def test_truncated_normal_against_mpmath():
             assert (share if low + high >= 0 else 1 - share) == pytest.approx(v, abs=1e-8 + rounding)
 
 
+ABOVE = (_lanes.draw_above_lanes, _lanes.interval_above_lanes)
+
+
 def test_lanes_equal_the_one_by_one_functions():
     rng = np.random.default_rng(4)
     lanes = gaussn_tilt.LANES
@@ -139,13 +142,19 @@ def test_lanes_equal_the_one_by_one_functions():
         high = low + 10 ** rng.uniform(-7, 2, size=lanes)
         low[0], high[1], low[2], high[2] = -np.inf, np.inf, -np.inf, np.inf
         v = rng.uniform(size=lanes) if trial else np.full(lanes, 2.0**-53)
-        x, log_mass, again = np.empty(lanes), np.empty(lanes), np.empty(lanes)
-        gaussn_tilt.draw_lanes(v, low, high, x, log_mass)
-        gaussn_tilt.interval_lanes(low, high, again)
-        expected = np.array([gaussn_tilt.draw(*lane) for lane in zip(v, low, high, strict=True)])
-        np.testing.assert_allclose(x, expected[:, 0], rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(log_mass, expected[:, 1], rtol=1e-11, atol=1e-11)
-        np.testing.assert_allclose(again, expected[:, 1], rtol=1e-11, atol=1e-11)
+        for one_sided in (False, True):
+            if one_sided:
+                high[:] = np.inf
+            room = np.zeros((_lanes.ROOM, lanes))
+            room[[_lanes.LEFT, _lanes.RIGHT, _lanes.V]] = low, high, v
+            expected = np.array([gaussn_tilt.draw(*lane) for lane in zip(v, low, high, strict=True)])
+            for function in (_lanes.draw_lanes, _lanes.interval_lanes, *ABOVE * one_sided):
+                room[_lanes.X] = room[_lanes.LOG_PART] = 0.0
+                odd = function(room)
+                log_mass = np.log(room[_lanes.PART]) + (room[_lanes.LOG_PART] if odd else 0.0)
+                np.testing.assert_allclose(log_mass, expected[:, 1], rtol=1e-11, atol=1e-11)
+                if "draw" in function.__name__:
+                    np.testing.assert_allclose(room[_lanes.X], expected[:, 0], rtol=3e-7, atol=3e-7)
 
 
 def test_scrambled_points_are_a_net():
@@ -471,3 +480,65 @@ def test_budget_is_kept_and_said():
     mass = polytope_mass(A, np.full(40, 3.0), relative=1e-6, max_points=5000, rng=0)
     assert mass.points <= 5000
     assert mass.relative_error > 1e-6
+
+
+@pytest.mark.parametrize("n", [3, 4, 7, 12, 25])
+def test_radius_table_is_the_chi_law(n):
+    table = _rays.radius_table(n)
+    r = np.linspace(0.0, math.sqrt(n) + 7.9, 3001)
+    piece = (64 * r).astype(int)
+    x = 64 * r - piece
+    value = sum(table[piece, e] * x**e for e in range(4))
+    np.testing.assert_allclose(value, special.gammainc(n / 2, r * r / 2), atol=2e-9)
+
+
+def test_ray_bases_are_orthonormal_and_extents_are_those_of_the_rows():
+    n, rng = 7, np.random.default_rng(2)
+    rows = rng.normal(size=(9, n))
+    bases, products = np.empty((n * n, gaussn_tilt.LANES)), np.empty((9 * n, gaussn_tilt.LANES))
+    ends, means, state = np.empty((8, gaussn_tilt.LANES)), np.empty(gaussn_tilt.LANES), np.array([4], dtype=np.uint64)
+    _rays.ray_block(rows, _rays.radius_table(n), state, bases, products, ends, means)
+    radius = special.chdtr
+    for lane in range(gaussn_tilt.LANES):
+        V = bases[:, lane].reshape(n, n)
+        np.testing.assert_allclose(V @ V.T, np.eye(n), atol=1e-11)
+        signs = itertools.product((1, -1), repeat=3)
+        directions = [s @ V[list(c)] for s in map(np.array, signs) for c in itertools.combinations(range(n), 3)]
+        reach = np.maximum((rows @ np.array(directions).T).max(axis=0), 1e-9) / math.sqrt(3)
+        assert means[lane] == pytest.approx(radius(n, 1 / reach**2).mean(), abs=1e-8)
+
+
+def test_rays_hold_their_stated_errors():
+    """100 large masses with known values; at 99.9 % each, 3 or more misses have probability 1.5e-4."""
+    rng, outside = np.random.default_rng(8), 0
+    factor = gaussn._settings(5e-3, 0.999, 1, None)[1]
+    result, sums = np.zeros(6), np.zeros(_qmc.REPLICATES)
+    for trial in range(100):
+        n = int(rng.integers(4, 10))
+        if trial % 2:
+            high = rng.uniform(1.0, 3.0, size=n)
+            low, rows = -rng.uniform(1.0, 3.0, size=n), rotation(n, rng)
+            log_truth = float(np.log(special.ndtr(high) - special.ndtr(low)).sum())
+        else:
+            low, high = np.full(n, -np.inf), rng.uniform(0.5, 2.0, size=n)
+            loading = rng.uniform(-0.8, 0.8, size=n)
+            rows = one_factor_rows(low, high, loading, rng)[0][:n]
+            log_truth = log_one_factor(low, high, loading)
+        state = np.array([trial], dtype=np.uint64)
+        arguments = (rows, low, high, rows.shape[1], state, 5e-3, factor, 1 << 22, np.inf)
+        assert _qmc.along_rays(*arguments, result, sums)
+        assert result[2] <= 5e-3 + 1e-11
+        outside += abs(math.expm1(result[0] - log_truth)) > result[2]
+    assert outside <= 2
+
+
+def test_rays_are_chosen_where_they_pay():
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(20, 10))
+    A /= np.linalg.norm(A, axis=1)[:, None]
+    found = polytope_mass(A, np.full(20, 1.5), relative=2e-3, rng=1)
+    assert found.method == "rays"
+    draws = np.random.default_rng(4).normal(size=(200_000, 10))
+    share = (draws @ A.T <= 1.5).all(axis=1).mean()
+    assert abs(found.value - share) < 5 * math.sqrt(share * (1 - share) / 200_000) + 2e-3 * share  # 5 sigma: 6e-7
+    assert polytope_mass(A, np.full(20, -0.1), relative=0.1, rng=1).method != "rays"

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer, real_array
+from reluscope._text import count
 from reluscope.cells.interval import Intervals
 from reluscope.cells.subdivide import subdivide
 from reluscope.errors import InputError
@@ -37,7 +38,7 @@ class Paths:
         return len(self.offsets) - 1
 
     def __repr__(self) -> str:
-        return f"Paths({len(self):,} lines, {len(self.start):,} pieces)"
+        return f"Paths({count(len(self), 'line')}, {count(len(self.start), 'piece')})"
 
     def breaks(self, line: int = 0) -> FloatArray:
         """Where the pieces of one line begin and end, one more than there are pieces."""

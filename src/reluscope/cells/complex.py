@@ -465,7 +465,9 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
     out). A budget (`"60s"`, `"10000 regions"`) ends the search for regions early; then the complex is that of the
     regions found, where two that touch in a face of lower dimension share it only if the regions between were found
     too. Cost: the traversal, plus a few operations per vertex and facet of each face. Guarantee: complete, up to
-    rounding (see `Complex.face_to_face`).
+    rounding, and `Complex.face_to_face` tells when rounding spoiled it. In the whole space of three or more inputs that
+    happens for networks with saturating units, whose cells can have ill-determined vertices at infinity; a box that
+    holds all vertices has the same faces then (`inner_f_vector`).
     """
     if isinstance(net, Network) and net.n_inputs > MOST_DIMENSIONS:
         raise InputError(
@@ -475,7 +477,11 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
     geometry = vertex_geometry(net.n_inputs) if isinstance(net, Network) else "auto"
     if box is None and geometry == "auto" and isinstance(net, Network) and net.n_inputs == 2:
         geometry = "vertex"  # the plane: its unbounded faces are told by their vertices at infinity
-    return build_complex(regions(net, box, geometry=geometry, budget=budget, progress=progress))
+    made = build_complex(regions(net, box, geometry=geometry, budget=budget, progress=progress))
+    if box is None and net.n_inputs == 2 and made.complete and not made.face_to_face:
+        # Where units saturate, nearly parallel lines meet far out and symbolic vertices there are ill-determined.
+        made = _plane_complex(net, made, progress)
+    return made
 
 
 def build_complex(found: Regions) -> Complex:
@@ -495,6 +501,74 @@ def build_complex(found: Regions) -> Complex:
     nodes, node_of, gap = _gather(cells, glued, zero, positive, sides)
     levels = _levels(cells, nodes, node_of, positive)
     return Complex(found, columns, unmatched, gap, nodes, levels, output_error)
+
+
+_ROOM_AROUND = 64.0
+"""Half-width of the square that stands for the plane, in units of the farthest vertex."""
+
+
+def _plane_complex(net: Network, doubtful: Complex, progress: Any) -> Complex:
+    """The complex of the plane, from that of a square which holds all vertices.
+
+    Every face meets such a square in one convex piece, so the faces inside it are those of the plane, and what lies on
+    its sides is at infinity: an edge that ends there is a ray, in the direction of the edge. The vertices, and the
+    number of regions, come from cells as half-spaces. `doubtful` is returned where the counts disagree.
+    """
+    whole = regions(net, progress=progress)
+    corners = [whole.vertices(i) for i in range(len(whole))]
+    extent = max((float(np.abs(c).max()) for c in corners if len(c)), default=0.0)
+    half = _ROOM_AROUND * max(extent, float(np.abs(whole.interior).max()), 1.0)
+    square = regions(net, (-half, half), progress=progress)
+    place = whole.find(square.interior)
+    if len(square) != len(whole) or (np.sort(place) != np.arange(len(whole))).any():
+        return doubtful
+    made = build_complex(square)
+    cells = type(whole.cells).join([whole.cells.part(int(i), int(i) + 1) for i in place])
+    ordered = Regions(net, whole.domain, cells, whole.pattern[place], whole.maps[place])
+    nodes, levels = _to_infinity(made, half)
+    out = Complex(ordered, made.columns, made.unmatched, made.gap, nodes, levels, made._output_error)
+    return out if out.face_to_face else doubtful
+
+
+def _to_infinity(made: Complex, half: float) -> tuple[_Nodes, tuple[_Level, ...]]:
+    """Nodes and faces of a square's complex with its sides moved to infinity: far nodes become `points + R * rays`."""
+    old = made._nodes
+    far = old.sides != 0
+    points, rays = old.points.copy(), np.zeros_like(old.points)
+    rays[far] = np.where(np.abs(np.abs(points[far]) - half) <= 1e-9 * half, np.sign(points[far]), 0.0)  # corners
+    points[far] = 0.0
+    level = made._levels[1]
+    ends = level.nodes[level.offsets[np.flatnonzero(level.sides == 0)][:, None] + np.arange(2)]
+    for here, there in ((0, 1), (1, 0)):
+        out = ends[far[ends[:, here]]]
+        direction = old.points[out[:, here]] - old.points[out[:, there]]
+        steepest = np.abs(old.points[out[:, here]]).argmax(axis=1)  # the side it ends on
+        each = np.arange(len(out))
+        direction /= np.abs(direction[each, steepest])[:, None]
+        start = old.points[out[:, there]]
+        rays[out[:, here]] = direction
+        points[out[:, here]] = start - direction * (start[each, steepest] / direction[each, steepest])[:, None]
+    order = np.argsort(far, kind="stable")
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    nodes = _Nodes(points[order], rays[order], old.cell[order], old.zero[order], old.sides[order], int((~far).sum()))
+    # Faces of dimension 0 are the nodes themselves, in their order; faces of higher dimension list them.
+    corners, edges, top = made._levels
+    moved = number[corners.nodes][order]
+    assert np.array_equal(moved, np.arange(len(order)))
+    corners = _Level(
+        corners.owner[order],
+        corners.carriers[order],
+        corners.offsets,
+        moved,
+        corners.zero[order],
+        corners.positive[order],
+        corners.sides[order],
+        corners.below_offsets,
+        corners.below,
+    )
+    edges = edges._replace(nodes=number[edges.nodes], below=number[edges.below])
+    return nodes, (corners, edges, top._replace(nodes=number[top.nodes]))
 
 
 def vertex_geometry(dimension: int) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, choice, real_array
+from reluscope._check import EPS, FloatArray, choice, describe, real_array
 from reluscope.errors import InputError
+from reluscope.network import Polytope
 
 GEOMETRIES = ("auto", "interval", "polygon", "vertex", "polytope")
 
@@ -18,30 +19,57 @@ MOST_VERTEX_DIMENSIONS = 5
 
 def box_bounds(box: Any, dimension: int, name: str = "box") -> tuple[FloatArray, FloatArray]:
     """`(lo, hi)` with numbers or arrays of `dimension` entries, checked: finite and lo < hi."""
+    if isinstance(box, np.ndarray) and box.ndim == 2 and len(box) == 2:
+        box = (box[0], box[1])
+    hint = _pairs_hint(box, dimension, name)
     if not isinstance(box, (tuple, list)) or len(box) != 2:
-        raise InputError(f"{name} must be a pair (lower, upper), got {type(box).__name__}")
+        raise InputError(f"{name} must be a pair (lower, upper), got {describe(box)}{hint}")
     sides = []
     for value, side in zip(box, ("lower", "upper"), strict=True):
         array = real_array(value, f"{name}[{side}]", ndim=(0, 1))
         if array.ndim == 1 and len(array) != dimension:
-            raise InputError(f"{name}[{side}] has {len(array)} entries, the network has {dimension} inputs")
+            raise InputError(f"{name}[{side}] has {len(array)} entries, the network has {dimension} inputs{hint}")
         sides.append(np.ascontiguousarray(np.broadcast_to(array, (dimension,))))
     lower, upper = sides
     if not (lower < upper).all():
         i = int(np.argmin(lower < upper))
-        raise InputError(f"{name} must have lower < upper, got {lower[i]} and {upper[i]} for input {i}")
+        raise InputError(f"{name} must have lower < upper, got {lower[i]} and {upper[i]} for input {i}{hint}")
     return lower, upper
 
 
+def _pairs_hint(box: Any, dimension: int, name: str) -> str:
+    """What to write instead, when the box looks like one (lower, upper) pair for each input."""
+    try:
+        pairs = np.asarray(box, dtype=np.float64)
+    except (TypeError, ValueError):
+        return ""
+    if pairs.shape != (dimension, 2) or not (pairs[:, 0] < pairs[:, 1]).all():
+        return ""
+    lower, upper = (", ".join(f"{x:g}" for x in side[:4]) + ", ..." * (dimension > 4) for side in pairs.T)
+    return f"; for one pair per input write {name}=([{lower}], [{upper}])"
+
+
 def half_spaces(polytope: Any, dimension: int, name: str = "polytope") -> tuple[FloatArray, FloatArray]:
-    """`(A, b)` meaning `A x <= b`, checked; rows are scaled to unit length and zero rows dropped."""
+    """`(A, b)` meaning `A x <= b`, checked; rows are scaled to unit length, those that demand nothing are dropped.
+
+    A `Polytope` of a network's pattern will do as well; a single number `b` holds for all rows, and `inf` for none.
+    """
+    if isinstance(polytope, Polytope):
+        polytope = (polytope.A, polytope.b)
     if not isinstance(polytope, (tuple, list)) or len(polytope) != 2:
         raise InputError(f"{name} must be a pair (A, b) meaning A x <= b, got {type(polytope).__name__}")
-    A, b = real_array(polytope[0], f"A of {name}", ndim=2), real_array(polytope[1], f"b of {name}", ndim=1)
+    A = real_array(polytope[0], f"A of {name}", ndim=2)
+    b = real_array(polytope[1], f"b of {name}", ndim=(0, 1), finite=False)
+    b = np.full(len(A), b) if b.ndim == 0 else b
+    if np.isnan(b).any():
+        raise InputError(f"b of {name} must not hold nan, got one at index {int(np.flatnonzero(np.isnan(b))[0])}")
     if A.shape != (len(b), dimension):
         raise InputError(
             f"{name} needs A of shape (rows, {dimension}) and b of shape (rows,), got {A.shape}, {b.shape}"
         )
+    if (b == -np.inf).any():
+        raise InputError(f"{name} is empty: row {int(np.argmin(b))} demands a value below -inf")
+    A, b = A[b < np.inf], b[b < np.inf]
     norm = np.linalg.norm(A, axis=1)
     if (b[norm == 0] < 0).any():
         raise InputError(f"{name} is empty: a zero row demands 0 <= {b[norm == 0].min()}")

@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe, integer, real_array
+from reluscope._text import count
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds, half_spaces, starting_cell
 from reluscope.cells.subdivide import Leaves, first_labels, subdivide
 from reluscope.errors import InputError
+from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network, Pattern
 from reluscope.progress import meter
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from reluscope.measure.masses import Masses
 
 Index = npt.NDArray[np.int64]
+
+
+_MOST_SIDES_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,11 @@ class Domain:
             base = "the whole space"
         elif (self.box[0] == self.box[0][0]).all() and (self.box[1] == self.box[1][0]).all():
             base = f"[{self.box[0][0]:g}, {self.box[1][0]:g}]^{len(self.box[0])}"
+        elif len(self.box[0]) <= _MOST_SIDES_SHOWN:
+            base = " x ".join(f"[{lo:g}, {hi:g}]" for lo, hi in zip(*self.box, strict=True))
         else:
-            base = "a box"
-        return base if self.half_spaces is None else f"{base} cut by {len(self.half_spaces[1])} half-spaces"
+            base = f"a box of {len(self.box[0])} inputs within [{self.box[0].min():g}, {self.box[1].max():g}]"
+        return base if self.half_spaces is None else f"{base} cut by {count(len(self.half_spaces[1]), 'half-space')}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +106,12 @@ class Regions:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, i: int) -> Region:
+        asked: Any = i
+        if isinstance(asked, (slice, list, np.ndarray)):
+            raise InputError(
+                "regions are taken one at a time, regions[i]; for several use the arrays, as in regions.pattern[2:4], "
+                "regions.C[2:4], regions.interior[2:4]"
+            )
         i = integer(i, "i", low=-len(self), high=len(self) - 1) % len(self)
         return Region(i, self.pattern[i], self.C[i], self.d[i], self.interior[i])
 
@@ -160,15 +173,27 @@ class Regions:
 
     # -- queries -------------------------------------------------------------------------------------------------
 
-    def find(self, X: npt.ArrayLike) -> Index:
+    @overload
+    def find(self, X: FloatArray) -> Index: ...
+    @overload
+    def find(self, X: npt.ArrayLike) -> Any: ...
+    def find(self, X: npt.ArrayLike) -> Any:
         """Index of the region that holds each row of `X`; -1 outside the domain (or not found before a budget ended).
+
+        A single point, shape (inputs,), gives a single index.
 
         A row exactly on a boundary follows the tie rule of the network; if the tie names a pattern without interior,
         the answer is -1.
         """
-        X = real_array(X, "X", ndim=2)
-        found = self._lookup(self.network.pattern(X))
-        found[~self.domain.contains(X)] = -1
+        rows = real_array(X, "X", ndim=(1, 2))
+        if rows.ndim == 1:
+            if len(rows) != self.network.n_inputs:
+                raise InputError(
+                    f"X must be a point of {count(self.network.n_inputs, 'input')} or rows of points, got {describe(X)}"
+                )
+            return int(self.find(rows[None])[0])
+        found = self._lookup(self.network.pattern(rows))
+        found[~self.domain.contains(rows)] = -1
         return found
 
     def neighbours(self, i: int) -> Index:
@@ -205,20 +230,47 @@ class Regions:
         scale = 10.0 ** np.floor(np.log10(np.abs(flat).max(initial=1e-300)))
         return len(np.unique(np.round(flat / scale, digits), axis=0))
 
-    def masses(self, law: Any, *, relative: float = 1e-2, confidence: float = 0.999, rng: Any = None) -> Masses:
+    def masses(
+        self,
+        law: Any,
+        *,
+        tolerance: float = 1e-2,
+        relative: float | None = None,
+        confidence: float = 0.999,
+        rng: Any = None,
+        budget: Any = None,
+        progress: Any = "auto",
+    ) -> Masses:
         """Probability of each region under `law`: exact in up to three dimensions (six for uniform laws).
 
-        Above, quasi-Monte Carlo with intervals of the stated relative half-width and confidence. The regions must
-        have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
+        Above, quasi-Monte Carlo: each interval holds with probability `confidence`, and the half-widths of all regions
+        together are at most `tolerance`, so regions that hold next to nothing cost next to nothing (where all bounds
+        together are below a thousandth of the tolerance, the value is 0 and the bracket the bound). With `relative`,
+        each half-width is at most that share of its region's mass instead. A budget (`"60s"`, `"10000 regions"`) or
+        Ctrl-C ends the work early: `stopped` says so, and unmeasured regions keep the bracket of a half-space bound.
+
+        The regions must have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
         """
         from reluscope.measure.region_masses import region_masses
 
-        return region_masses(self, law, relative=relative, confidence=confidence, rng=rng)
+        return region_masses(
+            self,
+            law,
+            tolerance=tolerance,
+            relative=relative,
+            confidence=confidence,
+            rng=rng,
+            budget=budget,
+            progress=progress,
+        )
 
     # -- out -----------------------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
-        """Columns by name: the interior point, the affine map, the volume (one and two dimensions) and the pattern."""
+    def to_dict(self, masses: Masses | npt.ArrayLike | None = None) -> dict[str, Any]:
+        """Columns by name: the interior point, the affine map, the volume (one and two dimensions) and the pattern.
+
+        With `masses` (of `Regions.masses`, or one number per region) also those, and their brackets if they have any.
+        """
         columns: dict[str, Any] = {"region": np.arange(len(self))}
         columns |= {f"x{k}": self.interior[:, k] for k in range(self.network.n_inputs)}
         for o in range(self.network.n_outputs):
@@ -226,14 +278,16 @@ class Regions:
             columns[f"d{o}"] = self.d[:, o]
         if self.network.n_inputs <= 2:
             columns["volume"] = self.volume
+        if masses is not None:
+            columns |= self._mass_columns(masses)
         columns["pattern"] = ["".join(map(str, row)) for row in self.pattern.tolist()]
         return columns
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self, masses: Masses | npt.ArrayLike | None = None) -> Any:
         """The columns of `to_dict` as a pandas DataFrame."""
         from reluscope._extras import require
 
-        return require("pandas", "pandas").DataFrame(self.to_dict())
+        return require("pandas", "pandas").DataFrame(self.to_dict(masses))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the regions, with their network, to an `.npz` file; `Regions.load` reads it back."""
@@ -250,7 +304,17 @@ class Regions:
 
     def __repr__(self) -> str:
         state = "" if self.complete else f", incomplete: {self.stopped}"
-        return f"Regions({len(self):,} regions of {self.network!r} in {self.domain}{state})"
+        return f"Regions({count(len(self), 'region')} of {self.network!r} in {self.domain}{state})"
+
+    def _mass_columns(self, masses: Masses | npt.ArrayLike) -> dict[str, FloatArray]:
+        value = real_array(np.asarray(masses), "masses", ndim=1)
+        if len(value) != len(self):
+            raise InputError(f"masses must have one entry per region ({len(self)}), got {len(value)}")
+        from reluscope.measure.masses import Masses
+
+        if not isinstance(masses, Masses):
+            return {"mass": value}
+        return {"mass": value, "mass_lower": masses.lower, "mass_upper": masses.upper}
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -337,7 +401,9 @@ def stream_regions(
     When the budget ends, the batch at hand is the last one and its `stopped` says why.
     """
     net, domain = _domain(net, box, polytope, law)
-    limit: Budget = parse_budget(budget)
+    if parse_budget(budget).seconds < float("inf"):
+        _warm(net.n_inputs, domain, geometry)
+    limit: Budget = parse_budget(budget)  # the clock starts here
     found = 0
     with meter(progress, "regions") as report:
         for leaves in _leaves(net, domain, geometry):
@@ -361,22 +427,34 @@ def regions(
     geometry: str = "auto",
     budget: Any = None,
     progress: Any = "auto",
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Regions:
     """All regions of `net` in a box `(lo, hi)`, in a polytope `(A, b)` (`A x <= b`), or where a law lives.
 
     With none of these, the whole space. The geometry follows the dimension (intervals, polygons, cells with vertices,
     half-spaces with linear programs) unless named. Cost is linear in the number of regions. A budget (`"60s"`, `"10000
-    regions"`) or Ctrl-C ends the search early and keeps what was found. Guarantee: the enumeration is complete up to
+    regions"`) or Ctrl-C ends the search early and keeps what was found; so does `limits.region_bytes` of memory
+    (`stream_regions` needs little memory however many there are). Guarantee: the enumeration is complete up to
     double-precision rounding (see `reluscope.cells.subdivide`).
     """
+    if not isinstance(limits, Limits):
+        raise InputError(f"limits must be a reluscope.Limits record, got {describe(limits)}")
     batches: list[Regions] = []
     stopped = None
+    held = 0
     try:
         for batch in stream_regions(
             net, box, polytope=polytope, law=law, geometry=geometry, budget=budget, progress=progress
         ):
+            if held > limits.region_bytes:
+                stopped = (
+                    f"memory limit of {limits.region_bytes / 2**20:,.4g} MB reached; "
+                    "stream_regions goes on in little memory, limits=Limits(region_bytes=...) allows more"
+                )
+                break
             batches.append(batch)
             stopped = batch.stopped
+            held += _bytes(batch)
     except KeyboardInterrupt:
         stopped = "interrupted"
         if not batches:
@@ -392,6 +470,20 @@ def regions(
         np.concatenate([b.maps for b in batches]),
         stopped,
     )
+
+
+def _bytes(batch: Regions) -> int:
+    """Memory held by the arrays of a batch."""
+    arrays = [batch.pattern, batch.maps, *vars(batch.cells).values()]
+    return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray))
+
+
+def _warm(inputs: int, domain: Domain, geometry: str) -> None:
+    """Compile the kernels of the geometry on a tiny network, so that a budget in seconds pays for the search alone."""
+    layers = [(np.ones((2, inputs)), np.zeros(2)), (np.ones((2, 2)), np.zeros(2)), (np.ones((1, 2)), np.zeros(1))]
+    box = None if domain.box is None else (np.full(inputs, -1.0), np.full(inputs, 1.0))
+    for _ in subdivide(Network(layers), starting_cell(inputs, box=box, geometry=geometry)):
+        pass
 
 
 def _leaves(net: Network, domain: Domain, geometry: str) -> Iterator[Leaves]:
@@ -432,6 +524,8 @@ def _first(batch: Regions, n: int) -> Regions:
 def _domain(net: Any, box: Any, polytope: Any, law: Any) -> tuple[Network, Domain]:
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    if box is not None and hasattr(box, "sample"):
+        raise InputError("box must be a pair (lower, upper), got an input law: write regions(net, law=law)")
     if law is not None:
         if box is not None or polytope is not None:
             raise InputError("give either law or box / polytope, not both")

@@ -42,6 +42,10 @@ def save_regions(regions: Regions, path: str | PathLike[str]) -> None:
 def load_regions(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Regions:
     """Read regions written by `save_regions`."""
     arrays, what = read_npz(path, limits), Path(path).name
+    if "network" not in arrays:
+        some = ", ".join(sorted(arrays)[:4])
+        kind = "a network: reluscope.load reads it" if "reluscope" in arrays else f"other arrays ({some})"
+        raise InputError(f"{what} is not a file of regions, it holds {kind}")
     try:
         inner = {k.removeprefix("network."): v for k, v in arrays.items() if k.startswith("network.")}
         net = network_from_arrays(inner, arrays["network"].tobytes(), what, limits)

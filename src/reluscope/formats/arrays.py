@@ -87,6 +87,10 @@ def load_npz(
     name = as_path(path).name
     arrays = read_npz(path, limits)
     header = arrays.pop(_HEADER, None)
+    if header is None and {"network", "geometry", "pattern"} <= arrays.keys():
+        raise InputError(
+            f"{name} holds regions, not a network: Regions.load reads it (its field `network` is the network)"
+        )
     if header is None:
         return _plain(arrays, name, limits, activation, order, transpose)
     if header.dtype != np.uint8 or header.ndim != 1:

@@ -15,11 +15,39 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from reluscope.measure._lanes import (
+    ALIVE,
+    CENTRE,
+    CONTROL,
+    GUIDED_LOG,
+    HIGH,
+    LEFT,
+    LOW,
+    RIGHT,
+    ROOM,
+    TILTED_LOG,
+    WEIGHT,
+    V,
+    X,
+    begin,
+    bury,
+    combine,
+    count_guided,
+    count_tilted,
+    draw_lanes,
+    interval_lanes,
+    keep,
+    restore,
+    settle,
+    step,
+    tighten,
+    weigh,
+    widest,
+)
+from reluscope.measure._rays import basis_cost, radius_table, ray_block, scaled_rows
 from reluscope.measure.gaussn_tilt import (
     LANES,
-    draw_lanes,
     gaussian_factors,
-    interval_lanes,
     log_interval,
     log_upper_tail,
     proposals,
@@ -103,77 +131,16 @@ BRANCHES = 4
 
 PILOT_BLOCKS = 16
 
-EMPTY, EXACT, TILTED, GUIDED, PLAIN, MISSED = 0, 1, 2, 3, 4, 5
+ROUGH = 0.1
+"""From this relative error on a short pilot and the fewest points will do."""
 
+RAY_PILOT = 8
+"""Blocks of LANES bases that show how well rays would do."""
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _tighten(lo: float, hi: float, entry: float, along: Any, low: Any, high: Any) -> None:
-    """Cut the intervals [low, high] of a coordinate down to lo <= along + entry y <= hi, entry > 0."""
-    inverse = 1.0 / entry
-    if hi < np.inf:
-        for w in range(LANES):
-            bound = (hi - along[w]) * inverse
-            high[w] = bound if bound < high[w] else high[w]
-    if lo > -np.inf:
-        for w in range(LANES):
-            bound = (lo - along[w]) * inverse
-            low[w] = bound if bound > low[w] else low[w]
+LEAST_RAY_MASS = 1e-4
+"""Rays are not tried below: too few of them would see the mass."""
 
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _step(
-    move: float, sharp: float, guided: bool, both: bool, v: Any, value: Any, ratios: Any, alive: Any, room: Any
-) -> None:
-    """Draw one coordinate in its interval room[0:2] from one family, and update the log ratios and the lives.
-
-    room[2] holds the means of the guided family; the rest of `room` is scratch.
-    """
-    low, high, centre, left, right, x, part = room[0], room[1], room[2], room[3], room[4], room[5], room[6]
-    root = math.sqrt(sharp)
-    offset = math.log(root)
-    for w in range(LANES):
-        life = alive[w] if low[w] < high[w] else 0.0
-        low[w] = low[w] if life > 0.0 else -1.0  # the dead walk on, but count for nothing
-        high[w] = high[w] if life > 0.0 else 1.0
-        alive[w] = life
-    if guided or both:
-        for w in range(LANES):
-            left[w] = (low[w] - centre[w]) * root
-            right[w] = (high[w] - centre[w]) * root
-    if guided:
-        draw_lanes(v, left, right, x, part)
-        for w in range(LANES):
-            y = centre[w] + x[w] / root
-            y = y if y > low[w] else low[w]
-            y = y if y < high[w] else high[w]
-            value[w] = y
-            ratios[1, w] += alive[w] * (part[w] - offset + 0.5 * (x[w] * x[w] - y * y))
-        if both:
-            for w in range(LANES):
-                left[w] = low[w] - move
-                right[w] = high[w] - move
-            interval_lanes(left, right, part)
-            for w in range(LANES):
-                ratios[0, w] += alive[w] * (part[w] + move * (0.5 * move - value[w]))
-    else:
-        if both:
-            interval_lanes(left, right, part)
-            for w in range(LANES):
-                ratios[1, w] += alive[w] * (part[w] - offset)
-        for w in range(LANES):
-            left[w] = low[w] - move
-            right[w] = high[w] - move
-        draw_lanes(v, left, right, x, part)
-        for w in range(LANES):
-            y = move + x[w]
-            y = y if y > low[w] else low[w]
-            y = y if y < high[w] else high[w]
-            value[w] = y
-            ratios[0, w] += alive[w] * (part[w] + move * (0.5 * move - y))
-        if both:
-            for w in range(LANES):
-                scaled = (value[w] - centre[w]) * root
-                ratios[1, w] += alive[w] * 0.5 * (scaled * scaled - value[w] * value[w])
+EMPTY, EXACT, TILTED, GUIDED, PLAIN, MISSED, RAYS = 0, 1, 2, 3, 4, 5, 6
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -182,6 +149,7 @@ def walk(
     lo: Any,
     hi: Any,
     ends: Any,
+    sides: Any,
     family: Any,
     slope: Any,
     guided: bool,
@@ -189,60 +157,42 @@ def walk(
     uniforms: Any,
     y: Any,
     along: Any,
-    ratios: Any,
-    alive: Any,
     room: Any,
 ) -> None:
     """Draw all but the last two coordinates of LANES points `y` (rank, LANES) from one family.
 
-    `ratios` (2, LANES) gets log(φ/q) of the tilted and the guided family, `alive` 0 for lanes that met an empty
-    interval (their ratios stay as they were, which is what the control variate needs), `along` (m + 1, LANES)
-    the products of the rows not yet ended with what is drawn, and in its last row the guided mean of what comes next.
-    Only the ratio of the family drawn from is filled unless `both`.
+    The state in `room` gets the ratios φ/q of the families; lanes that met an empty interval are dead (their ratios
+    stay as they were, which is what the control variate needs). `along` (m + 1, LANES) gets the products of the rows
+    not yet ended with what is drawn, and in its last row the guided mean of what comes next. Only the ratio of the
+    family drawn from is filled unless `both`.
     """
     m = L.shape[0]
     rank = y.shape[0]
-    for w in range(LANES):
-        alive[w] = 1.0
-        ratios[0, w] = 0.0
-        ratios[1, w] = 0.0
+    begin(room)
     row = 0
     stop = max(rank - 2, 0)
     for k in range(stop):
-        for w in range(LANES):
-            room[0, w] = -np.inf
-            room[1, w] = np.inf
+        widest(room)
         while row < m and ends[row] == k:
             for w in range(LANES):
                 along[row, w] = 0.0
-            for j in range(k):
-                entry = L[row, j]
-                for w in range(LANES):
-                    along[row, w] += entry * y[j, w]
-            _tighten(lo[row], hi[row], L[row, k], along[row], room[0], room[1])
+            combine(along, row, L, row, y, k)
+            tighten(lo[row], hi[row], L[row, k], along, row, room)
             row += 1
+        for w in range(LANES):
+            room[CENTRE, w] = family[1, k]
+            room[V, w] = uniforms[k, w]
         if guided or both:
-            for w in range(LANES):
-                room[2, w] = family[1, k]
-            for j in range(k):
-                entry = slope[k, j]
-                for w in range(LANES):
-                    room[2, w] += entry * y[j, w]
-        _step(family[0, k], family[2, k], guided, both, uniforms[k], y[k], ratios, alive, room)
+            combine(room, CENTRE, slope, k, y, k)
+        step(k, sides[k], family[0, k], family[2, k], guided, both, y, room)
     for i in range(row, m):
         for w in range(LANES):
             along[i, w] = 0.0
-        for j in range(stop):
-            entry = L[i, j]
-            for w in range(LANES):
-                along[i, w] += entry * y[j, w]
+        combine(along, i, L, i, y, stop)
     if rank > 1:
         for w in range(LANES):
             along[m, w] = family[1, stop]
-        for j in range(stop):
-            entry = slope[stop, j]
-            for w in range(LANES):
-                along[m, w] += entry * y[j, w]
+        combine(along, m, slope, stop, y, stop)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -251,6 +201,7 @@ def finish(
     lo: Any,
     hi: Any,
     ends: Any,
+    sides: Any,
     family: Any,
     guided: bool,
     both: bool,
@@ -259,13 +210,11 @@ def finish(
     branch: float,
     y: Any,
     along: Any,
-    ratios: Any,
-    alive: Any,
     room: Any,
 ) -> None:
     """The last two coordinates: one drawn at its uniform moved on by `branch` (modulo 1), the last integrated exactly.
 
-    Updates `ratios` and `alive`, so pass copies when branching. The last coordinate is drawn only if `need_last`.
+    Updates the state: `keep` and `restore` it when branching. The last coordinate is drawn only if `need_last`.
     """
     m = L.shape[0]
     rank = y.shape[0]
@@ -275,38 +224,44 @@ def finish(
         row -= 1
     if rank > 1:
         k = rank - 2
+        widest(room)
         for w in range(LANES):
-            room[0, w] = -np.inf
-            room[1, w] = np.inf
-            room[2, w] = along[m, w]
+            room[CENTRE, w] = along[m, w]
             moved = uniforms[k, w] + branch
-            room[7, w] = moved - 1.0 if moved >= 1.0 else moved
+            room[V, w] = moved - 1.0 if moved >= 1.0 else moved
         while row < m and ends[row] == k:
-            _tighten(lo[row], hi[row], L[row, k], along[row], room[0], room[1])
+            tighten(lo[row], hi[row], L[row, k], along, row, room)
             row += 1
-        _step(family[0, k], family[2, k], guided, both, room[7], y[k], ratios, alive, room)
+        step(k, sides[k], family[0, k], family[2, k], guided, both, y, room)
     k = rank - 1
-    for w in range(LANES):
-        room[0, w] = -np.inf
-        room[1, w] = np.inf
+    widest(room)
     for i in range(row, m):
-        entry = L[i, k - 1] if k > 0 else 0.0
-        before = y[k - 1] if k > 0 else y[k]
-        for w in range(LANES):
-            room[2, w] = along[i, w] + entry * before[w]
-        _tighten(lo[i], hi[i], L[i, k], room[2], room[0], room[1])
+        end = L[i, k]
+        entry = L[i, k - 1] / end if k > 0 else 0.0
+        inverse = 1.0 / end
+        before = k - 1 if k > 0 else 0
+        if hi[i] < np.inf:
+            for w in range(LANES):
+                bound = (hi[i] - along[i, w]) * inverse - entry * y[before, w]
+                room[HIGH, w] = bound if bound < room[HIGH, w] else room[HIGH, w]
+        if lo[i] > -np.inf:
+            for w in range(LANES):
+                bound = (lo[i] - along[i, w]) * inverse - entry * y[before, w]
+                room[LOW, w] = bound if bound > room[LOW, w] else room[LOW, w]
+    bury(room)
     for w in range(LANES):
-        life = alive[w] if room[0, w] < room[1, w] else 0.0
-        room[0, w] = room[0, w] if life > 0.0 else -1.0
-        room[1, w] = room[1, w] if life > 0.0 else 1.0
-        alive[w] = life
+        room[LEFT, w] = room[LOW, w]
+        room[RIGHT, w] = room[HIGH, w]
     if need_last:
-        draw_lanes(uniforms[k], room[0], room[1], y[k], room[6])
+        for w in range(LANES):
+            room[V, w] = uniforms[k, w]
+        odd = draw_lanes(room)
+        for w in range(LANES):
+            y[k, w] = room[X, w]
     else:
-        interval_lanes(room[0], room[1], room[6])
-    for w in range(LANES):
-        ratios[0, w] += alive[w] * room[6, w]
-        ratios[1, w] += alive[w] * room[6, w]
+        odd = interval_lanes(room)
+    count_tilted(room, odd)
+    count_guided(room, odd)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -491,6 +446,68 @@ def nearest_point(rows: Any, lo: Any, hi: Any) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def along_rays(
+    L: Any,
+    lo: Any,
+    hi: Any,
+    rank: int,
+    state: Any,
+    relative: float,
+    factor: float,
+    max_points: int,
+    other_cost: float,
+    result: Any,
+    sums: Any,
+) -> bool:
+    """The mass by rays (see `_rays`), if that promises to cost less than `other_cost` nanoseconds; else False.
+
+    Fills `result` and `sums` like `estimate`. A lane is a replicate; the standard error comes from all bases.
+    """
+    rows = scaled_rows(L, lo, hi, rank)
+    count = rows.shape[0]
+    cost = basis_cost(count, rank)
+    if count == 0 or other_cost < 3.0 * RAY_PILOT * LANES * cost:
+        return False
+    table = radius_table(rank)
+    bases = np.empty((rank * rank, LANES))
+    products = np.empty((rank * count, LANES))
+    scratch = np.empty((8, LANES))
+    means = np.empty(LANES)
+    totals = np.zeros(LANES)
+    square = 0.0
+    done = 0
+    goal = RAY_PILOT
+    while True:
+        for _ in range(goal - done):
+            ray_block(rows, table, state, bases, products, scratch, means)
+            for w in range(LANES):
+                totals[w] += means[w]
+                square += means[w] * means[w]
+        done = goal
+        size = done * LANES
+        average = 0.0
+        for w in range(LANES):
+            average += totals[w] / size
+        if not average > LEAST_RAY_MASS:
+            return False
+        spread = math.sqrt(max(square / size - average * average, 0.0) / (size - 1.0)) / average
+        spread += 1e-9 / average / factor  # the table
+        growth = (factor * spread / relative) ** 2
+        if done == RAY_PILOT and growth * size * cost > other_cost:
+            return False
+        if growth <= 1.0 or 2 * size * rank > max_points:
+            break
+        goal = min(int(done * min(1.03 * growth, 4.0)) + 1, max(max_points // (LANES * rank), done + 1))
+    result[0] = math.log(average)
+    result[1] = spread
+    result[2] = max(factor * spread, 0.1 * relative) + 1e-12
+    result[3] = size * rank
+    for w in range(LANES):
+        sums[w] = totals[w] / done / average
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _scale(array: Any, factor: float) -> None:
     for i in range(array.shape[0]):
         for j in range(array.shape[1]):
@@ -576,29 +593,36 @@ def estimate(
     state = np.empty(1, dtype=np.uint64)
     state[0] = seed
     uniforms = np.empty((rank, LANES))
-    y = np.empty((rank, LANES))
+    y = np.zeros((rank, LANES))
     along = np.empty((count + 1, LANES))
-    ratios = np.empty((2, LANES))
-    alive = np.empty(LANES)
-    leaf_ratios = np.empty((2, LANES))
-    leaf_alive = np.empty(LANES)
-    room = np.empty((8, LANES))
+    room = np.empty((ROOM, LANES))
+    sides = np.zeros(rank, dtype=np.int64)
+    for i in range(count):
+        sides[ends[i]] |= (1 if hi[i] < np.inf else 0) | (2 if lo[i] > -np.inf else 0)
+    for k in range(rank):
+        if sides[k] == 0:
+            sides[k] = 3
     unit = 1.0 / 2.0**DIGITS
 
-    pilot = np.empty((2, PILOT_BLOCKS * LANES, 3))
+    rough = relative >= ROUGH
+    pilot_blocks = 4 if rough else PILOT_BLOCKS
+    pilot = np.empty((2, pilot_blocks * LANES, 3))
     for f in range(2):
-        for block in range(PILOT_BLOCKS):
+        for block in range(pilot_blocks):
             for k in range(rank):
                 for w in range(LANES):
                     uniforms[k, w] = (np.float64(next_random(state) >> np.uint64(64 - DIGITS)) + 0.5) * unit
-            walk(L, lo, hi, ends, family, slope, f == 1, True, uniforms, y, along, ratios, alive, room)
-            finish(L, lo, hi, ends, family, f == 1, True, False, uniforms, 0.0, y, along, ratios, alive, room)
+            walk(L, lo, hi, ends, sides, family, slope, f == 1, True, uniforms, y, along, room)
+            finish(L, lo, hi, ends, sides, family, f == 1, True, False, uniforms, 0.0, y, along, room)
+            settle(room)
             for w in range(LANES):
                 i = block * LANES + w
-                pilot[f, i, 0] = ratios[0, w]
-                pilot[f, i, 1] = ratios[1, w]
-                pilot[f, i, 2] = alive[w]
+                pilot[f, i, 0] = room[TILTED_LOG, w]
+                pilot[f, i, 1] = room[GUIDED_LOG, w]
+                pilot[f, i, 2] = room[ALIVE, w]
     per_tilted, coefficient, scale = choose_mixture(pilot, guided)
+    if rough:
+        per_tilted = min(per_tilted, 1)
     share = 1.0 / (1.0 + per_tilted)
     if scale == -np.inf:
         distance = nearest_point(spanned, first_lo, first_hi)
@@ -617,13 +641,13 @@ def estimate(
     weights = np.zeros(REPLICATES)
     controls = np.zeros(REPLICATES)
     drawn = np.zeros(2, dtype=np.int64)
-    goal = 4 if per_tilted == 0 else 1
+    goal = 4 if per_tilted == 0 and not rough else 1
     used = 0
     earlier_error = np.inf
     relative_error = np.inf
     spread = np.inf
     average = 0.0
-    weight = np.empty(LANES)
+    growth = 2.0
     while True:
         for f in range(families):
             blocks = goal if f == 0 else goal * per_tilted
@@ -638,17 +662,17 @@ def estimate(
                             points[f, r, k] ^= directions[f, r, k, j]
                         now += 1
                     guided_now, both = f == 1, families == 2
-                    walk(L, lo, hi, ends, family, slope, guided_now, both, uniforms, y, along, ratios, alive, room)
+                    walk(L, lo, hi, ends, sides, family, slope, guided_now, both, uniforms, y, along, room)
+                    keep(room)
                     for leaf in range(BRANCHES):
-                        for w in range(LANES):
-                            leaf_ratios[0, w] = ratios[0, w]
-                            leaf_ratios[1, w] = ratios[1, w]
-                            leaf_alive[w] = alive[w]
+                        if leaf > 0:
+                            restore(room)
                         finish(
                             L,
                             lo,
                             hi,
                             ends,
+                            sides,
                             family,
                             guided_now,
                             both,
@@ -657,31 +681,33 @@ def estimate(
                             leaf / BRANCHES,
                             y,
                             along,
-                            leaf_ratios,
-                            leaf_alive,
                             room,
                         )
+                        most = weigh(room, share, scale) if scale > -np.inf else np.inf
+                        if most > 1e100:  # the weights are in units of e^scale: raise it
+                            settle(room)
+                            raised = -np.inf
+                            for w in range(LANES):
+                                if room[ALIVE, w] > 0.0:
+                                    raised = max(
+                                        raised, mixture_weight(room[TILTED_LOG, w], room[GUIDED_LOG, w], share)[0]
+                                    )
+                            if raised > -np.inf:
+                                smaller = math.exp(scale - raised)
+                                for copy in range(REPLICATES):
+                                    weights[copy] *= smaller
+                                _scale(first, smaller)
+                                _scale(second, smaller)
+                                coefficient *= smaller
+                                scale = raised
+                            weigh(room, share, scale if scale > -np.inf else 0.0)
                         for w in range(LANES):
-                            log_weight, control = mixture_weight(leaf_ratios[0, w], leaf_ratios[1, w], share)
-                            controls[r] += control - 1.0
-                            weight[w] = 0.0
-                            if leaf_alive[w] > 0.0:
-                                if scale == -np.inf:
-                                    scale = log_weight
-                                elif log_weight - scale > 300.0:
-                                    smaller = math.exp(scale - log_weight)
-                                    for copy in range(REPLICATES):
-                                        weights[copy] *= smaller
-                                    _scale(first, smaller)
-                                    _scale(second, smaller)
-                                    coefficient *= smaller
-                                    scale = log_weight
-                                weight[w] = math.exp(log_weight - scale)
-                                weights[r] += weight[w]
+                            controls[r] += room[CONTROL, w] - 1.0
+                            weights[r] += room[WEIGHT, w]
                         if moments:
                             for a in range(rank):
                                 for w in range(LANES):
-                                    part = weight[w] * y[a, w]
+                                    part = room[WEIGHT, w] * y[a, w]
                                     first[r, a] += part
                                     for c in range(a + 1):
                                         second[r, a * n + c] += part * y[c, w]
@@ -698,14 +724,23 @@ def estimate(
         spread = math.sqrt(spread / (REPLICATES * (REPLICATES - 1)))
         if average > 0.0:
             spread /= average
-            # a lucky small spread is not believed: no more than halving it by doubling the points is credited
-            relative_error = factor * (max(spread, 0.5 * earlier_error) if earlier_error < np.inf else 1.5 * spread)
+            # a lucky small spread is not believed: it is credited with falling in proportion to the points at most
+            first_round = earlier_error == np.inf
+            relative_error = factor * (1.5 * spread if first_round else max(spread, earlier_error / growth))
             earlier_error = spread
             if relative_error <= relative:
                 break
-        if 2 * used > max_points:
+            if first_round and not moments and rank > 3 and math.log(average) + scale > math.log(LEAST_RAY_MASS):
+                # errors fall like points^-3/4 in few dimensions, hardly faster than independent draws in many
+                wanted = used * (factor * spread / relative) ** (2.0 - min(1.0, 8.0 / rank) * (2.0 / 3.0))
+                cost = min(wanted, 1.0 * max_points) * (300.0 + 50.0 * rank)
+                if along_rays(L, lo, hi, rank, state, relative, factor, max_points, cost, result, sums):
+                    return RAYS
+        # powers of two and, between them, three quarters of the next
+        growth = 1.5 if goal > 1 and goal & (goal - 1) == 0 else (4.0 / 3.0 if goal > 1 else 2.0)
+        if growth * used > max_points:
             break
-        goal *= 2
+        goal = int(growth * goal + 0.5)
     if moments:
         for r in range(REPLICATES):
             for a in range(rank):
@@ -735,9 +770,12 @@ def estimate(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def estimate_all(
-    A: Any, b: Any, offsets: Any, seeds: Any, table: Any, relative: float, factor: float, max_points: int
+    A: Any, b: Any, offsets: Any, seeds: Any, table: Any, relatives: Any, factor: float, max_points: int
 ) -> Any:
-    """`estimate` for rows offsets[i]:offsets[i+1] of A and b, each with its own seed; (cells, 6) and method codes."""
+    """`estimate` for rows offsets[i]:offsets[i+1] of A and b, each with its own seed and relative error wanted.
+
+    Returns the results, shape (cells, 6), and the method codes.
+    """
     cells = offsets.size - 1
     n = A.shape[1]
     results = np.zeros((cells, 6))
@@ -749,6 +787,6 @@ def estimate_all(
     for i in range(cells):
         part = slice(offsets[i], offsets[i + 1])
         methods[i] = estimate(
-            A[part], b[part], seeds[i], table, relative, factor, max_points, results[i], basis, sums, first, second
+            A[part], b[part], seeds[i], table, relatives[i], factor, max_points, results[i], basis, sums, first, second
         )
     return results, methods

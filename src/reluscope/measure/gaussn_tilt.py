@@ -28,7 +28,7 @@ LANES = 16
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_HALF = math.sqrt(0.5)
-_NARROW = 1e-4
+NARROW = 1e-4
 _FAR = 35.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LARGEST_PRECISION = 1e8
@@ -112,7 +112,7 @@ def log_interval(low: float, high: float) -> float:
     if low + high < 0.0:
         low, high = -high, -low
     width = high - low
-    if width * max(1.0, high) < _NARROW:
+    if width * max(1.0, high) < NARROW:
         middle = 0.5 * (low + high)
         return math.log(width) - 0.5 * middle * middle - _LOG_SQRT_2PI + (middle * middle - 1.0) * width * width / 24.0
     if low <= 0.0:
@@ -142,7 +142,7 @@ def draw(v: float, low: float, high: float) -> tuple[float, float]:
     if mirrored:
         low, high, v = -high, -low, 1.0 - v
     width = high - low
-    if width * max(1.0, high) < _NARROW:
+    if width * max(1.0, high) < NARROW:
         middle = 0.5 * (low + high)
         x = low + width * (v - 0.5 * middle * width * v * (1.0 - v))
         log_mass = (
@@ -290,71 +290,6 @@ def fast_quantile(p: float) -> float:
     far = top / under
     tail = near if root <= 5.0 else far
     return middle if q <= 0.425 else tail
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def draw_lanes(v: Any, low: Any, high: Any, x: Any, log_mass: Any) -> None:
-    """`draw` for LANES intervals at once; narrow and far ones are redone one by one."""
-    for w in range(LANES):
-        mirrored = low[w] + high[w] < 0.0
-        near = -high[w] if mirrored else low[w]
-        far = -low[w] if mirrored else high[w]
-        other = 1.0 - v[w]
-        share = other if mirrored else v[w]
-        near = near if near > -37.0 else -37.0
-        far = far if far < 37.0 else 37.0
-        size = abs(near)
-        size = size if size < 37.0 else 37.0
-        tail_near = fast_tail(size)
-        tail_far = fast_tail(far)
-        rest_near = 1.0 - tail_near
-        head = rest_near if near < 0.0 else tail_near
-        behind = tail_near if near < 0.0 else rest_near
-        inside = head - tail_far
-        reach = far if far > 1.0 else 1.0
-        odd = ((far - near) * reach < _NARROW) | (near > 30.0)
-        inside = 0.5 if odd else inside
-        above = tail_far + (1.0 - share) * inside
-        below = behind + share * inside
-        right = above < below
-        p = above if right else below
-        p = p if p > 1e-300 else 1e-300
-        p = p if p < 0.5 else 0.5
-        x[w] = p if right == mirrored else -p  # the sign waits here: minus for the right-hand side
-        log_inside = fast_log(inside)
-        log_mass[w] = np.nan if odd else log_inside
-    for w in range(LANES):
-        p = abs(x[w])
-        size = fast_quantile(p)
-        place = size if x[w] < 0.0 else -size
-        place = place if place > low[w] else low[w]
-        x[w] = place if place < high[w] else high[w]
-    for w in range(LANES):
-        if log_mass[w] != log_mass[w]:
-            x[w], log_mass[w] = draw(v[w], low[w], high[w])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def interval_lanes(low: Any, high: Any, log_mass: Any) -> None:
-    """`log_interval` for LANES intervals at once, all with low < high."""
-    for w in range(LANES):
-        mirrored = low[w] + high[w] < 0.0
-        near = -high[w] if mirrored else low[w]
-        far = -low[w] if mirrored else high[w]
-        near = near if near > -37.0 else -37.0
-        far = far if far < 37.0 else 37.0
-        size = abs(near)
-        size = size if size < 37.0 else 37.0
-        tail_near = fast_tail(size)
-        inside = (1.0 - tail_near if near < 0.0 else tail_near) - fast_tail(far)
-        reach = far if far > 1.0 else 1.0
-        odd = ((far - near) * reach < _NARROW) | (near > 30.0)
-        inside = 0.5 if odd else inside
-        log_inside = fast_log(inside)
-        log_mass[w] = np.nan if odd else log_inside
-    for w in range(LANES):
-        if log_mass[w] != log_mass[w]:
-            log_mass[w] = log_interval(low[w], high[w])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

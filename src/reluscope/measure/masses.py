@@ -6,13 +6,17 @@ slices (r = 3), or by tilted quasi-Monte Carlo (r >= 4); cells under a uniform l
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray
+from reluscope._check import EPS, FloatArray, describe
+from reluscope._text import count
+from reluscope.answer import Answer
 from reluscope.errors import InputError
 
 MOST_VOLUME_DIMENSIONS = 6
@@ -26,7 +30,9 @@ MOST_EXACT_DIMENSIONS = 3
 class Masses:
     """Masses of n cells: arrays `value`, `lower`, `upper`, and what they are (see `reluscope.answer`).
 
-    With `guarantee="confidence"` each interval holds on its own with probability `level`.
+    With `guarantee="confidence"` each interval holds on its own with probability `level`. `masses[i]` and iteration
+    give one `Answer` per cell, slices and index arrays give `Masses`, `numpy.asarray(masses)` the values. `stopped`
+    says why the work ended before every cell had the accuracy asked for (None: it did not).
     """
 
     value: FloatArray
@@ -34,13 +40,65 @@ class Masses:
     upper: FloatArray
     guarantee: str
     level: float | None = None
+    stopped: str | None = None
 
     def __len__(self) -> int:
         return len(self.value)
 
+    def __iter__(self) -> Iterator[Answer]:
+        return (self._answer(i) for i in range(len(self)))
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> Answer: ...
+    @overload
+    def __getitem__(self, index: slice | npt.NDArray[Any] | list[int]) -> Masses: ...
+    def __getitem__(self, index: Any) -> Answer | Masses:
+        if isinstance(index, (slice, list, np.ndarray)):
+            parts = self.value[index], self.lower[index], self.upper[index]
+            return Masses(*parts, self.guarantee, self.level, self.stopped)
+        if not hasattr(index, "__index__"):
+            raise InputError(f"masses are indexed by whole numbers, slices or arrays, got {describe(index)}")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"cell {int(index)} does not exist: there are {len(self)}")
+        return self._answer(int(index))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.value, dtype=dtype, copy=copy)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell has the accuracy asked for."""
+        return self.stopped is None
+
+    @property
+    def total(self) -> Answer:
+        """The mass of all cells together.
+
+        Exact brackets add up. Errors of estimates are independent from cell to cell, so their half-widths add up as
+        the root of the sum of squares; brackets of cells that were not measured add up in full.
+        """
+        value = math.fsum(self.value)
+        down, up = self.value - self.lower, self.upper - self.value
+        if self.guarantee == "confidence":
+            known = self.value > 0
+            below = math.sqrt(math.fsum(down[known] ** 2))
+            above = math.sqrt(math.fsum(up[known] ** 2)) + math.fsum(up[~known])
+        else:
+            below, above = math.fsum(down), math.fsum(up)
+        lower, upper = max(value - below, 0.0), min(value + above, 1.0)
+        method = f"sum over {count(len(self), 'cell')}"
+        return Answer(
+            value, min(lower, value), max(upper, value), self.guarantee, self.level, method, self.stopped or ""
+        )
+
     def __repr__(self) -> str:
         kind = self.guarantee if self.level is None else f"{self.guarantee} {100 * self.level:g} % each"
-        return f"Masses({len(self):,} cells, total {self.value.sum():.12g}, {kind})"
+        state = "" if self.complete else f", incomplete: {self.stopped}"
+        return f"Masses({count(len(self), 'cell')}, total {self.value.sum():.12g}, {kind}{state})"
+
+    def _answer(self, i: int) -> Answer:
+        ends = float(self.value[i]), float(self.lower[i]), float(self.upper[i])
+        return Answer(*ends, self.guarantee, self.level, note=self.stopped or "")
 
     def scaled(self, factor: float) -> Masses:
         """All masses times a number known to rounding."""
@@ -51,6 +109,7 @@ class Masses:
             factor * self.upper + slack * self.value,
             self.guarantee,
             self.level,
+            self.stopped,
         )
 
     @staticmethod
@@ -66,6 +125,7 @@ class Masses:
             np.minimum(np.sum([p.upper for p in parts], axis=0), 1.0),
             weakest.guarantee,
             level,
+            next((p.stopped for p in parts if p.stopped is not None), None),
         )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, describe, generator, real
 from reluscope.answer import Answer
+from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import clip, half_spaces, starting_cell
 from reluscope.cells.facets import facet_rows
 from reluscope.errors import InputError
@@ -23,6 +25,7 @@ from reluscope.measure.masses import (
     uniform_masses,
 )
 from reluscope.measure.support import FAR, far_box, support_box
+from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
     from reluscope.cells.regions import Regions
@@ -34,28 +37,34 @@ _ROWS_AT_ONCE = 1 << 22
 
 
 def mass(
-    A: npt.ArrayLike,
-    b: npt.ArrayLike,
-    law: Any,
+    A: Any,
+    b: Any,
+    law: Any = None,
     *,
     relative: float = 1e-3,
     confidence: float = 0.999,
     rng: Any = None,
 ) -> Answer:
-    """`P(A x <= b)` for `x` from any law; `A` has shape (rows, inputs), `b` (rows,).
+    """`P(A x <= b)` for `x` from any law; `A` has shape (rows, inputs), `b` (rows,) or is one number for all rows.
+
+    `mass(net.polytope(pattern), law)` takes the inequalities of a pattern as they come.
 
     The law is reduced to the directions the rows can see. Exact (closed form or quadrature, with a bound on rounding)
     when at most three remain, for uniform laws in up to six dimensions by volume, and for particles by counting;
     otherwise quasi-Monte Carlo: `confidence` interval of relative half-width `relative`, or sampling for uniform laws.
     """
     from reluscope.inputs import Law, standard
-    from reluscope.network import Network
+    from reluscope.network import Network, Polytope
 
+    if isinstance(A, Polytope):
+        A, b, law = A.A, A.b, b if law is None else law
     if not isinstance(law, Law):
         raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     rng = generator(rng)
+    if np.size(A) and np.any(np.equal(b, -np.inf)):
+        return Answer(0.0, 0.0, 0.0, "exact", method="a row that nothing satisfies")
     rows, bounds = half_spaces((A, b), law.n, "A, b") if np.size(A) else (np.zeros((0, law.n)), np.zeros(0))
     if not len(rows):
         return Answer(1.0, 1.0, 1.0, "exact", method="no rows: the whole space")
@@ -115,6 +124,7 @@ def given(joint: Masses, condition: Masses) -> Masses:
             np.minimum(np.nan_to_num(joint.upper / condition.lower, nan=1.0, posinf=1.0), 1.0),
             weaker,
             1.0 - sum(1.0 - x for x in levels) if levels else None,
+            joint.stopped or condition.stopped,
         )
 
 
@@ -184,7 +194,28 @@ def _counted(draw: Any, A: FloatArray, b: FloatArray, confidence: float) -> Mass
     return Masses(np.array([hits / _DRAWS]), np.array([low]), np.array([high]), "confidence", confidence)
 
 
-def region_masses(regions: Regions, law: Any, *, relative: float, confidence: float, rng: Any) -> Masses:
+class _Options(NamedTuple):
+    """How the masses of regions are to be estimated where they are not exact."""
+
+    tolerance: float
+    relative: float | None
+    confidence: float
+    rng: np.random.Generator
+    budget: Budget
+    report: Report
+
+
+def region_masses(
+    regions: Regions,
+    law: Any,
+    *,
+    tolerance: float,
+    relative: float | None,
+    confidence: float,
+    rng: Any,
+    budget: Any = None,
+    progress: Any = None,
+) -> Masses:
     """See `Regions.masses`."""
     from reluscope.inputs import Gaussian, GaussianMixture, Law, Particles, Truncated, Uniform
 
@@ -192,8 +223,12 @@ def region_masses(regions: Regions, law: Any, *, relative: float, confidence: fl
         raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
     if law.n != regions.network.n_inputs:
         raise InputError(f"the law has {law.n} inputs but the network takes {regions.network.n_inputs}")
+    real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
+    if relative is not None:
+        real(relative, "relative", low=0.0, high=1.0, open_=True)
+    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     rng = generator(rng)
-    options: dict[str, Any] = {"relative": relative, "confidence": confidence, "rng": rng}
+    parse_budget(budget)
     if isinstance(law, Particles):
         found = regions.find(law.points)
         counted: FloatArray = np.zeros(len(regions))
@@ -201,17 +236,24 @@ def region_masses(regions: Regions, law: Any, *, relative: float, confidence: fl
         return exact(counted, len(law.points) * EPS * counted)
     if isinstance(law, (Gaussian, GaussianMixture)):
         gaussians: list[tuple[float, Any]] = [(w, g) for w, g in law.components if w > 0]
-        options["confidence"] = _share_doubt(confidence, len(gaussians))
-        parts = [_gaussian_regions(regions, g, options).scaled(w) for w, g in gaussians]
-        return Masses.added(parts)
+        _warm(regions)
+        with meter(progress, "masses") as report:
+            level = _share_doubt(confidence, len(gaussians))
+            options = _Options(tolerance, relative, level, rng, parse_budget(budget), report)
+            return Masses.added([_gaussian_regions(regions, g, options).scaled(w) for w, g in gaussians])
     if isinstance(law, Truncated):
         _inside(regions, law)
         box = np.concatenate([np.eye(law.n), -np.eye(law.n)]), np.concatenate([law.upper, -law.lower])
         keep = np.isfinite(box[1])
-        condition = mass(box[0][keep], box[1][keep], law.gaussian, relative=relative, confidence=confidence, rng=rng)
+        accuracy = relative if relative is not None else tolerance
+        condition = mass(box[0][keep], box[1][keep], law.gaussian, relative=accuracy, confidence=confidence, rng=rng)
         bracket = [np.full(1, x) for x in (condition.value, condition.lower, condition.upper)]
         whole = Masses(bracket[0], bracket[1], bracket[2], condition.guarantee, condition.level)
-        return given(_gaussian_regions(regions, law.gaussian, options), whole)
+        _warm(regions)
+        with meter(progress, "masses") as report:
+            share = max(tolerance * condition.value, 1e-300)  # of the box's mass
+            options = _Options(share, relative, confidence, rng, parse_budget(budget), report)
+            return given(_gaussian_regions(regions, law.gaussian, options), whole)
     assert isinstance(law, Uniform)
     _inside(regions, law)
     if (law.upper <= law.lower).any():
@@ -227,36 +269,63 @@ def _inside(regions: Regions, law: Law) -> None:
         raise InputError("regions reach beyond the box of the law; look for them with reluscope.regions(net, law=law)")
 
 
-def _gaussian_regions(regions: Regions, law: Gaussian, options: dict[str, Any]) -> Masses:
+def _warm(regions: Regions) -> None:
+    """Compile what will be needed before a budget's clock starts."""
+    if regions.network.n_inputs > MOST_EXACT_DIMENSIONS:
+        from reluscope.measure.gaussn import polytope_mass
+
+        polytope_mass(np.eye(2), np.ones(2), relative=0.5, rng=0)
+
+
+def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Masses:
     n = regions.network.n_inputs
     L = law.factor.push(np.eye(law.factor.k)).T
     square = L.shape == (n, n) and np.linalg.cond(L) < 1e8
     if n <= MOST_EXACT_DIMENSIONS and square:
+        unused: dict[str, Any] = {"relative": 0.5, "confidence": options.confidence, "rng": options.rng}
         if n == 1:
             ends = np.stack([regions.cells.low, regions.cells.high])
             with np.errstate(invalid="ignore"):
                 ends = np.sort((ends - law.mean[0]) / L[0, 0], axis=0)
-            return gaussian_masses(replace(regions.cells, low=ends[0], high=ends[1]), None, **options)
+            return gaussian_masses(replace(regions.cells, low=ends[0], high=ends[1]), None, **unused)
         if not hasattr(regions.cells, "points"):
             raise InputError("cells reach to infinity: look for regions with law= or a box that holds the law")
         points = np.linalg.solve(L, (regions.cells.points - law.mean).T).T
         if n == 2 and np.linalg.det(L) < 0:
             points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric
-        return gaussian_masses(replace(regions.cells, points=np.ascontiguousarray(points)), None, **options)
-    parts = []
-    for A, b, offsets in rows_in_batches(regions):
-        from reluscope.measure.gaussn import polytope_masses
+        return gaussian_masses(replace(regions.cells, points=np.ascontiguousarray(points)), None, **unused)
+    from reluscope.measure.shared_error import measure_together
 
-        found = polytope_masses(A @ L, b - A @ law.mean, offsets, **options)
-        parts.append(found)
-    value, lower, upper = (np.concatenate([getattr(p, k) for p in parts]) for k in ("value", "lower", "upper"))
-    return Masses(value, lower, upper, "confidence", options["confidence"])
+    def rows_of(cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
+        A, b, offsets = chosen_rows(regions, cells)
+        return np.ascontiguousarray(A @ L), b - A @ law.mean, offsets
+
+    found = measure_together(rows_of, len(regions), **options._asdict())
+    return Masses(found.value, found.lower, found.upper, "confidence", options.confidence, found.stopped)
+
+
+def chosen_rows(regions: Regions, cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
+    """The inequalities `A x <= b` of any regions in any order, and offsets; in portions of bounded memory."""
+    labels, offsets = regions._facets
+    size = np.diff(offsets)[cells]
+    starts = np.concatenate([[0], np.cumsum(size)])
+    place = np.arange(starts[-1]) + np.repeat(offsets[:-1][cells] - starts[:-1], size)
+    view: Any = SimpleNamespace(
+        network=regions.network, domain=regions.domain, pattern=regions.pattern[cells], _facets=(labels[place], starts)
+    )
+    step = _cells_at_once(regions)
+    parts = [facet_rows(view, i, min(i + step, len(cells))) for i in range(0, len(cells), step)]
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), starts
+
+
+def _cells_at_once(regions: Regions) -> int:
+    net = regions.network
+    return int(max(1, _ROWS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1))))
 
 
 def rows_in_batches(regions: Regions) -> Iterator[tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]]:
     """The inequalities of all regions, in batches of bounded memory: rows `A x <= b` and offsets."""
-    net = regions.network
-    size = max(1, _ROWS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1)))
+    size = _cells_at_once(regions)
     for start in range(0, len(regions), size):
         yield facet_rows(regions, start, min(start + size, len(regions)))
 

@@ -13,6 +13,7 @@ from reluscope.cells.domain import box_bounds
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.regions import Regions
 from reluscope.errors import InputError
+from reluscope.measure.masses import Masses
 from reluscope.plot._axes import EDGE, axes
 
 COLOURS = ("output", "mass", "gradient", "pattern")
@@ -24,7 +25,7 @@ def plot_regions(
     *,
     colour: str = "output",
     output: int = 0,
-    masses: npt.ArrayLike | None = None,
+    masses: Masses | npt.ArrayLike | None = None,
     view: Any = None,
     edges: bool = True,
     **patch: Any,
@@ -32,8 +33,9 @@ def plot_regions(
     """The regions of a network with two inputs, exactly, as polygons. Returns the Axes.
 
     `colour="output"` shows the output itself (pixels under the exact edges), `"mass"` the probabilities given in
-    `masses`, `"gradient"` the length of the output's gradient, `"pattern"` arbitrary colours. `view=(lo, hi)` is the
-    part of the plane shown (needed when regions are unbounded). Other keywords go to `PolyCollection`.
+    `masses` (of `Regions.masses`, or one number per region), `"gradient"` the length of the output's gradient,
+    `"pattern"` arbitrary colours. `view=(lo, hi)` is the part of the plane shown (needed when regions are unbounded).
+    Other keywords go to `PolyCollection`.
     """
     if regions.network.n_inputs != 2:
         raise InputError(f"plot_regions draws networks with 2 inputs, got {regions.network.n_inputs}")
@@ -45,7 +47,7 @@ def plot_regions(
     lower, upper = _view(regions, view)
     count, regions, which = len(regions), *_seen(regions, lower, upper)
     if masses is not None:
-        given = real_array(masses, "masses", ndim=1)
+        given = real_array(np.asarray(masses), "masses", ndim=1)
         if len(given) != count:
             raise InputError(f"masses must have one entry per region ({count}), got {len(given)}")
         masses = given[which]
@@ -68,7 +70,7 @@ def plot_regions(
     ax.set_ylim(lower[1], upper[1])
     ax.set_xlabel("x[0]")
     ax.set_ylabel("x[1]")
-    ax.set_title(f"{count:,} regions", fontsize="medium")
+    ax.set_title(f"{count:,} region{'s' * (count != 1)}", fontsize="medium")
     if label:
         ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.85)
     return ax
@@ -87,7 +89,7 @@ def plot_function(paths: Paths, ax: Any = None, *, line: int = 0, output: int = 
     ax.plot(t, y, **({"color": "#1d6fb8", "linewidth": 1.4, "marker": "o", "markersize": 2.5} | style))
     ax.set_xlabel("t (position on the line)")
     ax.set_ylabel(f"y[{output}]")
-    ax.set_title(f"{len(t) - 1} linear pieces", fontsize="medium")
+    ax.set_title(f"{len(t) - 1:,} linear piece{'s' * (len(t) != 2)}", fontsize="medium")
     return ax
 
 

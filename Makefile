@@ -16,6 +16,7 @@ test-slow: .venv/.test
 # torch stays optional: its own environment, so that `make test` shows the package works without it.
 test-torch: .venv-torch/.test
 	KERAS_BACKEND=torch .venv-torch/bin/python -m pytest tests/formats tests/representation -m "not slow" -k "torch or keras"
+	.venv-torch/bin/python -m pytest tests/lens -m "not slow"
 
 lint: .venv/.test
 	.venv/bin/ruff check

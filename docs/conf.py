@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "src"))
 
-from reluscope._version import __version__  # noqa: E402
+from reluscope._version import __version__
 
 project = "Reluscope"
 author = "The Reluscope developers"

@@ -1,0 +1,93 @@
+"""Pictures of convolutional networks and of attention over time: `reluscope.lens`.
+
+`as_model` puts one face on torch modules and ONNX files; the other functions take what it returns. Names are imported
+when they are first used; torch is only needed where gradients or live modules are.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reluscope.lens.ablation import ablate_channels as ablate_channels
+    from reluscope.lens.ablation import ablate_heads as ablate_heads
+    from reluscope.lens.ablation import head_removed as head_removed
+    from reluscope.lens.attention import Recording as Recording
+    from reluscope.lens.attention import load_recording as load_recording
+    from reluscope.lens.attention import record_attention as record_attention
+    from reluscope.lens.attention import record_onnx as record_onnx
+    from reluscope.lens.attention import record_stream as record_stream
+    from reluscope.lens.bridge import local_map as local_map
+    from reluscope.lens.channels import channel_maps as channel_maps
+    from reluscope.lens.channels import colour_basis as colour_basis
+    from reluscope.lens.channels import dead_channels as dead_channels
+    from reluscope.lens.channels import kernels as kernels
+    from reluscope.lens.channels import overlay as overlay
+    from reluscope.lens.channels import strongest as strongest
+    from reluscope.lens.filters import channel as channel
+    from reluscope.lens.filters import crops as crops
+    from reluscope.lens.filters import direction as direction
+    from reluscope.lens.filters import measure as measure
+    from reluscope.lens.filters import neuron as neuron
+    from reluscope.lens.filters import visualise as visualise
+    from reluscope.lens.frames import load_frames as load_frames
+    from reluscope.lens.frames import resize as resize
+    from reluscope.lens.heads import detect_patterns as detect_patterns
+    from reluscope.lens.models import as_model as as_model
+    from reluscope.lens.receptive import effective_field as effective_field
+    from reluscope.lens.receptive import receptive_field as receptive_field
+    from reluscope.lens.receptive import receptive_fields as receptive_fields
+    from reluscope.lens.study import write_study as write_study
+    from reluscope.lens.vpt import load_vpt as load_vpt
+    from reluscope.lens.vpt import vpt_cnn as vpt_cnn
+    from reluscope.lens.vpt import vpt_policy as vpt_policy
+
+_HOME = {
+    "Recording": "attention",
+    "ablate_channels": "ablation",
+    "ablate_heads": "ablation",
+    "as_model": "models",
+    "channel": "filters",
+    "channel_maps": "channels",
+    "colour_basis": "channels",
+    "crops": "filters",
+    "dead_channels": "channels",
+    "detect_patterns": "heads",
+    "direction": "filters",
+    "effective_field": "receptive",
+    "head_removed": "ablation",
+    "kernels": "channels",
+    "load_frames": "frames",
+    "load_recording": "attention",
+    "load_vpt": "vpt",
+    "local_map": "bridge",
+    "measure": "filters",
+    "neuron": "filters",
+    "overlay": "channels",
+    "receptive_field": "receptive",
+    "receptive_fields": "receptive",
+    "record_attention": "attention",
+    "record_onnx": "attention",
+    "record_stream": "attention",
+    "resize": "frames",
+    "strongest": "channels",
+    "visualise": "filters",
+    "vpt_cnn": "vpt",
+    "vpt_policy": "vpt",
+    "write_study": "study",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'reluscope.lens' has no attribute {name!r}")
+    value = getattr(import_module(f"reluscope.lens.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,354 @@
+"""Attention over time: what every head looked at, recorded once and kept on disk.
+
+A `Recording` holds weights (steps, heads, memory). In a "memory" recording the last axis is the lag: 0 is the current
+frame, 1 the one before. In a "sequence" recording it is the position itself, and later positions may be seen too.
+Heads are called "L.H": layer and head, counted from 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import choice, describe, integer
+from reluscope._extras import require
+from reluscope.errors import InputError
+from reluscope.lens.models import OnnxModel
+from reluscope.progress import meter
+
+__all__ = ["Recording", "load_recording", "record_attention", "record_onnx", "record_stream"]
+
+Array = npt.NDArray[Any]
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Recording:
+    """Attention weights of all heads over time, and the heads' outputs if they were kept.
+
+    `weights` (steps, heads, memory) and `outputs` (steps, heads, width) may be memory maps. `labels` name the
+    positions (tokens, patches). `error` is the largest difference between the layers' own outputs and what the
+    recorded weights give, relative to the largest output, or NaN where it could not be compared.
+    """
+
+    weights: Array
+    heads: tuple[str, ...]
+    kind: str
+    outputs: Array | None = None
+    labels: tuple[str, ...] | None = None
+    error: float = float("nan")
+
+    def __post_init__(self) -> None:
+        choice(self.kind, "kind", ("memory", "sequence"))
+        if self.weights.ndim != 3 or self.weights.shape[1] != len(self.heads):
+            raise InputError(
+                f"weights must have shape (steps, {len(self.heads)} heads, memory), got {self.weights.shape}"
+            )
+
+    def __repr__(self) -> str:
+        steps, heads, memory = self.weights.shape
+        what = "lags" if self.kind == "memory" else "positions"
+        return f"<Recording: {steps} steps, {heads} heads, {memory} {what}>"
+
+    @property
+    def steps(self) -> int:
+        """Number of time steps (queries)."""
+        return int(self.weights.shape[0])
+
+    def index(self, head: str | int) -> int:
+        """Place of a head, by its name "L.H" or number."""
+        if isinstance(head, str):
+            if head not in self.heads:
+                raise InputError(f"there is no head {head!r}; heads are {self.heads[0]} to {self.heads[-1]}")
+            return self.heads.index(head)
+        return integer(head, "head", low=0, high=len(self.heads) - 1)
+
+    def lags(self, head: str | int) -> Array:
+        """Weights of one head by lag, (steps, memory) float32; frames before the first have weight 0."""
+        raw = np.asarray(self.weights[:, self.index(head)], np.float32)
+        if self.kind == "memory":
+            return raw
+        steps, positions = raw.shape
+        out = np.zeros_like(raw)
+        for t in range(steps):
+            reach = min(t, positions - 1) + 1
+            out[t, :reach] = raw[t, :reach][::-1] if t < positions else 0
+        return out
+
+    def absolute(self, head: str | int) -> Array:
+        """Weights of one head in absolute time, (steps, positions): entry (t, s) is the weight of frame s at step t."""
+        raw = np.asarray(self.weights[:, self.index(head)], np.float32)
+        if self.kind == "sequence":
+            return raw
+        steps, memory = raw.shape
+        out = np.zeros((steps, steps), np.float32)
+        for lag in range(min(memory, steps)):
+            rows = np.arange(lag, steps)
+            out[rows, rows - lag] = raw[lag:, lag]
+        return out
+
+    def maximum(self) -> Array:
+        """The largest weight over all heads, (steps, memory)."""
+        return np.asarray(self.weights.max(1), np.float32)
+
+    def attended(self, step: int) -> tuple[npt.NDArray[np.int64], Array]:
+        """For each head, the frame it looks at most at this step (absolute) and the weight of that frame."""
+        step = integer(step, "step", low=0, high=self.steps - 1)
+        rows = np.asarray(self.weights[step], np.float32)
+        best = rows.argmax(1)
+        frames = np.maximum(step - best, 0) if self.kind == "memory" else best
+        return frames, rows[np.arange(len(rows)), best]
+
+    def top(self, k: int) -> tuple[npt.NDArray[np.int64], Array]:
+        """The k largest weights of every step and head: places on the last axis and weights, (steps, heads, k)."""
+        k = integer(k, "k", low=1, high=self.weights.shape[2])
+        places = np.empty((*self.weights.shape[:2], k), np.int64)
+        values = np.empty(places.shape, np.float32)
+        for start in range(0, self.steps, 128):
+            block = np.asarray(self.weights[start : start + 128], np.float32)
+            order = np.argsort(-block, axis=2, kind="stable")[:, :, :k]
+            places[start : start + 128] = order
+            values[start : start + 128] = np.take_along_axis(block, order, 2)
+        return places, values
+
+    def z_scores(self, head: str | int) -> Array:
+        """Outputs of one head, each standardised over time, (steps, width); constant outputs are 0."""
+        if self.outputs is None:
+            raise InputError("this recording holds no outputs; record again with outputs=True")
+        raw = np.asarray(self.outputs[:, self.index(head)], np.float64)
+        centred = raw - raw.mean(0)
+        spread = raw.std(0)
+        return np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 1e-12).astype(np.float32)
+
+    def save(self, folder: str | PathLike[str], *, key: str = "") -> None:
+        """Write to a folder: plain numbers and one JSON file."""
+        writer = _Writer(Path(folder), key, self.heads, self.kind, self.labels)
+        writer.add(np.asarray(self.weights), None if self.outputs is None else np.asarray(self.outputs))
+        writer.finish(self.error)
+
+
+def load_recording(folder: str | PathLike[str], *, key: str | None = None) -> Recording:
+    """A recording from disk, mapped, not read. With `key` it must have been made from the same model and frames."""
+    where = Path(folder)
+    try:
+        facts = json.loads((where / "recording.json").read_text("utf-8"))
+        if facts["format"] != _FORMAT:
+            raise InputError(f"{where} was written in format {facts['format']}, this is {_FORMAT}")
+        if key is not None and facts["key"] != key:
+            raise InputError(f"{where} was recorded with another model or other frames; choose another folder")
+        weights = np.memmap(where / "weights.bin", facts["dtype"], "r", shape=tuple(facts["weights"]))
+        outputs = None
+        if facts["outputs"] is not None:
+            outputs = np.memmap(where / "outputs.bin", facts["output_dtype"], "r", shape=tuple(facts["outputs"]))
+        labels = None if facts["labels"] is None else tuple(facts["labels"])
+        return Recording(weights, tuple(facts["heads"]), facts["kind"], outputs, labels, facts["error"] or float("nan"))
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where} does not hold a recording ({error})") from error
+
+
+def record_attention(
+    module: Any, *inputs: Any, element: int = 0, labels: Sequence[str] | None = None, outputs: bool = True, **named: Any
+) -> Recording:
+    """Run `module(*inputs, **named)` once and record every multi-head attention, for one element of the batch.
+
+    Sees `torch.nn.MultiheadAttention`, `scaled_dot_product_attention` and softmax over four axes, whatever module
+    calls them. Nothing the module returns is changed. All layers must attend over the same number of positions;
+    layers that do not are left out.
+    """
+    from reluscope.lens._watch import Watch
+
+    torch = require("torch", "torch")
+    with torch.no_grad(), Watch(module) as seen:
+        module(*inputs, **named)
+    if not seen.calls:
+        raise InputError(
+            f"{type(module).__name__} ran no attention that can be seen: no MultiheadAttention, no "
+            "scaled_dot_product_attention, no softmax over (batch, heads, queries, keys)"
+        )
+    shape = seen.calls[0].weights.shape[2:]
+    kept = [c for c in seen.calls if c.weights.shape[2:] == shape]
+    stack = np.concatenate([c.weights[element].numpy() for c in kept]).transpose(1, 0, 2)
+    heads = tuple(f"{i}.{h}" for i, c in enumerate(kept) for h in range(c.weights.shape[1]))
+    made = None
+    if outputs and all(c.outputs is not None for c in kept):
+        widths = {c.outputs.shape[-1] for c in kept}
+        if len(widths) == 1:
+            made = np.concatenate([c.outputs[element].numpy() for c in kept]).transpose(1, 0, 2)
+    errors = [c.error for c in kept if c.error is not None]
+    worst = max(errors) if errors else float("nan")
+    return Recording(stack, heads, "sequence", made, None if labels is None else tuple(labels), worst)
+
+
+def record_onnx(model: OnnxModel, images: Any, *, layers: Sequence[str] | None = None, element: int = 0) -> Recording:
+    """Attention of an ONNX transformer, from its Softmax nodes with four axes, for one image."""
+    if not isinstance(model, OnnxModel):
+        raise InputError(f"model must be an ONNX model (see as_model), got {describe(model)}")
+    names = list(layers or model.taps.attention_layers())
+    values = model.activations(images, names) if names else {}
+    kept = [values[n] for n in names if values[n].ndim == 4 and values[n].shape[2] == values[n].shape[3]]
+    if not kept:
+        raise InputError(f"{model.label} has no Softmax over (batch, heads, queries, keys); name the layers")
+    size = kept[0].shape[2]
+    kept = [v for v in kept if v.shape[2] == size]
+    stack = np.concatenate([v[element] for v in kept]).transpose(1, 0, 2)
+    heads = tuple(f"{i}.{h}" for i, v in enumerate(kept) for h in range(v.shape[1]))
+    return Recording(stack, heads, "sequence")
+
+
+def record_stream(
+    module: Any,
+    frames: Any,
+    *,
+    step: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+    memory: int | None = None,
+    chunk: int = 32,
+    outputs: bool = False,
+    cache: str | PathLike[str] | None = None,
+    key: str | None = None,
+    progress: Any = None,
+) -> Recording:
+    """Record an agent over a long video, in chunks with its memory carried along; a "memory" recording.
+
+    `frames` (n, h, w, c) are uint8 or in [0, 1]. A VPT policy needs nothing else. For another agent give
+    `step(chunk, state) -> (output, state)` (chunk: float32 tensor (1, t, h, w, c), state None at first) and `memory`,
+    the number of frames a head can see; its attention must have the chunk's own frames as the last keys.
+    With `cache` (a folder) the result is kept on disk as float16 and found again for the same module and frames: 1,000
+    frames of 64 heads and 128 lags take 16.4 MB. `key` replaces the fingerprint of module and frames.
+    """
+    torch = require("torch", "torch")
+    from reluscope.lens.frames import as_bytes
+
+    chunk = integer(chunk, "chunk", low=1)
+    if step is None and not hasattr(module, "initial_state"):
+        raise InputError("give step(chunk, state) for a module that is not a VPT policy")
+    if step is None:
+        memory = int(module.memory)
+    memory = integer(memory, "memory", low=1)
+    array = np.asarray(frames) if np.asarray(frames).dtype == np.float32 else as_bytes(frames)
+    if key is None and cache is not None:
+        key = fingerprint(module, array, f"{memory} {outputs}")
+    folder = None if cache is None else Path(cache)
+    if folder is not None and (folder / "recording.json").exists():
+        return load_recording(folder, key=key)
+    writer = _Writer(folder, key or "", None, "memory", None)
+    worst = 0.0
+    state: Any = None
+    with torch.no_grad(), meter(progress, "recording attention") as report:
+        for start in range(0, len(array), chunk):
+            part = array[start : start + chunk]
+            x = torch.from_numpy(np.ascontiguousarray(part, np.float32) / (255 if part.dtype == np.uint8 else 1))[None]
+            layers, state, error = _step(module, x, state, step)
+            worst = max(worst, error)
+            blocks = [_by_lag(w, len(part), memory) for w, _ in layers]
+            writer.heads = tuple(f"{i}.{h}" for i, b in enumerate(blocks) for h in range(b.shape[1]))
+            kept = np.concatenate([v.transpose(1, 0, 2) for _, v in layers], 1) if outputs else None
+            writer.add(np.concatenate(blocks, 1), kept)
+            report(start + len(part), f"{start + len(part):,} of {len(array):,} frames")
+    return writer.finish(worst)
+
+
+def fingerprint(module: Any, frames: Array, extra: str = "") -> str:
+    """A hash of a module's weights and of frames."""
+    digest = hashlib.sha256(extra.encode())
+    for name, value in module.state_dict().items():
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).tobytes())
+    digest.update(str((frames.shape, frames.dtype)).encode())
+    digest.update(np.ascontiguousarray(frames).tobytes())
+    return digest.hexdigest()
+
+
+def _step(module: Any, x: Any, state: Any, step: Any) -> tuple[list[tuple[Array, Array]], Any, float]:
+    """Weights (heads, t, keys) and outputs (heads, t, width) of each layer, the next state, and the largest error."""
+    if step is None:
+        layers: list[tuple[Array, Array]] = []
+        _, state = module(x, state, lambda i, w, v: layers.append((w[0].numpy(), v[0].numpy())))
+        return layers, state, 0.0
+    from reluscope.lens._watch import Watch
+
+    with Watch(module) as seen:
+        _, state = step(x, state)
+    found = [
+        (
+            c.weights[0].numpy(),
+            np.zeros((*c.weights.shape[1:3], 0), np.float32) if c.outputs is None else c.outputs[0].numpy(),
+        )
+        for c in seen.calls
+    ]
+    errors = [c.error for c in seen.calls if c.error is not None]
+    return found, state, max(errors, default=0.0)
+
+
+def _by_lag(weights: Array, steps: int, memory: int) -> Array:
+    """(heads, t, keys) with the current frames as the last t keys, to (t, heads, memory) by lag."""
+    heads, t, keys = weights.shape
+    out = np.zeros((t, heads, memory), np.float32)
+    for row in range(t):
+        last = keys - t + row
+        count = min(memory, last + 1)
+        out[row, :, :count] = weights[:, row, last + 1 - count : last + 1][:, ::-1]
+    return out
+
+
+class _Writer:
+    """Collects a recording, in memory or appended to files."""
+
+    def __init__(self, folder: Path | None, key: str, heads: Any, kind: str, labels: Any) -> None:
+        self.folder, self.key, self.heads, self.kind, self.labels = folder, key, heads, kind, labels
+        self.parts: list[Array] = []
+        self.output_parts: list[Array] = []
+        self.steps = 0
+        self.shape: tuple[int, ...] = ()
+        self.output_shape: tuple[int, ...] | None = None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in ("weights.bin", "outputs.bin"):
+                (folder / name).unlink(missing_ok=True)
+
+    def add(self, weights: Array, outputs: Array | None) -> None:
+        self.steps += len(weights)
+        self.shape = weights.shape[1:]
+        self.output_shape = None if outputs is None else outputs.shape[1:]
+        if self.folder is None:
+            self.parts.append(weights)
+            if outputs is not None:
+                self.output_parts.append(outputs)
+            return
+        with (self.folder / "weights.bin").open("ab") as file:
+            file.write(np.ascontiguousarray(weights, np.float16).tobytes())
+        if outputs is not None:
+            with (self.folder / "outputs.bin").open("ab") as file:
+                file.write(np.ascontiguousarray(outputs, np.float32).tobytes())
+
+    def finish(self, error: float) -> Recording:
+        if self.steps == 0:
+            raise InputError("frames must hold at least one frame")
+        if self.folder is None:
+            outputs = np.concatenate(self.output_parts) if self.output_parts else None
+            return Recording(np.concatenate(self.parts), self.heads, self.kind, outputs, self.labels, error)
+        facts = {
+            "format": _FORMAT,
+            "key": self.key,
+            "kind": self.kind,
+            "heads": list(self.heads),
+            "labels": None if self.labels is None else list(self.labels),
+            "weights": [self.steps, *self.shape],
+            "dtype": "float16",
+            "outputs": None if self.output_shape is None else [self.steps, *self.output_shape],
+            "output_dtype": "float32",
+            "error": None if np.isnan(error) else float(error),
+        }
+        (self.folder / "recording.json").write_text(
+            json.dumps(facts), "utf-8"
+        )  # last, so that half a recording is none
+        return load_recording(self.folder)

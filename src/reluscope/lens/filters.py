@@ -1,0 +1,248 @@
+"""Feature visualisation: the image that drives a neuron, a channel or a direction as far as it goes.
+
+The image is `low + (high - low) * sigmoid(colour * ifft(spectrum / frequency))`: a Fourier parametrisation in which
+every scale moves at the same pace, in decorrelated colours, and pixels that can never leave [low, high]. Each step
+looks at the image after a small random shift, turn and change of size, so that only robust patterns survive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import generator, integer, real, real_array
+from reluscope._extras import require
+from reluscope.errors import InputError
+from reluscope.lens.models import Model
+from reluscope.progress import meter
+
+__all__ = ["Objective", "Visualisation", "channel", "direction", "measure", "neuron", "visualise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What to maximise at a layer: `kind` is "neuron", "channel" or "direction"."""
+
+    layer: str
+    kind: str
+    index: tuple[int, ...] = ()
+    vector: tuple[float, ...] = ()
+
+    def value(self, activation: Any) -> Any:
+        """One number per image, from activations (n, channels, ...); numpy and torch alike."""
+        axes = tuple(range(1, activation.ndim - 1))
+        if self.kind == "neuron":
+            return activation[(slice(None), *self.index)]
+        if self.kind == "channel":
+            chosen = activation[:, self.index[0]]
+            return chosen.mean(axes) if axes else chosen
+        flat = activation.mean(tuple(range(2, activation.ndim))) if activation.ndim > 2 else activation
+        vector = np.asarray(self.vector, np.float32)
+        if not isinstance(flat, np.ndarray):
+            vector = flat.new_tensor(self.vector)
+        return flat @ vector
+
+
+def channel(layer: str, index: int) -> Objective:
+    """The mean of one channel of a layer over all positions."""
+    return Objective(layer, "channel", (integer(index, "index", low=0),))
+
+
+def neuron(layer: str, *index: int) -> Objective:
+    """One unit: (channel, row, column) of a convolution, or the number of a unit of a dense layer."""
+    if not index:
+        raise InputError("neuron needs the place of a unit: neuron(layer, channel, row, column)")
+    return Objective(layer, "neuron", tuple(integer(i, "index", low=0) for i in index))
+
+
+def direction(layer: str, vector: Any) -> Objective:
+    """A combination of the channels of a layer (averaged over positions), scaled to length 1."""
+    v = real_array(vector, "vector", ndim=1)
+    length = float(np.linalg.norm(v))
+    if length == 0:
+        raise InputError("vector must not be zero")
+    return Objective(layer, "direction", (), tuple((v / length).tolist()))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Visualisation:
+    """Optimised images (n, h, w, c) with values in the given range, the value of each, best first, and the way there.
+
+    `values` are measured on the images as they are, without shifts or turns; `history` (steps, n) likewise.
+    """
+
+    objective: Objective
+    images: npt.NDArray[np.float32]
+    values: npt.NDArray[np.float64]
+    history: npt.NDArray[np.float64]
+
+    @property
+    def best(self) -> npt.NDArray[np.float32]:
+        """The image with the largest value."""
+        return self.images[0]
+
+    def __repr__(self) -> str:
+        o = self.objective
+        what = f"{o.kind} {o.index or ''} of {o.layer}"
+        return f"<Visualisation of {what}: {len(self.images)} images, best {self.values[0]:.4g}>"
+
+
+def visualise(
+    model: Model,
+    objective: Objective,
+    *,
+    steps: int = 128,
+    images: int = 1,
+    diversity: float = 0.0,
+    jitter: int | None = None,
+    scale: float = 0.05,
+    rotate: float = 5.0,
+    low: float = 0.0,
+    high: float = 1.0,
+    rate: float = 0.05,
+    decay: float = 1.0,
+    polish: float = 0.25,
+    rng: Any = None,
+    progress: Any = None,
+) -> Visualisation:
+    """Images that maximise an objective, with every pixel in [low, high].
+
+    `images` > 1 starts several; `diversity` > 0 pushes them apart (it weighs the mean cosine of the channel-by-channel
+    products of their activations). `jitter` pixels (default a 16th of the image), `scale` and `rotate` (degrees)
+    bound the random transformation of each step; the last `polish` share of steps has none, and half of it moves
+    the pixels themselves, which is the only way to reach the ends of the range. `decay` is the power of the
+    frequency that damps fine detail. The same `rng` gives the same images. The best image seen is kept per start.
+    Costs one forward and one backward pass per step.
+    """
+    torch = require("torch", "torch")
+    steps, count = integer(steps, "steps", low=1), integer(images, "images", low=1)
+    low, high = real(low, "low"), real(high, "high")
+    if high <= low:
+        raise InputError(f"high must be above low, got [{low}, {high}]")
+    model.find(objective.layer)
+    h, w, c = model.image_shape
+    jitter = max(1, min(h, w) // 16) if jitter is None else integer(jitter, "jitter", low=0)
+    seeds = torch.Generator().manual_seed(int(generator(rng).integers(2**62)))
+    damp = _damping(torch, h, w, decay)
+    spectrum = torch.randn(count, c, h, w // 2 + 1, 2, generator=seeds).mul_(0.3).requires_grad_(True)
+    colour = _colours(torch, c)
+    optimiser = torch.optim.Adam([spectrum], lr=rate)
+
+    def painted() -> Any:
+        field = torch.fft.irfft2(torch.view_as_complex(spectrum) * damp, s=(h, w))
+        mixed = torch.einsum("nchw,cd->nhwd", field, colour)
+        return low + (high - low) * torch.sigmoid(mixed)
+
+    fourier_steps = steps - int(steps * polish / 2)
+    pixels: Any = None
+    best_values = torch.full((count,), -math.inf)
+    best_images = torch.zeros(count, h, w, c)
+    history = np.empty((steps, count))
+    with meter(progress, "optimising") as report:
+        for step in range(steps):
+            if step == fourier_steps:  # from the best so far, pixel by pixel: only this way pixels reach the ends
+                pixels = best_images.clone().requires_grad_(True)
+            picture = painted() if pixels is None else pixels
+            rough = step < steps * (1 - polish)
+            seen = _moved(torch, picture, jitter, scale, rotate, seeds) if rough else picture
+            activation = model.trace(seen, [objective.layer])[objective.layer]
+            values = objective.value(activation)
+            with torch.no_grad():
+                plain = objective.value(model.trace(picture, [objective.layer])[objective.layer]) if rough else values
+                plain = plain.detach()
+                better = plain > best_values
+                best_values = torch.where(better, plain, best_values)
+                best_images[better] = picture.detach()[better]
+                history[step] = plain.numpy()
+            loss = -values.sum()
+            if diversity > 0 and count > 1:
+                loss = loss + diversity * values.detach().abs().mean() * _alike(torch, activation)
+            if pixels is not None:
+                (slope,) = torch.autograd.grad(loss, pixels)
+                with torch.no_grad():
+                    pace = 0.2 * (high - low) * (1 - (step - fourier_steps) / max(steps - fourier_steps, 1))
+                    top = slope.abs().amax((1, 2, 3), keepdim=True).clamp_min(1e-30)
+                    pixels -= pace * slope / top
+                    pixels.clamp_(low, high)
+            else:
+                optimiser.zero_grad()
+                loss.backward()
+                if float(spectrum.grad.abs().max()) == 0.0:  # nothing is active yet: look elsewhere
+                    with torch.no_grad():
+                        spectrum += torch.randn(spectrum.shape, generator=seeds)
+                else:
+                    size = spectrum.grad.flatten(1).norm(dim=1).clamp_min(1e-20)
+                    spectrum.grad /= size[:, None, None, None, None] / math.sqrt(spectrum[0].numel())
+                    optimiser.step()
+            report(step + 1, f"step {step + 1} of {steps}, best {float(best_values.max()):.4g}")
+    order = torch.argsort(-best_values, stable=True)
+    clipped = best_images[order].clamp(low, high).numpy()
+    return Visualisation(objective, clipped, best_values[order].double().numpy(), history[:, order.numpy()])
+
+
+def measure(model: Model, objective: Objective, images: Any, *, batch: int = 64) -> npt.NDArray[np.float64]:
+    """The objective's value on each of `images`."""
+    checked = model.images(images)
+    out = []
+    for start in range(0, len(checked), batch):
+        part = model.activations(checked[start : start + batch], [objective.layer], batch=batch)[objective.layer]
+        out.append(np.asarray(objective.value(part), np.float64))
+    return np.concatenate(out)
+
+
+def crops(images: Sequence[Any], size: tuple[int, int], count: int, *, rng: Any = None) -> npt.NDArray[np.float32]:
+    """`count` random crops (count, height, width, c) of real images of any size, in [0, 1]."""
+    draw = generator(rng)
+    out = []
+    for _ in range(integer(count, "count", low=1)):
+        image = np.asarray(images[int(draw.integers(len(images)))])
+        image = image.astype(np.float32) / (255 if image.dtype == np.uint8 else 1)
+        top = int(draw.integers(image.shape[0] - size[0] + 1))
+        left = int(draw.integers(image.shape[1] - size[1] + 1))
+        out.append(image[top : top + size[0], left : left + size[1]])
+    return np.stack(out)
+
+
+def _damping(torch: Any, h: int, w: int, decay: float) -> Any:
+    rows, columns = torch.fft.fftfreq(h)[:, None], torch.fft.rfftfreq(w)[None]
+    radius = torch.sqrt(rows**2 + columns**2).clamp_min(1 / max(h, w))
+    return radius**-decay * math.sqrt(h * w) * max(h, w) ** (1 - decay) / 4
+
+
+def _colours(torch: Any, channels: int) -> Any:
+    """Directions in colour space along which natural images vary independently, with their typical spread."""
+    if channels != 3:
+        return torch.eye(channels)
+    light = torch.tensor([1.0, 1.0, 1.0]) / math.sqrt(3)
+    warm = torch.tensor([1.0, 0.0, -1.0]) / math.sqrt(2)
+    green = torch.tensor([1.0, -2.0, 1.0]) / math.sqrt(6)
+    return torch.stack([light, 0.5 * warm, 0.3 * green]) * math.sqrt(3)
+
+
+def _moved(torch: Any, picture: Any, jitter: int, scale: float, rotate: float, seeds: Any) -> Any:
+    """A random shift, change of size and turn of each image; the border is reflected."""
+    n, h, w, _ = picture.shape
+    draw = torch.rand(n, 4, generator=seeds) * 2 - 1
+    angle, size = draw[:, 0] * math.radians(rotate), 1 + draw[:, 1] * scale
+    cos, sin = torch.cos(angle) / size, torch.sin(angle) / size
+    shift = draw[:, 2:] * jitter * 2 / torch.tensor([w, h])
+    theta = torch.stack([torch.stack([cos, -sin, shift[:, 0]], 1), torch.stack([sin, cos, shift[:, 1]], 1)], 1)
+    grid = torch.nn.functional.affine_grid(theta, [n, 1, h, w], align_corners=False)
+    moved = torch.nn.functional.grid_sample(
+        picture.permute(0, 3, 1, 2), grid, mode="bilinear", padding_mode="reflection", align_corners=False
+    )
+    return moved.permute(0, 2, 3, 1)
+
+
+def _alike(torch: Any, activation: Any) -> Any:
+    """Mean cosine between the Gram matrices of the activations of different images."""
+    flat = activation.flatten(2) if activation.ndim > 2 else activation[:, :, None]
+    gram = torch.nn.functional.normalize((flat @ flat.transpose(1, 2)).flatten(1), dim=1)
+    cosine = gram @ gram.T
+    n = len(cosine)
+    return (cosine.sum() - cosine.diagonal().sum()) / (n * (n - 1))

@@ -1,0 +1,159 @@
+"""Images and video frames from folders and archives, resizing, and small coded pictures for pages."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import describe, integer
+from reluscope._extras import require
+from reluscope.errors import InputError
+from reluscope.formats._files import as_path, check_zip, read_bytes
+from reluscope.limits import DEFAULT_LIMITS, Limits
+
+__all__ = ["load_frames", "resize"]
+
+Bytes = npt.NDArray[np.uint8]
+
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
+_PIXELS = 1 << 26
+"""Largest single image that is decoded."""
+
+
+def load_frames(
+    source: str | PathLike[str],
+    *,
+    shape: tuple[int, int, int] | None = None,
+    every: int = 1,
+    most: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Bytes:
+    """Frames (n, height, width, channels) as uint8, from a folder of images or an `.npz` / `.npy` file.
+
+    A folder is read in natural order of names (frame2 before frame10). `shape` = (height, width, channels) resizes;
+    without it all frames must agree. Every `every`-th frame is kept, at most `most`. Arrays hold uint8 or values in
+    [0, 1]; an archive has one array, or one called "frames".
+    """
+    every = integer(every, "every", low=1)
+    path = as_path(source)
+    if path.is_dir():
+        names = sorted((p for p in path.iterdir() if p.suffix.lower() in _SUFFIXES), key=_natural)[::every][:most]
+        if not names:
+            raise InputError(f"{path} holds no images ({', '.join(_SUFFIXES)})")
+        loaded = [_decoded(p, shape, limits) for p in names]
+        odd = [p.name for p, a in zip(names, loaded, strict=True) if a.shape != loaded[0].shape]
+        if odd:
+            raise InputError(
+                f"images differ in size: {names[0].name} is {loaded[0].shape}, {odd[0]} is not; pass shape="
+            )
+        return np.stack(loaded)
+    if path.suffix.lower() not in (".npz", ".npy"):
+        raise InputError(f"{path.name}: frames come from a folder of images, an .npz or an .npy file")
+    array = _archived(path, limits)[::every][:most]
+    return array if shape is None else _channels(resize(array, shape[:2]), shape[2])
+
+
+def resize(images: Any, size: tuple[int, int]) -> Bytes:
+    """Images (n, h, w, c), uint8 or in [0, 1], resized to (height, width) as uint8 (averaging when smaller)."""
+    image = require("PIL.Image", "plot")
+    array = as_bytes(images)
+    if array.shape[1:3] == tuple(size):
+        return array
+    out = []
+    for one in array:
+        planes = [
+            image.fromarray(np.ascontiguousarray(one[:, :, c])).resize((size[1], size[0]), image.Resampling.BICUBIC)
+            for c in range(one.shape[2])
+        ]
+        out.append(np.stack([np.asarray(p) for p in planes], -1))
+    return np.stack(out)
+
+
+def as_bytes(images: Any) -> Bytes:
+    """Images as uint8 (n, h, w, c); floats are taken as [0, 1] and clipped; grey images get a channel axis."""
+    array = np.asarray(images)
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.ndim != 4 or array.dtype.kind not in "fiub":
+        raise InputError(f"images must be numbers of shape (n, height, width, channels), got {describe(images)}")
+    if array.dtype == np.uint8:
+        return array
+    return np.clip(np.rint(array.astype(np.float64) * 255), 0, 255).astype(np.uint8)
+
+
+def data_uri(picture: Bytes, kind: str = "PNG", quality: int = 70) -> str:
+    """One picture (h, w) or (h, w, 3) as a `data:` address."""
+    image = require("PIL.Image", "plot")
+    if picture.ndim == 3 and picture.shape[2] == 1:
+        picture = picture[:, :, 0]
+    memory = io.BytesIO()
+    options = {"quality": quality} if kind == "JPEG" else {"optimize": True}
+    image.fromarray(np.ascontiguousarray(picture)).save(memory, kind, **options)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(memory.getvalue()).decode('ascii')}"
+
+
+def sprite(frames: Bytes, columns: int) -> Bytes:
+    """Frames side by side in rows of `columns`, as one RGB picture."""
+    n, h, w, c = frames.shape
+    rows = -(-n // columns)
+    sheet = np.zeros((rows * columns, h, w, 3), np.uint8)
+    sheet[:n] = frames if c == 3 else np.repeat(frames[..., :1], 3, -1)
+    return sheet.reshape(rows, columns, h, w, 3).swapaxes(1, 2).reshape(rows * h, columns * w, 3)
+
+
+def _natural(path: Path) -> list[Any]:
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", path.name)]
+
+
+def _decoded(path: Path, shape: tuple[int, int, int] | None, limits: Limits) -> Bytes:
+    image = require("PIL.Image", "plot")
+    content = read_bytes(path, limits=limits)
+    try:
+        with image.open(io.BytesIO(content)) as opened:
+            if opened.width * opened.height > _PIXELS:
+                raise InputError(f"{path.name} has {opened.width}x{opened.height} pixels, more than {_PIXELS:,}")
+            grey = (shape is not None and shape[2] == 1) or (shape is None and opened.mode in ("1", "L", "I;16"))
+            converted = opened.convert("L" if grey else "RGB")
+            if shape is not None:
+                converted = converted.resize((shape[1], shape[0]), image.Resampling.BICUBIC)
+            array = np.asarray(converted)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path.name} is not an image that can be read") from error
+    return array[..., None] if array.ndim == 2 else array
+
+
+def _archived(path: Path, limits: Limits) -> Bytes:
+    content = read_bytes(path, limits=limits)
+    if path.suffix.lower() == ".npz":
+        check_zip(content, limits, path.name)
+    try:
+        data = np.load(io.BytesIO(content), allow_pickle=False)
+        if path.suffix.lower() == ".npz":
+            names = list(data.files)
+            if len(names) != 1 and "frames" not in names:
+                raise InputError(f"{path.name} holds {names}; one array, or one called 'frames', is expected")
+            data = data["frames" if "frames" in names else names[0]]
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path.name} is not an array file that can be read") from error
+    return as_bytes(data)
+
+
+def _channels(images: Bytes, count: int) -> Bytes:
+    if images.shape[-1] == count:
+        return images
+    if images.shape[-1] == 1:
+        return np.repeat(images, count, -1)
+    if count == 1:
+        return np.rint(images.mean(-1, keepdims=True)).astype(np.uint8)
+    return images[..., :count]

@@ -1,0 +1,184 @@
+"""Detectors: which heads look at the previous frame, at every n-th frame, at key frames, or switch between two modes.
+
+All scores are in [0, 1] and are shares of attention, so that they can be read on their own. A head that spreads its
+attention evenly, or at random, scores near 0 everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import integer, real
+from reluscope.errors import InputError
+from reluscope.lens.attention import Recording
+
+__all__ = ["HeadPattern", "Patterns", "detect_patterns"]
+
+Array = npt.NDArray[Any]
+
+_RECENT = 2
+"""Lags 0 and 1 count as recent."""
+_FAR = 4
+"""A key frame is looked at from at least this far away."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPattern:
+    """Scores of one head.
+
+    `previous`: mean weight of the frame before. `period_score`: how much more weight than its share 1/n goes to the
+    frames one period n apart, rescaled to [0, 1]; `period` is n, and `period_in` says whether they are n apart as seen
+    from now ("lag") or in absolute time ("time"). `key`: mean weight of the key frames while they can be seen, from at
+    least four frames away; `key_frames` lists them. `modes`: how cleanly the weight of the last two frames splits into
+    a high and a low level over time; `recent` is the share of time in the high one.
+    """
+
+    head: str
+    previous: float
+    period_score: float
+    period: int
+    period_in: str
+    key: float
+    key_frames: tuple[int, ...]
+    modes: float
+    recent: float
+
+    def found(self, threshold: float = 0.5) -> tuple[str, ...]:
+        """Names of the patterns whose score reaches the threshold."""
+        named = {
+            "previous frame": self.previous,
+            f"every {_ordinal(self.period)} frame": self.period_score,
+            "key frame": self.key,
+            "two modes": self.modes,
+        }
+        return tuple(name for name, score in named.items() if score >= threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Scores of all heads."""
+
+    heads: tuple[HeadPattern, ...]
+    threshold: float
+
+    def __iter__(self) -> Any:
+        return iter(self.heads)
+
+    def __getitem__(self, head: str) -> HeadPattern:
+        for pattern in self.heads:
+            if pattern.head == head:
+                return pattern
+        raise InputError(f"there is no head {head!r}; heads are {self.heads[0].head} to {self.heads[-1].head}")
+
+    def found(self) -> dict[str, tuple[str, ...]]:
+        """Heads with at least one pattern, and which."""
+        return {p.head: names for p in self.heads if (names := p.found(self.threshold))}
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Columns of a table, one row per head."""
+        columns = ("head", "previous", "period_score", "period", "period_in", "key", "modes", "recent")
+        table: dict[str, list[Any]] = {c: [getattr(p, c) for p in self.heads] for c in columns}
+        return table | {"found": [", ".join(p.found(self.threshold)) for p in self.heads]}
+
+    def to_pandas(self) -> Any:
+        """The same as a data frame."""
+        from reluscope._extras import require
+
+        return require("pandas", "pandas").DataFrame(self.to_dict())
+
+    def __repr__(self) -> str:
+        found = self.found()
+        shown = "; ".join(f"{head}: {', '.join(names)}" for head, names in list(found.items())[:12])
+        return f"<Patterns of {len(self.heads)} heads, {len(found)} found{': ' + shown if shown else ''}>"
+
+
+def detect_patterns(recording: Recording, *, periods: Sequence[int] = range(2, 17), threshold: float = 0.5) -> Patterns:
+    """Score every head of a recording for the four patterns. Costs a few passes over each head's weights."""
+    threshold = real(threshold, "threshold", low=0.0, high=1.0)
+    tried = sorted({integer(n, "periods", low=2) for n in periods})
+    if recording.steps < 8:
+        raise InputError(f"patterns over time need at least 8 steps, got {recording.steps}")
+    return Patterns(tuple(_scores(recording, i, tried) for i in range(len(recording.heads))), threshold)
+
+
+def _scores(recording: Recording, head: int, periods: list[int]) -> HeadPattern:
+    lags = recording.lags(head).astype(np.float64)
+    absolute = recording.absolute(head).astype(np.float64)
+    memory = lags.shape[1]
+    previous = float(lags[1:, 1].mean()) if memory > 1 else 0.0
+    by_lag = _best_period(lags, periods, warm=min(memory, recording.steps // 2))
+    by_time = _best_period(absolute, periods, warm=min(memory, recording.steps // 2))
+    (score, period), where = max((by_lag, "lag"), (by_time, "time"), key=lambda found: found[0][0])
+    key, frames = _key_frames(absolute, memory if recording.kind == "memory" else absolute.shape[1], recording.kind)
+    modes, recent = _two_modes(lags)
+    return HeadPattern(recording.heads[head], previous, score, period, where, key, frames, modes, recent)
+
+
+def _best_period(weights: Array, periods: list[int], warm: int) -> tuple[float, int]:
+    """Best score and period of a comb along the last axis, with one phase for all steps.
+
+    A comb has at least three teeth: the score is the smaller of two, with all weights and with the two largest of
+    each step left out. So one or two fixed frames, however strong, are no comb.
+    """
+    rows = weights[warm:]
+    found = [(0.0, periods[0] if periods else 2)]
+    total = rows.sum()
+    if total > 0:
+        rest = rows.copy()
+        np.put_along_axis(rest, np.argsort(-rows, 1)[:, :2], 0.0, 1)
+        left = max(float(rest.sum()), 1e-6 * float(total))
+        for n in periods:
+            if 3 * n > rows.shape[1]:
+                break
+            phases = [rows[:, c::n].sum() for c in range(n)]
+            best = int(np.argmax(phases))
+            share = min(float(phases[best] / total), float(rest[:, best::n].sum() / left))
+            found.append((max(0.0, (share - 1 / n) / (1 - 1 / n)), n))
+    top = max(score for score, _ in found)
+    return max(((s, n) for s, n in found if s >= 0.9 * top), key=lambda item: item[1])  # 4, not its divisor 2
+
+
+def _key_frames(absolute: Array, memory: int, kind: str) -> tuple[float, tuple[int, ...]]:
+    steps, positions = absolute.shape
+    distance = np.arange(steps)[:, None] - np.arange(positions)[None]
+    if kind == "memory":
+        seen = (distance >= _FAR) & (distance < memory)
+    else:
+        seen = np.abs(distance) >= _FAR
+    counts = seen.sum(0)
+    far = np.where(seen, absolute, 0.0)
+    mean = np.divide(far.sum(0), counts, out=np.zeros(positions), where=counts >= min(8, steps // 3))
+    typical = float(np.median(mean[mean > 0])) if (mean > 0).any() else 0.0
+    frames = np.flatnonzero((mean >= 0.15) & (mean >= 5 * typical))
+    if len(frames) == 0:
+        frames = np.flatnonzero(mean >= 0.5)
+    if len(frames) == 0:
+        return 0.0, ()
+    usable = seen[:, frames].any(1)
+    return float(far[np.ix_(usable, frames)].sum(1).mean()), tuple(int(f) for f in frames)
+
+
+def _two_modes(lags: Array) -> tuple[float, float]:
+    """Otsu's split of the recent weight: share of variance explained, times the gap, times balance."""
+    recent = np.sort(lags[_RECENT * 2 :, :_RECENT].sum(1))
+    n = len(recent)
+    total = recent.var()
+    if n < 8 or total <= 1e-12:
+        return 0.0, float((recent > 0.5).mean()) if n else 0.0
+    sums = recent.cumsum()
+    count = np.arange(1, n)
+    low, high = sums[:-1] / count, (sums[-1] - sums[:-1]) / (n - count)
+    between = count * (n - count) / n**2 * (high - low) ** 2
+    best = int(between.argmax())
+    share_high = 1 - count[best] / n
+    balance = min(1.0, min(share_high, 1 - share_high) / 0.1)
+    return float(between[best] / total * (high[best] - low[best]) * balance), float(share_high)
+
+
+def _ordinal(n: int) -> str:
+    return {2: "2nd", 3: "3rd"}.get(n, f"{n}th")

@@ -1,0 +1,310 @@
+"""Pictures of convolutional networks and of attention over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import integer
+from reluscope._extras import require
+from reluscope.errors import InputError
+from reluscope.lens.ablation import Ablation
+from reluscope.lens.attention import Recording
+from reluscope.lens.bridge import LocalMap
+from reluscope.lens.channels import Strongest
+from reluscope.lens.frames import as_bytes
+from reluscope.lens.receptive import EffectiveField
+from reluscope.plot._axes import axes
+
+Array = npt.NDArray[Any]
+
+BOX = "#d1495b"
+
+
+def tiles(pictures: Any, columns: int | None = None, gap: int = 1, background: float = 1.0) -> Array:
+    """Pictures (n, h, w) or (n, h, w, 3) side by side in one array, `gap` pixels apart."""
+    stack = np.asarray(pictures, np.float64)
+    n, h, w = stack.shape[:3]
+    columns = columns or max(1, math.ceil(math.sqrt(n * h / w)))
+    rows = -(-n // columns)
+    sheet = np.full((rows * (h + gap) - gap, columns * (w + gap) - gap, *stack.shape[3:]), background)
+    for i, picture in enumerate(stack):
+        top, left = (i // columns) * (h + gap), (i % columns) * (w + gap)
+        sheet[top : top + h, left : left + w] = picture
+    return sheet
+
+
+def plot_attention(
+    recording: Recording, head: str | int | None = None, ax: Any = None, *, absolute: bool = False, **style: Any
+) -> Any:
+    """Time (across) and memory (up) of one head, or the maximum over all heads; white is 0, black is 1.
+
+    In a memory recording a horizontal line is a fixed lag and a diagonal one a frame that is kept in sight; with
+    `absolute` the upward axis is the attended frame itself, and that frame is a horizontal line. In a sequence
+    recording both axes are positions. Other keywords go to `imshow`.
+    """
+    if absolute and recording.kind == "memory":
+        if head is None:
+            raise InputError("absolute=True shows one head; name it")
+        ax = axes(ax, figsize=(5, 4.6))
+        options = {"cmap": "Greys", "vmin": 0, "vmax": 1, "interpolation": "nearest"} | style
+        ax.imshow(recording.absolute(head).T, origin="lower", **options)
+        ax.set_xlabel("time (frame)")
+        ax.set_ylabel("attended frame")
+        ax.set_title(f"head {recording.heads[recording.index(head)]}", fontsize="medium")
+        return ax
+    ax = axes(ax, figsize=(8, 2.6) if recording.kind == "memory" else (4.6, 4.2))
+    weights = recording.maximum() if head is None else np.asarray(recording.weights[:, recording.index(head)], float)
+    name = "maximum over heads" if head is None else f"head {recording.heads[recording.index(head)]}"
+    options = {"cmap": "Greys", "vmin": 0, "vmax": 1, "interpolation": "nearest"} | style
+    if recording.kind == "memory":
+        ax.imshow(weights.T, origin="lower", aspect="auto", **options)
+        ax.set_xlabel("time (frame)")
+        ax.set_ylabel("frames back")
+    else:
+        ax.imshow(weights, aspect="equal", **options)
+        ax.set_xlabel("attended position")
+        ax.set_ylabel("position")
+        if recording.labels is not None and len(recording.labels) <= 40:
+            ax.set_xticks(range(len(recording.labels)), recording.labels, rotation=90, fontsize=6)
+            ax.set_yticks(range(len(recording.labels)), recording.labels, fontsize=6)
+    ax.set_title(name, fontsize="medium")
+    return ax
+
+
+def plot_heads(recording: Recording, heads: Sequence[str] | None = None, figure: Any = None, columns: int = 0) -> Any:
+    """Every head in a grid, named "L.H"; rows are layers unless `columns` says otherwise. Returns the array of Axes.
+
+    White is 0; black is 1 in a memory recording and the largest weight of the grid in a sequence recording.
+    """
+    names = list(heads or recording.heads)
+    per_layer = max(1, sum(n.split(".")[0] == names[0].split(".")[0] for n in names))
+    columns = columns or (per_layer if per_layer <= 16 else 8)
+    rows = -(-len(names) // columns)
+    memory = recording.kind == "memory"
+    figure = _figure(figure, (columns * (1.7 if memory else 1.15) + 0.3, rows * (1.0 if memory else 1.3) + 0.3))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for ax in grid.flat:
+        ax.set_axis_off()
+    top = 1.0 if memory else max(float(recording.weights.max()), 1e-12)
+    for name, ax in zip(names, grid.flat, strict=False):
+        weights = np.asarray(recording.weights[:, recording.index(name)], float)
+        shown = weights.T if memory else weights
+        ax.imshow(shown, origin="lower" if memory else "upper", aspect="auto", cmap="Greys", vmin=0, vmax=top)
+        ax.set_axis_on()
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.set_title(name, fontsize=7, pad=2)
+    return grid
+
+
+def plot_frame_strip(frames: Any, ax: Any = None, *, count: int = 8, steps: int | None = None) -> Any:
+    """Frames along the time axis: the left edge of each stands at its own time."""
+    pictures = as_bytes(frames)
+    steps = len(pictures) if steps is None else steps
+    count = integer(count, "count", low=1)
+    ax = axes(ax, figsize=(8, 1.2))
+    width = steps / count
+    for i in range(count):
+        t = int(i * width)
+        if t < len(pictures):
+            _show(ax, pictures[t], extent=(t - 0.5, t - 0.5 + 0.94 * width, 0, 1))
+    ax.set_xlim(-0.5, steps - 0.5)
+    ax.set_ylim(0, 1)
+    ax.set_aspect("auto")
+    ax.set_yticks([])
+    ax.set_xlabel("time (frame)")
+    return ax
+
+
+def plot_trajectory(recording: Recording, frames: Any, head: str | int, figure: Any = None, *, count: int = 8) -> Any:
+    """One head, the frames, and the maximum over heads, on one time axis. Returns the three Axes."""
+    figure = _figure(figure, (9, 5.2))
+    three = figure.subplots(3, 1, sharex=True, height_ratios=[2, 1.1, 2])
+    plot_attention(recording, head, three[0])
+    plot_frame_strip(frames, three[1], count=count, steps=recording.steps)
+    plot_attention(recording, None, three[2])
+    for ax in three[:2]:
+        ax.set_xlabel("")
+    return three
+
+
+def plot_attended(recording: Recording, frames: Any, step: int, ax: Any = None, *, columns: int = 0) -> Any:
+    """For each head the frame it looks at most at one step; brightness is the weight."""
+    pictures = as_bytes(frames).astype(float) / 255
+    pictures = np.repeat(pictures[..., :1], 3, -1) if pictures.shape[-1] == 1 else pictures[..., :3]
+    where, weight = recording.attended(step)
+    layers = len({h.split(".")[0] for h in recording.heads})
+    columns = columns or max(1, len(recording.heads) // layers)
+    chosen = pictures[np.minimum(where, len(pictures) - 1)] * (0.15 + 0.85 * weight)[:, None, None, None]
+    h, w = chosen.shape[1:3]
+    gap = max(1, h // 16)
+    rows = -(-len(chosen) // columns)
+    ax = axes(ax, figsize=(max(2.4, columns * 0.75 + 0.4), rows * 0.75 * h / w + 0.6))
+    ax.imshow(tiles(chosen, columns, gap), interpolation="nearest")
+    for i, head in enumerate(recording.heads):
+        x, y = (i % columns) * (w + gap), (i // columns) * (h + gap)
+        ax.text(
+            x + 1,
+            y + 1,
+            f"{head} t-{step - where[i]}" if recording.kind == "memory" else f"{head}: {where[i]}",
+            color="white",
+            fontsize=4.5,
+            va="top",
+            bbox={"facecolor": "black", "alpha": 0.55, "pad": 0.6, "lw": 0},
+        )
+    ax.set_axis_off()
+    ax.set_title(f"most attended at {'step' if recording.kind == 'memory' else 'position'} {step}", fontsize="small")
+    return ax
+
+
+def plot_z_scores(recording: Recording, head: str | int, ax: Any = None, *, steps: int | None = None) -> Any:
+    """Outputs of one head over time, each standardised."""
+    ax = axes(ax, figsize=(8, 2.8))
+    scores = recording.z_scores(head)[:steps]
+    shown = ax.imshow(scores.T, aspect="auto", cmap="RdBu_r", vmin=-3, vmax=3, interpolation="nearest", origin="lower")
+    ax.figure.colorbar(shown, ax=ax, label="z-score", pad=0.01)
+    ax.set_xlabel("time (frame)" if recording.kind == "memory" else "position")
+    ax.set_ylabel("output")
+    ax.set_title(f"outputs of head {recording.heads[recording.index(head)]}", fontsize="medium")
+    return ax
+
+
+def plot_strongest(found: Strongest, image: Any, ax: Any = None) -> Any:
+    """Receptive fields of the strongest activations as heat over the image."""
+    ax = axes(ax)
+    _show(ax, as_bytes(np.asarray(image)[None])[0], alpha=0.55)
+    top = max(float(found.heat.max()), 1e-12)
+    shown = ax.imshow(found.heat, cmap="inferno", alpha=0.15 + 0.6 * np.clip(found.heat / top, 0, 1), vmin=0, vmax=top)
+    ax.figure.colorbar(shown, ax=ax, label="receptive fields over the pixel", shrink=0.8)
+    ax.set_axis_off()
+    ax.set_title(f"top {len(found.values)} activations of {_short(found.layer)}", fontsize="medium")
+    return ax
+
+
+def plot_field(found: EffectiveField, ax: Any = None) -> Any:
+    """Gradient of a unit at each pixel (log scale) with its nominal receptive field as a box."""
+    require("matplotlib", "plot")
+    from matplotlib.patches import Rectangle
+
+    ax = axes(ax)
+    top = max(float(found.heat.max()), 1e-300)
+    shown = ax.imshow(np.log10(np.maximum(found.heat / top, 1e-6)), cmap="magma", vmin=-6, vmax=0)
+    ax.figure.colorbar(shown, ax=ax, label="log10 |gradient| / largest", shrink=0.8)
+    t, b, left, right = found.field.box(found.row, found.column)
+    ax.add_patch(Rectangle((left - 0.5, t - 0.5), right - left, b - t, fill=False, color="#4cc9f0", lw=1.5))
+    ax.set_axis_off()
+    size = found.field.size
+    ax.set_title(
+        f"{_short(found.field.layer)}: nominal {size[0]}x{size[1]} (box) holds {found.inside:.1%}", fontsize="medium"
+    )
+    return ax
+
+
+def plot_channels(maps: Any, ax: Any = None, *, columns: int | None = None, title: str = "") -> Any:
+    """All channels (channels, rows, columns) as tiles, each scaled to its own range; constant ones are mid-grey."""
+    stack = np.asarray(maps, np.float64)
+    if stack.ndim != 3:
+        raise InputError(f"maps must have shape (channels, rows, columns), got {stack.shape}")
+    low, high = stack.min((1, 2), keepdims=True), stack.max((1, 2), keepdims=True)
+    scaled = np.where(high > low, (stack - low) / np.where(high > low, high - low, 1), 0.5)
+    ax = axes(ax, figsize=(6, 6))
+    sheet = tiles(scaled, columns, max(1, stack.shape[1] // 16), background=np.nan)
+    ax.imshow(sheet, cmap="viridis", interpolation="nearest", vmin=0, vmax=1)
+    ax.set_axis_off()
+    ax.set_title(title or f"{len(stack)} channels", fontsize="medium")
+    return ax
+
+
+def plot_kernels(kernels: Any, ax: Any = None, *, columns: int | None = None, title: str = "") -> Any:
+    """Kernels (outputs, inputs, rows, columns): in colour for three inputs, else the mean over inputs; zero is grey."""
+    stack = np.asarray(kernels, np.float64)
+    scale = np.abs(stack).max((1, 2, 3), keepdims=True)
+    stack = 0.5 + 0.5 * stack / np.where(scale > 0, scale, 1)
+    colour = stack.shape[1] == 3
+    shown = np.moveaxis(stack, 1, -1) if colour else stack.mean(1)
+    ax = axes(ax, figsize=(5, 5))
+    ax.imshow(tiles(shown, columns), cmap=None if colour else "gray", interpolation="nearest", vmin=0, vmax=1)
+    ax.set_axis_off()
+    ax.set_title(title or f"{len(stack)} kernels {stack.shape[2]}x{stack.shape[3]}", fontsize="medium")
+    return ax
+
+
+def plot_pictures(
+    pictures: Any, ax: Any = None, *, columns: int | None = None, titles: Sequence[str] = (), title: str = ""
+) -> Any:
+    """Images (n, h, w, c) in a grid, with a short title in the corner of each."""
+    stack = as_bytes(pictures).astype(float) / 255
+    stack = stack[..., 0] if stack.shape[-1] == 1 else stack[..., :3]
+    h, w = stack.shape[1:3]
+    gap = max(1, h // 24)
+    columns = columns or max(1, math.ceil(math.sqrt(len(stack) * h / w)))
+    ax = axes(ax, figsize=(min(10.0, max(2.8, 1.1 * columns + 0.4)), min(10.0, 1.1 * -(-len(stack) // columns) + 0.5)))
+    ax.imshow(tiles(stack, columns, gap), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    for i, text in enumerate(titles):
+        ax.text(
+            (i % columns) * (w + gap) + 0.5,
+            (i // columns) * (h + gap) + 0.5,
+            text,
+            fontsize=5,
+            va="top",
+            color="white",
+            bbox={"facecolor": "black", "alpha": 0.6, "pad": 0.8, "lw": 0},
+        )
+    ax.set_axis_off()
+    ax.set_title(title, fontsize="small")
+    return ax
+
+
+def plot_templates(found: LocalMap, figure: Any = None, *, names: Sequence[str] | None = None) -> Any:
+    """The exact local template of each output: red raises it, blue lowers it. Returns the Axes."""
+    count = len(found.indices) + 1
+    columns = min(count, 6)
+    rows = -(-count // columns)
+    figure = _figure(figure, (1.5 * columns, 1.75 * rows))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for ax in grid.flat:
+        ax.set_axis_off()
+    _show(grid.flat[0], as_bytes(found.image[None])[0])
+    grid.flat[0].set_title("image", fontsize=8)
+    for i, j in enumerate(found.indices):
+        ax = grid.flat[i + 1]
+        template = found.templates[i].sum(-1)
+        top = max(float(np.quantile(np.abs(template), 0.995)), 1e-12)
+        ax.imshow(template, cmap="RdBu_r", vmin=-top, vmax=top, interpolation="nearest")
+        name = names[j] if names is not None else f"output {j}"
+        ax.set_title(f"{name}: {found.outputs[i]:.2f}", fontsize=8)
+    return grid
+
+
+def plot_ablation(found: Ablation, ax: Any = None, *, most: int = 30, **style: Any) -> Any:
+    """Mean divergence of the output when each part is removed, largest first. Other keywords go to `barh`."""
+    ranked = found.ranked()[:most][::-1]
+    ax = axes(ax, figsize=(5, 0.19 * len(ranked) + 1.2))
+    ax.barh([name for name, _ in ranked], [value for _, value in ranked], **({"color": "#1d6fb8"} | style))
+    ax.tick_params(axis="y", labelsize=7)
+    ax.set_xlabel("KL of the output distribution (nats)")
+    ax.margins(y=0.01)
+    return ax
+
+
+def _show(ax: Any, picture: Array, **options: Any) -> None:
+    grey = picture.shape[-1] == 1
+    ax.imshow(picture[..., 0] if grey else picture[..., :3], cmap="gray" if grey else None, **options)
+
+
+def _short(layer: str, most: int = 34) -> str:
+    return layer if len(layer) <= most else "…" + layer[-most:]
+
+
+def _figure(figure: Any, size: tuple[float, float]) -> Any:
+    if figure is not None:
+        return figure
+    require("matplotlib", "plot")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, dpi=150, layout="constrained")

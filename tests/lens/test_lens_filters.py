@@ -1,0 +1,165 @@
+"""Optimised images, the torch run of ONNX graphs, and exact local maps."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+import reluscope
+from reluscope import lens
+from reluscope.errors import InputError, UnsupportedError
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+NETS = (
+    "cifar10_resnet/onnx/resnet_2b",
+    "marabou/onnx/cnn_max_mninst2",
+    "marabou/onnx/self-attention-mnist-pgd-medium-sim",
+    "marabou_cifar10/onnx/cifar10_small",
+    "oval21/onnx/cifar_deep_kw",
+    "verivital/onnx/Convnet_avgpool",
+    "verivital/onnx/Convnet_maxpool",
+    "vit_2023/onnx/ibp_3_3_8",
+)
+
+
+@pytest.fixture(scope="module")
+def digits(data_folder):
+    raw = gzip.decompress((data_folder / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())
+    return np.frombuffer(raw, np.uint8, offset=16).reshape(-1, 28, 28, 1)[:1000]
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_torch_runs_graphs_as_onnxruntime_does(data_folder, name):
+    model = lens.as_model(data_folder / f"nets/{name}.onnx")
+    x = np.random.default_rng(0).random((1, *model.image_shape)).astype(np.float32)
+    names = [layer.name for layer in model.layers if layer.kind not in ("Shape", "Gather", "Concat", "ConstantOfShape")]
+    ours, theirs = model.trace(torch.from_numpy(x), names), model.activations(x, names)
+    for key, value in theirs.items():
+        assert np.abs(ours[key].numpy() - value).max() <= 1e-5 * max(1.0, np.abs(value).max()), key
+
+
+@pytest.mark.parametrize(("net", "layer"), [("cnn_max_mninst3", 0), ("cnn_max_mninst2", 0), ("cnn_max_mninst2", 1)])
+def test_an_optimised_image_beats_a_thousand_digits(data_folder, digits, net, layer):
+    model = lens.as_model(data_folder / f"nets/marabou/onnx/{net}.onnx")
+    name = model.convolutions()[layer]
+    count = len(lens.kernels(model, name))
+    dead = lens.dead_channels(model, name, digits)
+    for c in range(0, count, 2):
+        if c in dead:
+            continue
+        objective = lens.channel(name, c)
+        found = lens.visualise(model, objective, steps=64, rng=c)
+        assert found.images.min() >= 0 and found.images.max() <= 1
+        assert lens.measure(model, objective, found.images)[0] == pytest.approx(found.values[0], rel=1e-4, abs=1e-5)
+        assert found.values[0] > lens.measure(model, objective, digits).max()
+
+
+def test_an_optimised_image_beats_a_thousand_crops_of_photographs(data_folder):
+    photographs = pytest.importorskip("sklearn.datasets").load_sample_images().images
+    model = lens.as_model(data_folder / "nets/cifar10_resnet/onnx/resnet_2b.onnx")
+    crops = lens.crops(photographs, (32, 32), 1000, rng=0)
+    for c in (0, 3):
+        objective = lens.channel("Conv_2", c)
+        found = lens.visualise(model, objective, steps=48, rng=c)
+        assert found.values[0] > lens.measure(model, objective, crops).max()
+
+
+@pytest.fixture(scope="module")
+def small():
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Conv2d(6, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 64, 5)
+    )
+    return lens.as_model(module, image_shape=(12, 12, 3))
+
+
+def test_the_same_seed_gives_the_same_image(small):
+    made = [lens.visualise(small, lens.channel("2", 1), steps=12, images=2, rng=4) for _ in range(2)]
+    assert np.array_equal(made[0].images, made[1].images)
+    other = lens.visualise(small, lens.channel("2", 1), steps=12, images=2, rng=5)
+    assert not np.array_equal(made[0].images, other.images)
+    assert made[0].values[0] >= made[0].values[1]
+    assert made[0].history.shape == (12, 2)
+
+
+def test_objectives_mean_what_they_say(small):
+    images = np.random.default_rng(0).random((3, 12, 12, 3))
+    maps = small.activations(images, ["2"])["2"]
+    vector = np.array([1.0, -2.0, 0.0, 2.0])
+    assert np.allclose(lens.measure(small, lens.channel("2", 3), images), maps[:, 3].mean((1, 2)), atol=1e-6)
+    assert np.allclose(lens.measure(small, lens.neuron("2", 1, 4, 5), images), maps[:, 1, 4, 5])
+    assert np.allclose(
+        lens.measure(small, lens.direction("2", vector), images), maps.mean((2, 3)) @ vector / 3, atol=1e-6
+    )
+    found = lens.visualise(small, lens.neuron("2", 1, 4, 5), steps=30, low=-1, high=2, rng=0)
+    assert found.images.min() >= -1 and found.images.max() <= 2
+    assert lens.measure(small, found.objective, found.images)[0] == pytest.approx(found.values[0], rel=1e-5)
+    assert found.values[0] > lens.measure(small, lens.neuron("2", 1, 4, 5), images).max()
+    grown = lens.visualise(small, lens.direction("2", vector), steps=30, rng=0)
+    assert grown.values[0] > lens.measure(small, lens.direction("2", vector), images).max()
+    with pytest.raises(InputError, match="must not be zero"):
+        lens.direction("2", np.zeros(3))
+    with pytest.raises(InputError, match="has no layer 'x'"):
+        lens.visualise(small, lens.channel("x", 0))
+
+
+def test_diversity_pushes_images_apart(small):
+    from reluscope.lens.filters import _alike
+
+    def similarity(weight):
+        made = lens.visualise(small, lens.channel("1", 2), steps=40, images=3, diversity=weight, polish=0.0, rng=0)
+        return float(_alike(torch, torch.from_numpy(small.activations(made.images, ["1"])["1"])))
+
+    assert similarity(20.0) < similarity(0.0)
+
+
+def test_a_dead_unit_is_survived():
+    module = nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU())
+    with torch.no_grad():
+        module[0].weight.zero_()
+        module[0].bias.fill_(-1.0)
+    model = lens.as_model(module, image_shape=(6, 6, 1))
+    assert lens.visualise(model, lens.channel("1", 0), steps=5, rng=0).values[0] == 0
+    assert lens.dead_channels(model, "1", np.random.default_rng(0).random((4, 6, 6, 1))) == (0,)
+
+
+def test_local_maps_are_those_of_the_network(data_folder, digits):
+    path = data_folder / "nets/marabou/onnx/cnn_max_mninst3.onnx"
+    image = digits[7].astype(np.float32) / 255
+    found = lens.local_map(lens.as_model(path), image)
+    local = reluscope.load(path).local(image.astype(float).reshape(1, -1))
+    assert np.allclose(np.asarray(local.C).reshape(10, 28, 28, 1), found.templates, atol=1e-9)
+    assert np.allclose(np.asarray(local.d).ravel(), found.offset, atol=1e-9)
+    assert np.allclose(found.contributions().sum((1, 2, 3)) + found.offset, found.outputs)
+
+
+def test_frozen_norms_make_a_vpt_cnn_exactly_affine():
+    model = lens.vpt_cnn(lens.vpt_policy("tiny", rng=0))
+    before = {k: v.clone() for k, v in model.module.state_dict().items()}
+    image = np.random.default_rng(0).random((32, 32, 3))
+    found = lens.local_map(model, image, range(4), layer="stacks.1.firstconv.layer")
+    assert found.error < 1e-12
+    assert found.templates.shape == (4, 32, 32, 3)
+    assert all(torch.equal(v, before[k]) and v.dtype == before[k].dtype for k, v in model.module.state_dict().items())
+    plain = model.activations(image, ["stacks.1.firstconv.layer"])["stacks.1.firstconv.layer"].ravel()[:4]
+    assert np.allclose(found.outputs, plain, atol=1e-5)
+    with pytest.raises(UnsupportedError, match="not affine"):
+        lens.local_map(model, image, range(4), layer="stacks.1.firstconv.layer", freeze_norms=False)
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm([4, 10, 10]), nn.InstanceNorm2d(4, affine=True), nn.GroupNorm(2, 4)])
+def test_every_norm_is_frozen_at_the_image(norm):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(400, 2))
+    model = lens.as_model(module, image_shape=(12, 12, 1))
+    image = np.random.default_rng(0).random((12, 12, 1))
+    found = lens.local_map(model, image)
+    assert found.error < 1e-12
+    assert np.allclose(found.outputs, model.activations(image, ["output"])["output"][0], atol=1e-5)
+    module[2] = nn.GELU()
+    with pytest.raises(UnsupportedError, match="not affine"):
+        lens.local_map(lens.as_model(module, image_shape=(12, 12, 1)), image)

@@ -419,12 +419,12 @@ def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generato
             continue
         if any(len(c.g) == 0 for c in q.cases):
             total += piece.mass
-            continue
-        found = integrate(q.network, piece.law, Request(events=_line_events(q)[-1:]), lines=_PILOT_LINES, rng=rng)
-        assert found.events is not None
-        if found.interval == "exact":
-            return None
-        total += piece.mass * float(found.events.value[0])
+        else:
+            found = integrate(q.network, piece.law, Request(events=_line_events(q)[-1:]), lines=_PILOT_LINES, rng=rng)
+            assert found.events is not None
+            if found.interval == "exact":
+                return None
+            total += piece.mass * float(found.events.value[0])
         if total >= _RARE:
             return None
     return total if parts else None

@@ -662,6 +662,7 @@ def test_unused_columns_and_projection():
         ({"level": math.nan}, "level"),
         ({"lines": 0}, "lines"),
         ({"lines": 2.5}, "lines"),
+        ({"lines": 1 << 35}, "fewer lines"),
         ({"tolerance": 0.0}, "tolerance"),
         ({"replicates": 1}, "replicates"),
         ({"budget": None, "lines": None}, "budget"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,12 @@ from reluscope.measure._line_tally import Job, Tally
 from reluscope.network import Network, Pattern
 
 _EXACT_ERROR = 1e-12
+
+_CHANCES = ("below", "above", "events", "marginals")
+"""Quantities between 0 and 1."""
+
+_NOTHING = 1e-14
+"""A mean of [0, 1] this close to an end is at it, up to rounding."""
 
 
 def bounded_mean(
@@ -55,6 +62,30 @@ def _chernoff(mean: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
     return ends[0], ends[1]
 
 
+@dataclass(eq=False)
+class Reach:
+    """How far lines of a kind that was not met could move a mean, up and down.
+
+    A kind of line whose probability is q stays away from n independent lines with probability `(1 - q)^n`, so with
+    probability `1 - d` an unmet kind has `q <= log(1 / d) / n`. If such lines contribute no more than the most met on
+    any line (and no less than the least), they move the mean by at most `(most - mean) log(1 / d) / n` upwards.
+    """
+
+    up: FloatArray
+    down: FloatArray
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> Reach:
+        """No lines yet."""
+        return cls(np.zeros(shape), np.zeros(shape))
+
+    def add(self, weight: float, n: float, mean: FloatArray, most: FloatArray, least: FloatArray, level: float) -> None:
+        """Take account of the n lines of one component; an unmet kind of line is in one component only."""
+        chance = weight * min(1.0, np.log(2.0 / (1.0 - level)) / n)
+        self.up = np.maximum(self.up, chance * np.maximum(most - mean, 0.0))
+        self.down = np.maximum(self.down, chance * np.maximum(mean - least, 0.0))
+
+
 class AnswerMaker:
     """Tallies of all components put together."""
 
@@ -74,7 +105,8 @@ class AnswerMaker:
     def estimate(self, name: str) -> Estimate:
         """The estimate of one quantity of every tally."""
         if self.kind != "finite-sample":
-            return self.from_replicates(sum(w * self._spread(t.means()[name]) for w, t in self.found))
+            found = self.from_replicates(sum(w * self._spread(t.means()[name]) for w, t in self.found))
+            return found if self.kind == "exact" else self._widened(found, self._reach(name, found.value.shape))
         sampled = [t for _, t in self.found if t.replicates_are_draws]
         fixed = sum((w * t.means()[name][0] for w, t in self.found if not t.replicates_are_draws), 0.0)
         n = int(sum(t.count.sum() for t in sampled))
@@ -95,13 +127,36 @@ class AnswerMaker:
         half = float(stdtrit(n - 1, 0.5 + 0.5 * self.level)) * rows.std(axis=0, ddof=1) / np.sqrt(n)
         return Estimate(value, value - half, value + half)
 
+    def _reach(self, name: str, shape: tuple[int, ...]) -> Reach:
+        """What unmet lines could do to one kind of quantity.
+
+        Where all lines agree on 0 or 1 a probability may be anything on the unmet ones, and a density that no line has
+        met has no upper end.
+        """
+        reach = Reach.none(shape)
+        for w, t in self.found:
+            if not t.replicates_are_draws:
+                continue
+            n = float(t.count.sum())
+            most, least = t.most[name], t.least[name]
+            if name in _CHANCES:
+                most = np.where(most <= 0.0, 1.0, most)
+                least = np.where(least >= 1.0 - _NOTHING, 0.0, least)
+            elif name == "density":
+                most = np.where(most <= 0.0, np.inf, most)
+            reach.add(w, n, t.total[name].sum(axis=0) / n, most, least, self.level)
+        return reach
+
+    def _widened(self, found: Estimate, reach: Reach) -> Estimate:
+        return Estimate(found.value, found.lower - reach.down, found.upper + reach.up)
+
     def record(self, method: str, direction: str, seconds: float, note: str, request: Request) -> Integrals:
         """The public record."""
         job = self.job
         levels: dict[int, Levels] = {}
         if job.n_levels:
             cdf, sf = self._clipped("below"), self._clipped("above")
-            pdf = self.estimate("density") if job.density else None
+            pdf = self._clipped("density", np.inf) if job.density else None
             begin = 0
             for output, c in level_map(self.net, request.levels).items():
                 part = slice(begin, begin + len(c))
@@ -130,50 +185,53 @@ class AnswerMaker:
         """Exact components have one row for all replicates."""
         return np.broadcast_to(rows, (self.groups, *rows.shape[1:]))
 
-    def _clipped(self, name: str) -> Estimate:
-        """Probabilities: the interval cut to [0, 1]; the value stays as it is, it is unbiased.
-
-        Where no line has seen anything but 0 (or 1) the spread says nothing: then the bound for as many independent
-        lines, `log(2 / (1 - level)) / lines`.
-        """
+    def _clipped(self, name: str, top: float = 1.0) -> Estimate:
+        """The interval cut to [0, top]; the value stays as it is, it is unbiased."""
         found = self.estimate(name)
-        lower, upper = np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0)
-        if self.kind in ("replicate", "block"):
-            unseen = min(1.0, np.log(2.0 / (1.0 - self.level)) / max(sum(t.lines for _, t in self.found), 1))
-            upper = np.where(found.value <= 0.0, unseen, upper)
-            lower = np.where(found.value >= 1.0 - 1e-14, 1.0 - unseen, lower)
-        return Estimate(found.value, lower, upper)
+        return Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, top))
 
     def _patterns(self) -> PatternMasses:
         keys: dict[bytes, int] = {}
         kept: list[Pattern] = []
-        rows: list[FloatArray] = []
-        squares: list[float] = []
         rest = 0.0
         sampled = self.sampled
         n = sum(t.count.sum() for _, t in self.found if t.replicates_are_draws)
-        for w, tally in self.found:
+        places = []
+        for _, tally in self.found:
+            table = tally.patterns
+            assert table is not None
+            place = np.empty(table.used, np.int64)
+            for i in range(table.used):
+                place[i] = keys.setdefault(table.known[i].tobytes(), len(kept))
+                if place[i] == len(kept):
+                    kept.append(table.known[i])
+            places.append(place)
+        masses, squares, fixed = np.zeros((len(kept), self.groups)), np.zeros(len(kept)), np.zeros(len(kept))
+        reach = Reach.none((len(kept),))
+        for (w, tally), place in zip(self.found, places, strict=True):
             table = tally.patterns
             assert table is not None
             count = np.maximum(tally.count, 1.0)
             # Draws of a mixture count by number, not by weight: their weights are in how many there are.
             factor = w if self.kind != "finite-sample" or not tally.replicates_are_draws else sampled * count[0] / n
             rest += factor * float((table.rest / count).mean())
-            for i in range(table.used):
-                key = table.known[i].tobytes()
-                k = keys.setdefault(key, len(kept))
-                if k == len(kept):
-                    kept.append(table.known[i])
-                    rows.append(np.zeros(self.groups))
-                    squares.append(0.0)
-                rows[k] = rows[k] + factor * np.broadcast_to(table.total[i] / count, (self.groups,))
-                squares[k] += table.square[i] + table.line_mass[i] ** 2
-        masses = np.array(rows).reshape(len(kept), self.groups).T
+            here = table.total[: table.used]
+            masses[place] += factor * (here / count)
+            square = table.square[: table.used] + table.line_mass[: table.used] ** 2
+            if not tally.replicates_are_draws:
+                fixed[place] += w * here[:, 0] / count[0]
+            else:
+                squares[place] += square
+                first, most, lines = np.zeros(len(kept)), np.zeros(len(kept)), float(tally.count.sum())
+                first[place], most[place] = here.sum(axis=1), table.most[: table.used]
+                reach.add(w, lines, first / lines, most, np.zeros(len(kept)), self.level)
         if self.kind == "finite-sample":
-            mean, lower, upper = bounded_mean(masses[0] / sampled * n, np.array(squares), int(n), self.level)
-            found = Estimate(sampled * mean, sampled * lower, sampled * upper)
+            mean, lower, upper = bounded_mean((masses[:, 0] - fixed) / sampled * n, squares, int(n), self.level)
+            found = Estimate(fixed + sampled * mean, fixed + sampled * lower, fixed + sampled * upper)
         else:
-            found = self.from_replicates(masses)
+            found = self.from_replicates(masses.T)
+            if self.kind != "exact":
+                found = self._widened(found, reach)
         order = np.argsort(-found.value, kind="stable")
         clipped = Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
         known = np.array(kept, np.uint8).reshape(len(kept), self.net.n_units)
@@ -193,6 +251,14 @@ class AnswerMaker:
                     rows.append(share)
         order = np.argsort(values)
         found = self.from_replicates(np.array(rows).reshape(len(rows), self.groups).T[:, order])
+        if self.kind != "exact":
+            # What single lines contribute is not kept: anything between nothing and all of a line.
+            reach = Reach.none(found.value.shape)
+            for w, t in self.found:
+                if t.replicates_are_draws:
+                    reach.add(w, float(t.count.sum()), found.value, np.ones(1), np.zeros(1), self.level)
+            found = self._widened(found, reach)
+            found = Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
         return Atoms(np.array(values)[order], found)
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 REACH = 38.5
 """Standard normal lines are cut here: less than 1e-323 of their mass is beyond."""
 
+MOST_POINTS = 1 << 30
+"""Points of one scrambled Sobol sequence."""
+
 MOST_SOBOL = 21201
 """Dimensions of SciPy's table of direction numbers."""
 
@@ -71,6 +74,11 @@ class SobolDraws:
         self.dimensions = dimensions
         self._per_scramble = per_scramble
         scrambles = -(-groups // per_scramble)
+        if n * per_scramble > MOST_POINTS:
+            raise InputError(
+                f"lines must be at most {MOST_POINTS:,} to a scramble, got {n * per_scramble:,}; "
+                'use fewer lines, more replicates or interval="finite-sample"'
+            )
         bits = next(b for b in (14, 18, 22, 26, 30) if 1 << b >= n * per_scramble)
         self._directions = np.empty((scrambles, dimensions, bits), np.uint64)
         self._point = np.empty((scrambles, dimensions), np.uint64)
@@ -120,6 +128,8 @@ class Source(Protocol):
     dimensions: int
     """Uniform numbers that a line takes."""
     point_dimensions: int
+    turn: FloatArray | None
+    """Where points are `turn @ z` with standard normal z: that matrix."""
 
     def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
         """One line per row of uniform numbers."""
@@ -134,27 +144,35 @@ class GaussianLines:
     """Parallel lines under N(0, I_r): the coordinates across the direction are drawn, the one along it is integrated.
 
     `frame` is orthonormal, (r, r), its first column the direction; the others come in the order of the Sobol
-    dimensions, so the ones that matter most should come first.
+    dimensions, so the ones that matter most should come first. Lines end at a distance `reach`; what is beyond is
+    shared out in proportion.
     """
 
-    def __init__(self, frame: FloatArray, name: str) -> None:
+    def __init__(self, frame: FloatArray, name: str, reach: float = REACH) -> None:
         self.name = name
+        self._frame, self._reach = frame, reach
+        self._scale = 1.0 / float(interval_mass(-reach, reach))
         self.point_dimensions = len(frame)
         self.dimensions = len(frame) - 1
         self.direction = np.ascontiguousarray(frame[:, :1].T)
         self._across = np.ascontiguousarray(frame[:, 1:].T)
-        self._all = np.ascontiguousarray(frame.T)
+        self.turn: FloatArray | None = frame
 
     def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
         """Lines with N(0, I) offsets across the direction."""
         n = len(uniforms)
         base = normals(uniforms) @ self._across if self.dimensions else np.zeros((n, 1))
-        low = np.full(n, -REACH)
-        return Batch(base, self.direction, low, -low, np.ones(n), NORMAL)
+        low = np.full(n, -self._reach)
+        return Batch(base, self.direction, low, -low, np.full(n, self._scale), NORMAL)
+
+    def within(self, reach: float) -> GaussianLines:
+        """The same lines, shorter."""
+        return GaussianLines(self._frame, self.name, reach)
 
     def points(self, uniforms: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Points from N(0, I)."""
-        return normals(uniforms) @ self._all
+        assert self.turn is not None
+        return normals(uniforms) @ self.turn.T
 
 
 class RadialLines:
@@ -164,6 +182,7 @@ class RadialLines:
 
     def __init__(self, frame: FloatArray) -> None:
         self.dimensions = self.point_dimensions = len(frame)
+        self.turn: FloatArray | None = frame
         self._all = np.ascontiguousarray(frame.T)
 
     def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
@@ -190,6 +209,7 @@ class BoxLines:
         self.uniform = component.kind == "uniform"
         self.point_dimensions = len(self.lower)
         self.dimensions = self.point_dimensions - 1
+        self.turn: FloatArray | None = None
         self._others = np.delete(np.arange(self.point_dimensions), axis)
         self._low, self._high = np.clip([self.lower[axis], self.upper[axis]], *_ends(self.uniform))
         mass = self._high - self._low if self.uniform else float(interval_mass(self._low, self._high))
@@ -232,6 +252,7 @@ class ChordLines:
         assert component.rows is not None
         self.name = "chords"
         self.dimensions = self.point_dimensions = 0
+        self.turn: FloatArray | None = None
         self.direction = direction[None]
         self._component, self._law = component, law
         self._A, self._b = component.rows

@@ -18,7 +18,9 @@ from reluscope.measure._line_draws import (
     RadialLines,
     SobolDraws,
     Source,
+    normals,
 )
+from reluscope.measure._line_points import SmallForms
 from reluscope.measure._line_tally import Job, Tally
 from reluscope.measure.trace import Tracer
 from reluscope.network import Network
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 CHUNK = 256
 """Lines traced together: their segments stay in the cache."""
 
+_SMALL_CHUNK = 2048
 _PILOT_POINTS = 2048
 _RARE = 0.1
 _MOST_AIMS = 4
@@ -37,7 +40,12 @@ _PILOT_BLOCKS = 8
 _SCRAMBLES = 16
 _PILOT_SHARE = 0.03
 _LONGEST_PILOT = 2.0
-_LINE_SLOPE, _POINT_SLOPE = 1.4, 1.2
+_SHORTER = ((1e-4, 6.0), (1e-6, 7.0))
+"""How long lines must be for probabilities from so much on: less than 3e-5 of them is beyond."""
+_TOO_FEW = 64
+_COMMON, _FAR_BEHIND = 0.02, 1.8
+_LINE_SLOPE, _POINT_SLOPE = 0.8, 0.45
+"""Over so many dimensions d the variance of Sobol sums usually falls as n^-(1 + this / sqrt(d))."""
 _MANY_COMPONENTS = 16
 _SMALLEST_SAMPLE = 4
 
@@ -55,6 +63,8 @@ class Settings:
     seconds: float
     fixed: bool = False
     """Whether the number of lines is given: then nothing may depend on the clock, so that a seed says it all."""
+    shared: bool = False
+    """Whether several components share the lines: then a pilot must say how."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +84,11 @@ class Plan:
     single: FloatArray = field(default_factory=lambda: np.zeros(0))
     """Variance of one line."""
     mean: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Estimate of each quantity."""
+    """Estimate of each level and event (nan for other quantities)."""
     slope: float = 1.0
     """How fast the variance falls with the number of lines: as `n ** -slope`."""
+    span: float = 1.0
+    """The largest distance that a line's contribution to a probability can have from the mean."""
 
     def spread_of(self, lines: float, settings: Settings) -> float:
         """The largest variance that the interval of a run of so many lines is expected to show."""
@@ -86,6 +98,12 @@ class Plan:
         # On the safe side of what Sobol points do: no faster than 1/n upwards, no slower than 1/n^2 downwards.
         guess = self.variance * (self.n / each) ** (1.0 if each > self.n else 2.0)
         return float(np.minimum(guess, self.single / each).max(initial=0.0)) / settings.replicates
+
+    def unmet(self, lines: float, level: float, settings: Settings) -> float:
+        """The part of the half width that falls as 1/lines; see `reluscope.measure._line_answer`."""
+        if settings.interval == "finite-sample":
+            return float(7.0 * np.log(8.0 / (1.0 - level)) / (3.0 * max(lines - 1.0, 1.0)))
+        return float(self.span * np.log(2.0 / (1.0 - level)) / max(lines, 1.0))
 
     def predicted(self, seconds: float, settings: Settings) -> FloatArray:
         """The variance of each quantity after a run of the given CPU time."""
@@ -119,10 +137,11 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
     share = min(_PILOT_SHARE * seconds, _LONGEST_PILOT)
     points = Plan(component, sources[0], "points", settings.job, tracer)
     if settings.method == "points":
-        return _measured(points, settings, rng, share)
+        return points if settings.fixed and not settings.shared else _measured(points, settings, rng, share)
     runners = [Plan(component, source, "lines", settings.job, tracer) for source in sources]
     if settings.fixed:
-        return _measured(runners[-1] if settings.direction == "auto" else runners[0], settings, rng, 0.0)
+        chosen = runners[-1] if settings.direction == "auto" else runners[0]
+        return _measured(chosen, settings, rng, 0.0) if settings.shared else chosen
     fallback = settings.method == "auto" and not (settings.job.density or settings.job.atom_forms)
     begin = time.thread_time()
     run_plan(runners[0], _PILOT_BLOCKS, 1, rng, 0)
@@ -132,10 +151,33 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
         return _measured(points, settings, rng, 0.0)
     runners = runners[: max(1, int(2 * share / max(shortest, 1e-9)))]
     if len(runners) > 2:
-        runners = _ranked([_measured(plan, settings, rng, 0.0) for plan in runners], seconds, settings)[:2]
+        raced = [_measured(runners[0], settings, rng, 0.0)]
+        if fallback:
+            quick = _measured(points, settings, rng, 0.0)
+            if _hopeless(raced[0], quick, seconds, settings):
+                return quick
+        raced += [_measured(plan, settings, rng, 0.0) for plan in runners[1:]]
+        runners = [_shortened(plan) for plan in _ranked(raced, seconds, settings)[:2]]
     if fallback:
         runners.append(points)
     return _ranked([_measured(plan, settings, rng, share) for plan in runners], seconds, settings)[0]
+
+
+def _hopeless(lines: Plan, points: Plan, seconds: float, settings: Settings) -> bool:
+    """Whether lines are so far behind points, on nothing rare, that other directions need not be tried."""
+    ours, theirs = lines.predicted(seconds, settings), points.predicted(seconds, settings)
+    rarest = float(np.nanmin(np.minimum(points.mean, 1.0 - points.mean), initial=0.5))
+    live = (ours > 0) & (theirs > 0)
+    return rarest > _COMMON and bool(live.any()) and float(np.log(ours[live] / theirs[live]).mean()) > _FAR_BEHIND
+
+
+def _shortened(plan: Plan) -> Plan:
+    """The plan with lines that end where nothing is left that would matter beside the rarest level or event."""
+    if not isinstance(plan.source, GaussianLines):
+        return plan
+    rarest = float(np.nanmin(np.minimum(plan.mean, 1.0 - plan.mean), initial=0.5))
+    reach = next((reach for least, reach in _SHORTER if rarest >= least), None)
+    return plan if reach is None else replace(plan, source=plan.source.within(reach))
 
 
 def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds: float) -> Plan:
@@ -161,7 +203,9 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
     whole = blocks.mean(axis=1).var(axis=0, ddof=1)
     small = blocks.reshape(scrambles * _PILOT_BLOCKS, blocks.shape[2]).var(axis=0, ddof=1)
     live = (whole > 0) & (small > 0)
-    usual = _LINE_SLOPE if plan.method == "lines" else _POINT_SLOPE
+    by_lines = plan.method == "lines"
+    dimensions = plan.source.dimensions if by_lines else plan.source.point_dimensions
+    usual = min(1.0 + (_LINE_SLOPE if by_lines else _POINT_SLOPE) / np.sqrt(max(dimensions, 1)), 2.0)
     slope = usual
     if live.any():
         seen = float(np.log(small[live] / whole[live]).mean() / np.log(_PILOT_BLOCKS))
@@ -171,13 +215,17 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
     single = np.concatenate(squares) if names else np.zeros(0)
     mean = blocks.mean(axis=(0, 1))
     single = np.maximum(single - mean**2, 0.0)
-    return replace(plan, n=n, cost=cost, variance=whole, slope=slope, single=single, mean=mean)
+    chances = [k in ("below", "events") for k, part in zip(names, rows, strict=True) for _ in range(part.shape[2])]
+    mean = np.where(np.array(chances, bool), mean, np.nan)
+    span = float(np.nanmax(np.maximum(mean, 1.0 - mean), initial=0.0)) if any(chances) else 1.0
+    return replace(plan, n=n, cost=cost, variance=whole, slope=slope, single=single, mean=mean, span=span)
 
 
 def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]:
     """Best first: by the mean logarithm of the predicted variances.
 
-    A quantity that a plan never saw vary is taken at a hundredth of the largest prediction among the plans.
+    A quantity that a plan never saw vary is taken at a hundredth of the largest prediction among the plans. Few lines
+    show less than their true variance, because seldom ones contribute most: a short pilot counts against them.
     """
     predicted = np.array([p.predicted(seconds, settings) for p in _doubted(plans)])
     if not predicted.shape[1]:
@@ -187,14 +235,15 @@ def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]
     if not live.any():
         return plans
     scores = np.log(np.maximum(predicted[:, live] / top[live], 1e-2)).mean(axis=1)
+    scores += [np.log1p(_TOO_FEW / p.n) if p.method == "lines" else 0.0 for p in plans]
     return [plans[i] for i in np.argsort(scores, kind="stable")]
 
 
 def _doubted(plans: list[Plan]) -> list[Plan]:
     """The plans, with more variance where one may have missed mass that another has found.
 
-    A rare set that few lines meet looks small and certain to them. A plan that sees clearly less of it than another (more
-    than three of the other's standard errors) has its variances raised by the square of the difference.
+    A rare set that few lines meet looks small and certain to them. A plan that sees clearly less of it than another (by
+    more than three of the other's standard errors) has its variances raised by the square of the difference.
     """
     out = []
     for plan in plans:
@@ -354,19 +403,22 @@ def sizes_of(
     if tolerance is not None:
         from scipy.special import ndtri
 
-        goal = (tolerance / float(ndtri(0.5 + 0.5 * level))) ** 2 / 1.5  # a margin for the pilot's own noise
+        independent = settings.interval == "finite-sample"
+        wide = np.sqrt(2.0 * np.log(8.0 / (1.0 - level))) if independent else float(ndtri(0.5 + 0.5 * level))
 
-        def variance(factor: float) -> float:
-            parts = [w * w * p.spread_of(factor * e, settings) for w, e, p in zip(weight, effort, plans, strict=True)]
-            return float(sum(parts))
+        def half(factor: float) -> float:
+            """Expected half width, with a margin for the pilot's own noise."""
+            parts = [(w, factor * e, p) for w, e, p in zip(weight, effort, plans, strict=True)]
+            variance = sum(w * w * p.spread_of(n, settings) for w, n, p in parts)
+            return float(wide * np.sqrt(1.5 * variance)) + max(w * p.unmet(n, level, settings) for w, n, p in parts)
 
-        if variance(scale) > goal:
+        if half(scale) > tolerance:
             note = f"the budget ends before the tolerance of {tolerance:g} is expected to be reached"
         else:
             low, high = 0.0, scale
             for _ in range(60):
                 middle = 0.5 * (low + high)
-                low, high = (low, middle) if variance(middle) <= goal else (middle, high)
+                low, high = (low, middle) if half(middle) <= tolerance else (middle, high)
             scale = high
     return [_even(scale * e / groups) * groups for e in effort], note
 
@@ -391,6 +443,11 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
     if per_scramble:
         draws = SobolDraws(dimensions, groups, each, rng, per_scramble=per_scramble)
     chunk = CHUNK if by_lines else max(64, (1 << 18) // max(net.widths))
+    small = None
+    if not by_lines and not plan.job.switches and SmallForms.suits(net):
+        turn = plan.source.turn
+        small = SmallForms(net, plan.job.forms, np.eye(net.n_inputs) if turn is None else turn)
+        chunk = min(chunk, _SMALL_CHUNK)
     room = np.empty((chunk, dimensions))
     parts: list[tuple[int, int]] = []
     filled = 0
@@ -405,6 +462,10 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
                 continue
             if by_lines:
                 tally.add_lines(plan.tracer, plan.source.lines(room[:filled], rng), parts)
+            elif small is not None:
+                turned = plan.source.turn is not None
+                points = normals(room[:filled]) if turned else plan.source.points(room[:filled], rng)
+                tally.add_outputs(small(points), parts)
             else:
                 tally.add_points(plan.source.points(room[:filled], rng), parts)
             parts, filled = [], 0
@@ -421,7 +482,7 @@ def warm_up(component: Component, law: Any, job: Job, method: str) -> None:
     rng = generator(0)
     settings = Settings(law, job, "block", 2, method, "gradient", 1.0)
     source = sources_of(component, settings, rng, single=True, points=64)[0]
-    plan = Plan(
-        component, source, "points" if method == "points" else "lines", job, Tracer(component.network, job.forms)
-    )
-    run_plan(plan, 2, 2, rng, 2)
+    tracer = Tracer(component.network, job.forms)
+    for kind in ("lines", "points"):
+        if method in (kind, "auto") and not (kind == "points" and (job.density or job.atom_forms)):
+            run_plan(Plan(component, source, kind, job, tracer), 2, 2, rng, 2)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray
 from reluscope.measure import line_sums
 from reluscope.measure._line_draws import Batch
+from reluscope.measure._line_points import count_below
 from reluscope.measure.trace import Segments, Tracer
 from reluscope.network import Network, Pattern
 
@@ -69,6 +70,7 @@ class PatternTable:
     known: Pattern
     total: FloatArray
     square: FloatArray
+    most: FloatArray
     line_of: npt.NDArray[np.int64]
     line_mass: FloatArray
     rest: FloatArray
@@ -87,6 +89,7 @@ class PatternTable:
             np.zeros((room, net.n_units), np.uint8),
             np.zeros((room, replicates)),
             np.zeros(room),
+            np.zeros(room),
             np.full(room, -1, np.int64),
             np.zeros(room),
             np.zeros(replicates),
@@ -95,8 +98,8 @@ class PatternTable:
 
 @dataclass(eq=False)
 class Tally:
-    """Sums by replicate (`total[name]` of shape (replicates, ...)) and sums of squares of single lines
-    (`square[name]`).
+    """Sums by replicate (`total[name]` of shape (replicates, ...)), and over all lines the sums of squares of what each
+    contributes (`square[name]`) and the largest and smallest contribution (`most[name]`, `least[name]`).
     """
 
     job: Job
@@ -104,6 +107,8 @@ class Tally:
     replicates: int
     total: dict[str, FloatArray] = field(default_factory=dict)
     square: dict[str, FloatArray] = field(default_factory=dict)
+    most: dict[str, FloatArray] = field(default_factory=dict)
+    least: dict[str, FloatArray] = field(default_factory=dict)
     count: FloatArray = field(default_factory=lambda: np.zeros(0))
     patterns: PatternTable | None = None
     flats: list[dict[int, FloatArray]] = field(default_factory=list)
@@ -164,27 +169,7 @@ class Tally:
         job = self.job
         outputs = self.net(U) @ job.forms.T
         heavy = np.ones(len(U)) if weights is None else weights
-        if job.n_levels:
-            below = np.concatenate(
-                [outputs[:, f, None] <= c for f, c in zip(job.level_forms, job.thresholds, strict=True)], axis=1
-            )
-            self._add("below", heavy[:, None] * below, parts)
-            self._add("above", heavy[:, None] * ~below, parts)
-        rows = job.rows
-        if rows.count:
-            y = outputs[:, rows.form]
-            met = np.where(rows.strict, y < rows.bound, y <= rows.bound)
-            true = np.zeros((len(U), len(rows.part_event)), np.int64)
-            for i in range(len(rows.form)):
-                true[:, rows.parts[rows.part_start[i] : rows.part_start[i + 1]]] += met[:, i, None]
-            inside = np.zeros((len(U), rows.count), bool)
-            for part, event in enumerate(rows.part_event):
-                inside[:, event] |= true[:, part] == rows.part_size[part]
-            self._add("events", heavy[:, None] * inside, parts)
-        if len(job.moment_forms):
-            y = outputs[:, job.moment_forms]
-            self._add("first", heavy[:, None] * y, parts)
-            self._add("second", heavy[:, None, None] * y[:, :, None] * y[:, None, :], parts)
+        self._add_outputs(outputs, parts, weights)
         if weights is not None:
             if job.density:
                 self._add("density", np.zeros((len(U), job.n_levels)), parts)
@@ -204,6 +189,58 @@ class Tally:
             self._add_units(heavy, fake, parts)
         self._counted(parts)
 
+    def add_outputs(self, outputs: FloatArray, parts: Parts) -> None:
+        """Add points of weight 1 that are known by their forms (n, forms): everything but units and densities."""
+        self._add_outputs(outputs, parts, None)
+        self._counted(parts)
+
+    def _add_outputs(self, outputs: FloatArray, parts: Parts, weights: FloatArray | None) -> None:
+        """Levels, events and moments of points."""
+        job = self.job
+        heavy = np.ones(len(outputs)) if weights is None else weights
+        if job.n_levels and weights is None:
+            self._count_levels(outputs, parts)
+        elif job.n_levels:
+            below = np.concatenate(
+                [outputs[:, f, None] <= c for f, c in zip(job.level_forms, job.thresholds, strict=True)], axis=1
+            )
+            self._add("below", heavy[:, None] * below, parts)
+            self._add("above", heavy[:, None] * ~below, parts)
+        rows = job.rows
+        if rows.count:
+            y = outputs[:, rows.form]
+            met = np.where(rows.strict, y < rows.bound, y <= rows.bound)
+            true = np.zeros((len(outputs), len(rows.part_event)), np.int64)
+            for i in range(len(rows.form)):
+                true[:, rows.parts[rows.part_start[i] : rows.part_start[i + 1]]] += met[:, i, None]
+            inside = np.zeros((len(outputs), rows.count), bool)
+            for part, event in enumerate(rows.part_event):
+                inside[:, event] |= true[:, part] == rows.part_size[part]
+            self._add("events", heavy[:, None] * inside, parts)
+        if len(job.moment_forms):
+            y = outputs[:, job.moment_forms]
+            self._add("first", heavy[:, None] * y, parts)
+            self._add("second", heavy[:, None, None] * y[:, :, None] * y[:, None, :], parts)
+
+    def _count_levels(self, outputs: FloatArray, parts: Parts) -> None:
+        """Levels of points of weight 1: counts are sums, sums of squares, and tell the ends."""
+        job = self.job
+        found = np.empty(job.n_levels, np.int64)
+        self._make("below", (job.n_levels,))
+        self._make("above", (job.n_levels,))
+        begin = 0
+        for group, n in parts:
+            column = 0
+            for form, c in zip(job.level_forms, job.thresholds, strict=True):
+                count_below(outputs, form, c, begin, begin + n, found[column : column + len(c)])
+                column += len(c)
+            begin += n
+            for name, count in (("below", found), ("above", n - found)):
+                self.total[name][group] += count
+                self.square[name] += count
+                np.maximum(self.most[name], count > 0, out=self.most[name])
+                np.minimum(self.least[name], count == n, out=self.least[name])
+
     def add_weighted_points(self, U: FloatArray, weights: FloatArray) -> None:
         """The whole of a law that is finitely many points, their weights summing to 1."""
         self.add_points(U, [(0, len(U))], weights)
@@ -221,30 +258,35 @@ class Tally:
             self.lines += n
 
     def _add(self, name: str, rows: FloatArray, parts: Parts) -> None:
-        if name not in self.total:
-            self.total[name] = np.zeros((self.replicates, *rows.shape[1:]))
-            self.square[name] = np.zeros(rows.shape[1:])
+        self._make(name, rows.shape[1:])
         if len(parts) == 1:
             self.total[name][parts[0][0]] += rows.sum(axis=0)
         else:
             starts = np.cumsum([0, *(n for _, n in parts[:-1])])
             self.total[name][[group for group, _ in parts]] += np.add.reduceat(rows, starts, axis=0)
         self.square[name] += np.einsum("i...,i...->...", rows, rows)
+        np.maximum(self.most[name], rows.max(axis=0), out=self.most[name])
+        np.minimum(self.least[name], rows.min(axis=0), out=self.least[name])
+
+    def _make(self, name: str, shape: tuple[int, ...]) -> None:
+        """Room for the sums of one kind of quantity."""
+        if name not in self.total:
+            self.total[name] = np.zeros((self.replicates, *shape))
+            self.square[name] = np.zeros(shape)
+            self.most[name], self.least[name] = np.full(shape, -np.inf), np.full(shape, np.inf)
 
     def _add_units(self, mass: FloatArray, found: Segments, parts: Parts) -> None:
         group = np.repeat([g for g, _ in parts], [n for _, n in parts])
         switched = (found.offsets, found.switch_offsets, found.at, found.unit, found.piece, found.pattern, group)
         if self.job.marginals:
-            if "marginals" not in self.total:
-                shape = self.net.n_units, int(self.net.pieces.max(initial=1))
-                self.total["marginals"] = np.zeros((self.replicates, *shape))
-                self.square["marginals"] = np.zeros(shape)
-            line_sums.unit_marginals(mass, *switched, self.total["marginals"], self.square["marginals"])
+            self._make("marginals", (self.net.n_units, int(self.net.pieces.max(initial=1))))
+            sums = (kept["marginals"] for kept in (self.total, self.square, self.most, self.least))
+            line_sums.unit_marginals(mass, *switched, *sums)
         table = self.patterns
         if table is not None:
             table.used = line_sums.pattern_masses(
                 mass, *switched, table.codes, table.slots, table.keys, table.known, table.total, table.square,
-                table.line_of, table.line_mass, table.rest, self.lines, table.used,
+                table.most, table.line_of, table.line_mass, table.rest, self.lines, table.used,
             )  # fmt: skip
 
     def _add_flats(self, which: int, form: int, found: Segments, mass: FloatArray, parts: Parts) -> None:

@@ -1,4 +1,4 @@
-"""Vector steps for the line tracer, written as vector instructions.
+"""Vector steps for lines and points, written as vector instructions.
 
 The compiler has to assume that any two arrays overlap, so a plain loop is guarded by overlap checks each time it is
 entered; on layers of a few dozen units the guards cost more than the work. These steps work on blocks of eight
@@ -24,6 +24,9 @@ BLOCK = 8
 
 WORD_BLOCKS = 8
 """Blocks whose marks fit into one word."""
+
+POINTS = 16
+"""Points that go through a network side by side."""
 
 _DOUBLE = ir.DoubleType()
 _BYTE = ir.IntType(8)
@@ -281,6 +284,58 @@ def _weighted_sum(typing: Any, rows: Any, form: Any, A: Any, S: Any, place: Any,
     return signature, generate
 
 
+def _mix_rows(
+    typing: Any,
+    lanes: Any,
+    target: Any,
+    source: Any,
+    packed: Any,
+    place: Any,
+    bias: Any,
+    row: Any,
+    n: Any,
+    rectify: Any,
+) -> Any:
+    """Four rows of `lanes`, from `target` on, become bias + weights @ (the n rows from `source` on), or 0 if negative.
+
+    The weights of the four rows lie side by side in `packed`, four for each of the n rows in turn, from `place` on; the
+    biases from `row` on. `rectify` 0 keeps negative values.
+    """
+    signature = types.void(
+        lanes, types.uint64, types.uint64, packed, types.uint64, bias, types.uint64, types.uint64, types.int64
+    )  # fmt: skip
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vectors = POINTS // BLOCK
+        goal = _row(context, builder, sig.args[0], args[0], args[1])
+        origin = _row(context, builder, sig.args[0], args[0], args[2])
+        weights = _at(context, builder, sig.args[3], args[3], args[4])
+        begin = _at(context, builder, sig.args[5], args[5], args[6])
+        sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in range(vectors)] for _ in range(_GROUP)]
+        for g, row in enumerate(sums):
+            first = _spread(builder, builder.load(builder.gep(begin, [_WORD(g)])))
+            for one in row:
+                builder.store(first, one)
+        with cgutils.for_range(builder, args[7]) as loop:
+            at = builder.mul(loop.index, _WORD(vectors))
+            x = [_load(builder, origin, builder.add(at, _WORD(v))) for v in range(vectors)]
+            four = builder.mul(loop.index, _WORD(_GROUP))
+            for g, row in enumerate(sums):
+                weight = _spread(builder, builder.load(builder.gep(weights, [builder.add(four, _WORD(g))])))
+                for v, one in enumerate(row):
+                    builder.store(builder.fadd(builder.load(one), builder.fmul(x[v], weight)), one)
+        nothing = ir.Constant(_VECTOR, [0.0] * BLOCK)
+        keep = builder.icmp_signed("==", args[8], _WORD(0))
+        for g, row in enumerate(sums):
+            for v, one in enumerate(row):
+                total = builder.load(one)
+                cut = builder.select(builder.fcmp_ordered(">", total, nothing), total, nothing)
+                _store(builder, builder.select(keep, total, cut), goal, _WORD(g * vectors + v))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 def _lowest_bit(typing: Any, word: Any) -> Any:
     """Position of the lowest set bit of a non-zero 64-bit word."""
     signature = types.uint64(types.uint64)
@@ -360,6 +415,23 @@ def _plain_weighted_sum(rows: Any, form: int, A: Any, S: Any, place: int, blocks
     return float((rows[form, :n] * A[part]) @ S[part])
 
 
+def _plain_mix_rows(
+    lanes: Any,
+    target: int,
+    source: int,
+    packed: Any,
+    place: int,
+    bias: Any,
+    row: int,
+    n: int,
+    rectify: int,
+) -> None:
+    t, k, p, r = int(target), int(n), int(place), int(row)
+    weights = packed[p : p + _GROUP * k].reshape(k, _GROUP)
+    total = bias[r : r + _GROUP, None] + weights.T @ lanes[int(source) : int(source) + k]
+    lanes[t : t + _GROUP] = np.maximum(total, 0.0) if rectify else total
+
+
 def _plain_lowest_bit(word: int) -> np.uint64:
     return np.uint64((int(word) & -int(word)).bit_length() - 1)
 
@@ -372,6 +444,7 @@ if config.DISABLE_JIT:
     add_column: Any = _plain_add_column
     add_columns: Any = _plain_add_columns
     weighted_sum: Any = _plain_weighted_sum
+    mix_rows: Any = _plain_mix_rows
     lowest_bit: Any = _plain_lowest_bit
 else:
     advance = intrinsic(_advance)
@@ -381,4 +454,5 @@ else:
     add_column = intrinsic(_add_column)
     add_columns = intrinsic(_add_columns)
     weighted_sum = intrinsic(_weighted_sum)
+    mix_rows = intrinsic(_mix_rows)
     lowest_bit = intrinsic(_lowest_bit)

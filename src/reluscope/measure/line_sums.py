@@ -372,8 +372,13 @@ def unit_marginals(
     group: Any,
     total: Any,
     square: Any,
+    most: Any,
+    least: Any,
 ) -> None:
-    """Add each line's P(unit is on piece p) to `total[group[line], unit, p]`, and its square to `square[unit, p]`."""
+    """Add each line's P(unit is on piece p) to `total[group[line], unit, p]` and its square to `square[unit, p]`.
+
+    `most` and `least` keep up with the largest and smallest.
+    """
     units, pieces = total.shape[1], total.shape[2]
     share = np.zeros((units, pieces))
     now, since = np.zeros(units, np.int64), np.zeros(units)
@@ -397,6 +402,8 @@ def unit_marginals(
             for p in range(pieces):
                 total[group[line], j, p] += share[j, p]
                 square[j, p] += share[j, p] * share[j, p]
+                most[j, p] = max(most[j, p], share[j, p])
+                least[j, p] = min(least[j, p], share[j, p])
 
 
 @kernel
@@ -415,6 +422,7 @@ def pattern_masses(
     known: Any,
     total: Any,
     square: Any,
+    most: Any,
     line_of: Any,
     line_mass: Any,
     rest: Any,
@@ -426,7 +434,7 @@ def pattern_masses(
     A pattern's key is the exclusive-or of two random words per (unit, piece) in `codes`: 128 bits, so that two
     patterns among a million share a key with probability 1e-27. `slots` is the open-addressed index (0: free, else
     entry + 1). When all entries are taken, the mass of new patterns goes to `rest[group]`. `square` sums squares of a
-    line's whole mass per pattern, of which `line_of` and `line_mass` hold the unfinished one.
+    line's whole mass per pattern, of which `line_of` and `line_mass` hold the unfinished one; `most` is the largest.
     """
     units = pattern.shape[1]
     room = known.shape[0]
@@ -470,6 +478,7 @@ def pattern_masses(
                 line_of[entry] = first_line + line
                 line_mass[entry] = 0.0
             line_mass[entry] += mass[k]
+            most[entry] = max(most[entry], line_mass[entry])
     return used
 
 

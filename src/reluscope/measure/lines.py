@@ -12,11 +12,16 @@ events.
 
 Three kinds of interval, named in the answer, each for one quantity fixed beforehand:
 
-- `"replicate"`: Student's t from independent scrambles. Asymptotic; its coverage is tested.
-- `"block"`: one scrambled sequence, cut into blocks; Student's t from the blocks. The value is as accurate as the whole
-  sequence, up to four times better than that of as many points in 16 scrambles; the interval is about the same, and so
-  too wide rather than too narrow, because blocks of one sequence make up for one another's errors. Asymptotic; its
-  coverage is tested.
+- `"replicate"`: Student's t from independent scrambles, plus what lines of a kind that was not met could add: such
+  lines have probability at most `log(2 / (1 - level)) / lines` (the bound for independent lines, at any number of
+  them), and are taken to contribute no more than the most, and no less than the least, that was met on any line. A
+  probability that is 0 (or 1) on every line may be anything on an unmet one, so its interval has width
+  `log(2 / (1 - level)) / lines`, never 0. A density that no line has met has no upper end. Asymptotic; its coverage is
+  tested.
+- `"block"`: one scrambled sequence, cut into blocks; the same interval from the blocks. The value is as accurate as the
+  whole sequence, up to four times better than that of as many points in 16 scrambles; the interval is about the same,
+  and so too wide rather than too narrow, because blocks of one sequence make up for one another's errors. Asymptotic;
+  its coverage is tested.
 - `"finite-sample"`: independent lines, contributions in [0, 1], number of lines fixed beforehand. Holds at any size:
   the intersection of an empirical Bernstein bound and a Chernoff bound, each side and each bound at a quarter of 1 -
   level.
@@ -79,6 +84,11 @@ def integrate(
     "random", a vector in the component's coordinates, or "auto": the pilot chooses among all but "random" (with
     `lines` given: "edge" if it applies). Laws on boxes have lines along an axis.
 
+    `interval`: "replicate" (independent scrambles; asymptotic, coverage tested), "block" (one sequence: a better value
+    with about the same interval) or "finite-sample" (independent lines; levels, events, marginals and patterns only;
+    holds at any number of lines, and is much wider); the module says how each is made. `level` is each interval's own,
+    not that of all of them together. Compilation is done before the budget's clock starts.
+
     Mixtures are sums over components, with effort in proportion to weight times spread. Cost per line: see
     `reluscope.measure.trace`. Particles, constant networks and laws that the network sees in one dimension are exact.
     """
@@ -111,8 +121,9 @@ def integrate(
             warm_up(sampled[0], law, job, method)
             begin = time.perf_counter()
             settings = Settings(
-                law, job, interval, replicates, method, direction, min(limit.seconds, 60.0), lines is not None
-            )
+                law, job, interval, replicates, method, direction, min(limit.seconds, 60.0), lines is not None,
+                len(sampled) > 1,
+            )  # fmt: skip
             cpu = time.thread_time()
             scout, rng = rng.spawn(2)
             plans = make_plans(sampled, settings, scout)

@@ -1,0 +1,80 @@
+"""Table 1 and Figure 3 in their reduced versions, and the files that hold images."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+import reluscope as rs
+from nets import random_net
+from reluscope.errors import InputError
+from reluscope.reproduce import reproduce
+from reluscope.reproduce._images import images
+from reluscope.reproduce.spectrum import _distance, _from_set, _pooled
+
+
+def test_table_1_on_digits(tmp_path):
+    done = reproduce("mnist", tmp_path, quick=True, rng=0)
+    assert [row["class"] for row in done.rows] == list(range(10))
+    assert done.rows[3]["0.4 paper"] == "1.00"
+    tops = [[float(row[f"{t} data"].split("-")[1]) for row in done.rows] for t in (0.1, 0.2, 0.3, 0.4)]
+    # A larger threshold frees more units, and the sets grow (up to the cap, which 16 units hardly reach).
+    assert (np.diff(np.mean(tops, axis=1)) > 0).all()
+    assert 0.0 < np.mean(tops[0]) < 0.5 < np.mean(tops[3]) <= 1.0
+    assert "published" in str(done)
+    assert {p.name for p in tmp_path.iterdir()} == {"table-1.png"}
+
+
+def test_figure_3_on_digits(tmp_path):
+    (row,) = (done := reproduce("spectrum", tmp_path, quick=True, rng=0)).rows
+    assert row["accuracy"] > 0.85
+    # Lines and draws have one law. Eight images with 16 lines and 400 draws each: 0.013 here, 0.006 between draws.
+    assert row["lines to draws"] < 0.05
+    assert row["between draws"] < 0.05
+    assert row["mean Jacobian to draws"] > 2 * row["lines to draws"]
+    assert {p.name for p in tmp_path.iterdir()} == {"figure-3.png"}
+    assert "Algorithm 1" in str(done)
+
+
+def test_patterns_from_a_set_are_in_it():
+    net, law = random_net((5, 6, 6, 2), 1), rs.Gaussian(np.zeros(5), 1.0)
+    found = rs.support(net, law, 0.25, 3)
+    drawn = _from_set(found, 200, np.random.default_rng(0))
+    assert found.contains(drawn).all()
+    assert len(np.unique(drawn, axis=0)) > 10
+
+
+def test_distance_of_two_laws():
+    """Two points against two: by hand."""
+    a = _pooled([(np.array([[0.0, 1.0]]), np.ones(1))])
+    b = _pooled([(np.array([[0.5, 3.0]]), np.ones(1))])
+    assert _distance(a, b) == pytest.approx(0.5 * 0.5 + 0.5 * 2.0)
+    assert _distance(a, a) == 0.0
+
+
+def _write(path, array):
+    shape = b"".join(n.to_bytes(4, "big") for n in array.shape)
+    path.write_bytes(gzip.compress(bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()))
+
+
+def test_images_from_a_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for part, n in (("train", 6), ("t10k", 3)):
+        _write(folder / f"{part}-images-idx3-ubyte.gz", rng.integers(0, 256, (n, 28, 28)))
+        _write(folder / f"{part}-labels-idx1-ubyte.gz", np.arange(n))
+    monkeypatch.setenv("RELUSCOPE_DATA", str(tmp_path))
+    found = images("mnist")
+    assert found.train.shape == (6, 784)
+    assert found.test.shape == (3, 784)
+    assert found.train.max() <= 1.0
+    assert found.test_label.tolist() == [0, 1, 2]
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"\0\0\x08\x01\0\0\0\x09abc"))
+    with pytest.raises(InputError, match="not an idx file"):
+        images("mnist")
+    (folder / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(InputError, match="RELUSCOPE_DATA"):
+        images("mnist")

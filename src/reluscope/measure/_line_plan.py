@@ -33,6 +33,10 @@ CHUNK = 256
 
 _SMALL_CHUNK = 2048
 _PILOT_POINTS = 2048
+_PILOT_WORK = 4e9
+"""Multiplications for the gradients at the pilot's points; large networks get fewer points."""
+_WIDE = 400
+"""Above this many dimensions only the gradient's direction is tried."""
 _RARE = 0.1
 _MOST_AIMS = 4
 _RACE_LINES = 32
@@ -272,8 +276,14 @@ def sources_of(
         probe = BoxLines(component, 0)
     else:
         probe = ChordLines(component, settings.law, np.eye(r)[0])
+    net = component.network
+    points = int(np.clip(_PILOT_WORK / (net.n_parameters * net.n_outputs), 16, points))
     U = probe.points(rng.random((points, probe.point_dimensions)), rng)
     G, Y = _gradients(component.network, U, settings.job)
+    if component.kind == "gaussian" and r > _WIDE and named and wanted in ("auto", "gradient"):
+        # The eigenvectors of an r x r matrix would take longer than the lines.
+        leading = np.linalg.svd(G.reshape(-1, r), full_matrices=False)[2][0]
+        return [GaussianLines(_reflection(leading), "gradient")]
     matrix = np.einsum("nfi,nfj->ij", G, G) / len(U)
     if component.kind != "gaussian" and component.rows is None:
         if not named:
@@ -370,6 +380,15 @@ def _aims(U: FloatArray, Y: FloatArray, G: FloatArray, job: Job) -> list[tuple[s
         chosen = chosen[np.isfinite(distance[chosen])]
         edge += np.einsum("ni,nj->ij", G[chosen, form], G[chosen, form])
     return [*tails[:_MOST_AIMS], *([("edge", np.linalg.eigh(edge)[1][:, -1])] if aims else [])]
+
+
+def _reflection(direction: FloatArray) -> FloatArray:
+    """An orthonormal basis that starts with the direction, the others in no order: a Householder reflection."""
+    v = direction / np.linalg.norm(direction)
+    v = np.where(v[0] < 0, v, -v)  # the reflection below takes the first axis to -v, and stays clear of cancellation
+    w = v.copy()
+    w[0] -= 1.0
+    return np.eye(len(v)) - np.outer(w, w) * (2.0 / float(w @ w))
 
 
 def _frame(direction: FloatArray, matrix: FloatArray) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope._text import count
+from reluscope.errors import InputError
 from reluscope.network import Network
 from reluscope.reporting.blocks import Figure, Section, Table, percent
 from reluscope.reporting.charts import Chart, diverging, hex_colours, sequential
@@ -19,7 +20,7 @@ _MOST_SHAPES = 6000
 _PIXELS = 220
 _DRAWS = 100_000
 _MOST_OUTPUTS = 6
-_MOST_UNITS = 20_000
+_MOST_LINE_UNITS, _MOST_LINE_INPUTS = 3000, 1000
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Subject:
     def functions(self) -> Any:
         """`functions(net, law)`, asked once."""
         if "functions" not in self.cache:
+            self.refuse_if_large("rs.functions")
             from reluscope.answers.functions import functions
 
             exact = _seen(self) <= 3
@@ -57,6 +59,7 @@ class Subject:
     def outputs(self) -> Any:
         """`outputs(net, law)`, asked once."""
         if "outputs" not in self.cache:
+            self.refuse_if_large("rs.outputs")
             from reluscope.answers.outputs import outputs
 
             # each of some twenty questions takes this long where lines are drawn
@@ -64,6 +67,14 @@ class Subject:
             budget = f"{10 * self.seconds:g}s, 300000 regions" if exact else f"{self.seconds / 8:g}s"
             self.cache["outputs"] = outputs(self.net, self.law, budget=budget, rng=self.seed)
         return self.cache["outputs"]
+
+    def refuse_if_large(self, call: str) -> None:
+        """Raise an error with the reason when lines through this network take longer than a report may."""
+        if self.net.n_units > _MOST_LINE_UNITS or self.net.n_inputs > _MOST_LINE_INPUTS:
+            raise InputError(
+                f"the network has {self.net.n_units:,} units and {self.net.n_inputs:,} inputs, too many for the time of "
+                f"a report; ask {call}(net, law, budget=...) by itself"
+            )
 
     def draws(self) -> tuple[FloatArray, FloatArray]:
         """Inputs from the law and their outputs: the Monte Carlo that is laid over exact curves."""
@@ -184,7 +195,7 @@ def regions(subject: Subject) -> Section:
 def units(subject: Subject) -> Section:
     """Which units are dead, always on, or undecided."""
     net = subject.net
-    if net.n_units > _MOST_UNITS:
+    if net.n_units > _MOST_LINE_UNITS or net.n_inputs > _MOST_LINE_INPUTS:
         x, _ = subject.draws()
         on = (net.pattern(x[:200]) > 0).mean(axis=0)
         low, high, kind = on, on, "estimate"
@@ -356,7 +367,8 @@ def layers(subject: Subject) -> Section:
     """What each layer does to the geometry of the inputs."""
     from reluscope.representation.layers import layers as measure
 
-    x = subject.draws()[0][:2000] if subject.X is None else subject.X[:2000]
+    most = int(np.clip(4e9 / max(1, subject.net.n_parameters), 100, 2000))
+    x = subject.draws()[0][:most] if subject.X is None else subject.X[:most]
     work = subject.net.n_inputs * sum(subject.net.widths) * len(x)
     found = measure(subject.net, x, jacobians=0 if work > 1e9 else 16, rng=subject.seed)
     shown = ("layer", "kind", "units", "activity", "always_on", "always_off", "mean_norm", "stable_rank",

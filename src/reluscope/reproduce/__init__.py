@@ -13,7 +13,7 @@ from typing import Any
 
 from reluscope._text import table
 
-NAMES = ("moons",)
+NAMES = ("moons", "mnist", "spectrum", "boundedness", "thesis4", "cocircles", "taiwancredit", "recover")
 
 
 @dataclass(frozen=True)

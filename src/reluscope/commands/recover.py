@@ -1,0 +1,71 @@
+"""`reluscope recover`: a network from queries; the model file is used only to answer them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reluscope.commands._common import Options, command, numbers, show
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = command(commands, "recover", run, "recover a network from queries to it, and hold the two side by side")
+    parser.add_argument("model", type=Path, help="a model file, used only as an oracle")
+    parser.add_argument(
+        "--box",
+        nargs=2,
+        metavar=("LO", "HI"),
+        default=("-1", "1"),
+        help="where to query: numbers or lists (default -1 1)",
+    )
+    parser.add_argument("--method", choices=("exact", "regions", "pieces"), default="exact", help="default: exact")
+    parser.add_argument("--samples", type=int, default=200, help="pieces: number of samples (default 200)")
+    parser.add_argument("--gradient", action="store_true", help="let the oracle give gradients as well")
+    parser.add_argument("--float32", action="store_true", help="let the oracle answer in single precision")
+    parser.add_argument("--limit", type=int, help="most queries")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default 0)")
+    parser.add_argument("--out", type=Path, help="save the recovered network or surrogate (.npz, .onnx, .safetensors)")
+
+
+def run(options: Options) -> int:
+    """Do it."""
+    from reluscope.formats import load
+    from reluscope.recovery.oracle import Oracle
+    from reluscope.recovery.report import recover
+
+    net = load(options.model)
+    oracle = Oracle(
+        net,
+        gradient=True if options.gradient else None,
+        dtype="float32" if options.float32 else "float64",
+        limit=options.limit,
+    )
+    box = tuple(numbers(side, "--box") for side in options.box)
+    found = recover(
+        oracle,
+        box,
+        options.method,
+        samples=options.samples,
+        rng=options.seed,
+        progress=None if options.json else "auto",
+    )
+    facts = {"model": str(options.model), **found.to_dict()}
+    lines = [str(found)]
+    if options.method == "exact" and found.result is not None:
+        held = found.compare(net)
+        facts["comparison"] = held.to_dict()
+        known = "not compared" if held.parameter_error is None else f"{held.parameter_error:.1e} after alignment"
+        bound = held.how if held.certified is None else f"at most {held.certified:.1e} on the whole box ({held.how})"
+        lines += [
+            "",
+            f"parameters: {known}",
+            f"sampled output error: {held.sampled:.1e}",
+            f"certified output error: {bound}",
+        ]
+    if options.out is not None and found.result is not None and options.method != "pieces":
+        found.result.save(options.out)
+        facts["saved"] = str(options.out)
+        lines.append(f"saved to {options.out}")
+    show(options, facts, "\n".join(lines))
+    return 0 if found.complete else 1

@@ -1,0 +1,3 @@
+"""Recovery: a network from queries."""
+
+from __future__ import annotations

@@ -1,0 +1,41 @@
+"""The last layer: the outputs as an affine function of the known features, by least squares on values.
+
+If the fit is exact everywhere, all layers are known. If it is exact at most points only, a unit that matters in a
+corner of the box is missing, and the misfits say where; if it is exact nowhere, there is a further layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope.recovery.peel import with_one
+from reluscope.recovery.trunk import Trunk
+
+
+@dataclass(frozen=True, eq=False)
+class OutputFit:
+    """Rows (outputs, features + 1), the largest residual of each sample, and the share of samples that fit."""
+
+    rows: FloatArray
+    residual: FloatArray
+    share: float
+
+
+def fit_outputs(trunk: Trunk, U: FloatArray, Y: FloatArray, tolerance: float) -> OutputFit:
+    """Fit `Y = rows . (z, 1)`; reweighted so that a minority of misfits does not spoil the rest."""
+    A = with_one(trunk.features(U))
+    norm = np.abs(A).max(axis=0)
+    norm[norm == 0] = 1.0
+    weight = np.ones(len(A))
+    rows, residual = np.zeros((Y.shape[1], A.shape[1])), np.full(len(A), np.inf)
+    for _ in range(12):
+        found = np.linalg.lstsq(A / norm * weight[:, None], Y * weight[:, None], rcond=1e-12)[0]
+        rows = (found / norm[:, None]).T
+        residual = np.abs(A @ rows.T - Y).max(axis=1)
+        if residual.max() <= tolerance:
+            break
+        weight = np.sqrt(1.0 / np.maximum(residual, 0.1 * tolerance))
+    return OutputFit(rows, residual, float((residual <= tolerance).mean()))

@@ -1,0 +1,138 @@
+"""Oracle: a black box that answers queries and counts them.
+
+A recovery method sees a function only through an `Oracle`: rows in, values out (and gradients where the oracle offers
+them). The weights behind it, if there are any, are not reachable from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, describe, integer, real_array
+from reluscope.errors import InputError, ReluscopeError
+from reluscope.network import Network
+from reluscope.parallel import blas_threads
+
+_TYPES = {"float64": np.float64, "float32": np.float32}
+
+
+class QueryLimitError(ReluscopeError):
+    """The oracle's limit on queries is reached."""
+
+
+class Oracle:
+    """A function from rows of shape (n, inputs) to values of shape (n,) or (n, outputs), with a count of the rows
+    asked.
+
+    `function` is any callable on arrays, or a `Network` (then `n_inputs` is known). `gradient` is a callable that
+    returns derivatives of shape (n, inputs) or (n, outputs, inputs); for a `Network`, `gradient=True` takes its
+    Jacobian. `dtype="float32"` rounds queries and answers to single precision, and evaluates a `Network` in it.
+    `limit` bounds the number of queries: the next one raises `QueryLimitError`. One row is one query; its gradient,
+    where offered, comes with it at no extra count and is counted apart in `gradients`.
+
+    >>> oracle = Oracle(lambda X: abs(X[:, 0]), 1)
+    >>> oracle([[-2.0], [3.0]])[:, 0].tolist(), oracle.queries
+    ([2.0, 3.0], 2)
+    """
+
+    __slots__ = ("__gradient", "__value", "dtype", "gradients", "limit", "n_inputs", "n_outputs", "queries")
+
+    def __init__(
+        self,
+        function: Any,
+        n_inputs: int | None = None,
+        *,
+        gradient: Any = None,
+        dtype: Any = "float64",
+        limit: int | None = None,
+    ) -> None:
+        name = np.dtype(dtype).name if dtype in (np.float32, np.float64) else dtype
+        if name not in _TYPES:
+            raise InputError(f"dtype must be 'float64' or 'float32', got {describe(dtype)}")
+        if isinstance(function, Network):
+            if n_inputs not in (None, function.n_inputs):
+                raise InputError(f"n_inputs is {n_inputs} but the network has {function.n_inputs} inputs")
+            n_inputs = function.n_inputs
+            gradient = function.jacobian if gradient is True else gradient
+            function = _in_single(function) if name == "float32" else function.__call__
+        if not callable(function):
+            raise InputError(f"function must be callable on rows, or a Network, got {describe(function)}")
+        if n_inputs is None:
+            raise InputError("n_inputs is needed: how many columns the function's rows have")
+        if gradient is not None and not callable(gradient):
+            raise InputError(f"gradient must be callable (or True for a Network), got {describe(gradient)}")
+        self.n_inputs = integer(n_inputs, "n_inputs", low=1)
+        self.limit = None if limit is None else integer(limit, "limit", low=1)
+        self.dtype: str = name
+        self.queries = 0
+        self.gradients = 0
+        self.__value: Callable[[Any], Any] = function
+        self.__gradient: Callable[[Any], Any] | None = gradient
+        self.n_outputs = self(np.zeros((1, self.n_inputs))).shape[1]
+        self.queries = 0
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether derivatives are offered."""
+        return self.__gradient is not None
+
+    @property
+    def left(self) -> float:
+        """Queries that may still be asked."""
+        return np.inf if self.limit is None else self.limit - self.queries
+
+    def __call__(self, X: npt.ArrayLike) -> FloatArray:
+        """Values at the rows of `X`, shape (n, outputs)."""
+        rows = self._take(X)
+        return self._clean(self.__value(rows), len(rows), "the oracle's values")
+
+    def both(self, X: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Values (n, outputs) and derivatives (n, outputs, inputs) at the rows of `X`; counted once."""
+        if self.__gradient is None:
+            raise InputError("this oracle gives no gradients")
+        rows = self._take(X)
+        values = self._clean(self.__value(rows), len(rows), "the oracle's values")
+        slopes = real_array(self.__gradient(rows), "the oracle's gradients")
+        self.gradients += len(rows)
+        return values, slopes.reshape(len(rows), values.shape[1], self.n_inputs)
+
+    def __repr__(self) -> str:
+        kind = "values and gradients" if self.has_gradient else "values"
+        bound = "" if self.limit is None else f" of at most {self.limit:,}"
+        return f"Oracle(R^{self.n_inputs} -> R^{self.n_outputs}, {self.dtype} {kind}, {self.queries:,} queries{bound})"
+
+    def _take(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        rows = real_array(X, "X", ndim=2)
+        if rows.shape[1] != self.n_inputs:
+            raise InputError(f"X must have {self.n_inputs} columns, got shape {rows.shape}")
+        if len(rows) > self.left:
+            raise QueryLimitError(f"the oracle allows {self.limit:,} queries; {self.queries:,} were asked")
+        self.queries += len(rows)
+        return rows.astype(_TYPES[self.dtype])
+
+    def _clean(self, values: Any, n: int, name: str) -> FloatArray:
+        if n == 0:
+            return np.zeros((0, self.n_outputs))
+        out = real_array(values, name)
+        if out.size % max(n, 1) or (out.ndim and len(out) != n):
+            raise InputError(f"{name} must have one row per query, got shape {out.shape} for {n} rows")
+        out = out.reshape(n, -1)
+        return out.astype(np.float32).astype(np.float64) if self.dtype == "float32" else out
+
+
+def _in_single(net: Network) -> Callable[[Any], Any]:
+    """The network evaluated in single precision throughout."""
+    steps = [(layer.dense().astype(np.float32), layer.bias.astype(np.float32), layer.units) for layer in net.layers]
+
+    def run(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        z = rows
+        with blas_threads(max(net.widths)):
+            for W, b, units in steps:
+                z = units((z @ W.T + b).astype(np.float64)).astype(np.float32)
+        return z
+
+    return run

@@ -1,0 +1,415 @@
+"""Peeling one layer: from critical points to the units whose surfaces they lie on.
+
+Let `z(x)` be the known features. A unit of the next layer is `h = theta . (z, 1)`, unknown up to scale. A critical
+point x with normal v that lies on its surface says, with the local derivative J of z,
+
+    J^T theta = lambda v      (for some lambda != 0),      theta . (z(x), 1) = 0.
+
+With an orthonormal basis V of the rows of `[J^T 0; z 1]` this is `V^T theta = lambda c`, c a known unit vector. Two
+points p, q can be on one unit only if `lambda_p a.c_p = lambda_q b.c_q` for every direction `V_p a = V_q b` that both
+see: a test without any search. Points that pass in pairs form groups; a group's equations together give theta. Units
+of deeper layers look like units of this one only within a cell of this layer, so a candidate is believed only if the
+chords searched so far bend where it says they should, on both sides of its rivals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.recovery.critical import Chords
+from reluscope.recovery.trunk import Local, Trunk
+
+_RANK = 1e-4
+"""Singular values of the local feature map below this share of the largest count as zero."""
+
+_GRID = 384
+"""Places on a chord where a candidate's sign is looked at."""
+
+_MOST_PAIRS = 60_000
+_MOST_GROUPS = 80
+_CHUNK = 512
+"""Pairs tested at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Critical points on chords: line, parameter, point; and the unit normal with its relative error where measured."""
+
+    line: npt.NDArray[np.intp]
+    t: FloatArray
+    x: FloatArray
+    normal: FloatArray
+    error: FloatArray
+
+    @property
+    def measured(self) -> npt.NDArray[np.bool_]:
+        """Which points have a normal."""
+        return np.isfinite(self.error)
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A possible unit: `theta` over (features, 1), unit length; what it cannot know yet; how the chords speak for it.
+
+    `unseen` spans the directions of theta that no point of the group could see. `matched` of `predicted` crossings of
+    the chords were found to bend there; `roots` and `hit` list them.
+    """
+
+    theta: FloatArray
+    unseen: FloatArray
+    members: npt.NDArray[np.intp]
+    roots: FloatArray
+    hit: npt.NDArray[np.bool_]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every coefficient is determined."""
+        return self.unseen.shape[1] == 0
+
+    @property
+    def matched(self) -> int:
+        """Predicted crossings that bend."""
+        return int(self.hit.sum())
+
+    @property
+    def share(self) -> float:
+        """Matched over predicted."""
+        return self.matched / max(len(self.hit), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Features of the trunk along all chords, computed once per layer: shape (chords, places, features + 1)."""
+
+    line: npt.NDArray[np.intp]
+    chords: Chords
+    t: FloatArray
+    z: FloatArray
+
+    @classmethod
+    def of(cls, trunk: Trunk, chords: Chords, fair: npt.NDArray[np.bool_]) -> Grid:
+        """Evaluate the features on equally spaced places of the fair chords."""
+        t = np.linspace(0, 1, _GRID)
+        line = np.flatnonzero(fair)
+        chords = Chords(chords.start[line], chords.way[line])
+        rows = chords.start[:, None, :] + t[:, None] * chords.way[:, None, :]
+        z = trunk.features(rows.reshape(-1, trunk.n_inputs)).reshape(len(chords), _GRID, -1)
+        return cls(line, chords, t, np.concatenate([z, np.ones((*z.shape[:2], 1))], axis=2))
+
+
+def with_one(z: FloatArray) -> FloatArray:
+    """Append a column of ones."""
+    return np.concatenate([z, np.ones((len(z), 1))], axis=1)
+
+
+def distances(trunk: Trunk, theta: FloatArray, x: FloatArray) -> FloatArray:
+    """Distance of each point to the surface of each candidate row, to first order: |h| / |grad h|, shape (n, rows)."""
+    local = trunk.local(x)
+    h = np.abs(with_one(local.z) @ theta.T)
+    slope = np.linalg.norm(np.einsum("rf,nfi->nri", theta[:, :-1], local.J), axis=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(slope > 0, h / slope, np.where(h > 0, np.inf, np.inf))
+
+
+def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, tolerance: float, near: float) -> list[Candidate]:
+    """Possible units of the next layer, best supported first.
+
+    `tolerance` is the largest relative error a pair test may show, `near` how far (in the unit box) a bend may lie from
+    where it is predicted.
+    """
+    chosen = np.flatnonzero(evidence.measured)
+    if len(chosen) < 2:
+        return []
+    views = _Views.of(trunk, evidence, chosen)
+    groups = views.groups(tolerance, flat=not trunk.stages)
+    found = []
+    for members in groups[:_MOST_GROUPS]:
+        fit = views.solve(members, tolerance)
+        if fit is None:
+            continue
+        theta, unseen = fit
+        roots, hit = _crossings(trunk, grid, theta, unseen, evidence, near)
+        found.append(Candidate(theta, unseen, views.point[members], roots, hit))
+    return sorted(found, key=lambda c: -c.matched)
+
+
+@dataclass(frozen=True, eq=False)
+class _Views:
+    """What each measured point sees of theta: `basis[i]` (rank, features + 1) and `target[i]` (rank,), padded with
+    0."""
+
+    point: npt.NDArray[np.intp]
+    basis: FloatArray
+    target: FloatArray
+    rank: npt.NDArray[np.intp]
+    error: FloatArray
+
+    @classmethod
+    def of(cls, trunk: Trunk, evidence: Evidence, chosen: npt.NDArray[np.intp]) -> _Views:
+        x, normal = evidence.x[chosen], evidence.normal[chosen]
+        local = trunk.local(x)
+        k, width, n = local.J.shape
+        rows = np.zeros((k, n + 1, width + 1))
+        rows[:, :n, :width] = local.J.transpose(0, 2, 1)
+        rows[:, n, :width], rows[:, n, width] = local.z, 1.0
+        U, s, Vt = np.linalg.svd(rows, full_matrices=False)
+        seen = s > _RANK * s[:, :1]
+        spoken = np.einsum("knr,kn->kr", U[:, :n], normal) * seen
+        fits = np.linalg.norm(spoken, axis=1) > 1 - np.maximum(1e-3, 10 * evidence.error[chosen])
+        c = np.where(seen, spoken / np.where(seen, s, 1.0), 0.0)
+        size = np.linalg.norm(c, axis=1)
+        smallest = np.where(seen, s, np.inf).min(axis=1)
+        error = evidence.error[chosen] / (smallest * np.maximum(size, 1e-300))
+        keep = fits & (size > 0)
+        return cls(
+            chosen[keep],
+            (Vt * seen[:, :, None])[keep],
+            (c / np.maximum(size, 1e-300)[:, None])[keep],
+            seen.sum(axis=1)[keep],
+            error[keep],
+        )
+
+    def groups(self, tolerance: float, flat: bool) -> list[npt.NDArray[np.intp]]:
+        """Groups of points that pass the pair test, largest first."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        k = len(self.point)
+        if k < 2:
+            return []
+        one, two = self._pairs_flat(tolerance) if flat else self._pairs(tolerance)
+        graph = coo_array((np.ones(len(one)), (one, two)), shape=(k, k))
+        _, label = connected_components(graph, directed=False)
+        order = np.argsort(label, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+        return sorted((p for p in parts if len(p) >= 2), key=len, reverse=True)
+
+    def _pairs_flat(self, tolerance: float) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        theta = np.einsum("krf,kr->kf", self.basis, self.target)
+        gap = np.sqrt(np.maximum(1 - np.minimum((theta @ theta.T) ** 2, 1), 0))
+        # sqrt(1 - cos^2) cannot tell angles below 1e-8; the difference of the vectors can.
+        one, two = np.nonzero(np.triu(gap < max(tolerance, 1e-6), 1))
+        sign = np.sign((theta[one] * theta[two]).sum(axis=1))
+        exact = np.linalg.norm(theta[one] - sign[:, None] * theta[two], axis=1)
+        allowed = np.minimum(tolerance + 30 * (self.error[one] + self.error[two]), 0.03)
+        return one[exact < allowed], two[exact < allowed]
+
+    def _pairs(self, tolerance: float) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        k = len(self.point)
+        one, two = np.triu_indices(k, 1)
+        most = int(_MOST_PAIRS * min(1.0, (14.0 / self.basis.shape[1]) ** 2))  # a test costs a small SVD
+        if len(one) > most:
+            pick = np.random.default_rng(len(one)).choice(len(one), most, replace=False)
+            one, two = one[pick], two[pick]
+        kept_one, kept_two = [], []
+        for start in range(0, len(one), _CHUNK):
+            p, q = one[start : start + _CHUNK], two[start : start + _CHUNK]
+            common = self.basis[p] @ self.basis[q].transpose(0, 2, 1)
+            squared, A = np.linalg.eigh(common @ common.transpose(0, 2, 1))
+            shared = squared > 1 - 2e-9  # squared cosines of the angles between what the two see
+            B = common.transpose(0, 2, 1) @ A
+            alpha = np.einsum("kri,kr->ki", A, self.target[p]) * shared
+            beta = np.einsum("kri,kr->ki", B, self.target[q]) * shared
+            one_ = np.einsum("kri,kr->ki", A, self.basis[p][:, :, -1]) * shared
+            na, nb = np.linalg.norm(alpha, axis=1), np.linalg.norm(beta, axis=1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                a, b = alpha / na[:, None], beta / nb[:, None]
+                sign = np.sign((a * b).sum(axis=1))
+                gap = np.linalg.norm(a - sign[:, None] * b, axis=1)
+                # Two units that share no active input differ by a constant only: that says nothing.
+                one_ /= np.linalg.norm(one_, axis=1, keepdims=True)
+                plain = np.linalg.norm(a - np.sign((a * one_).sum(axis=1))[:, None] * one_, axis=1)
+            error = self.error[p] / np.maximum(na, 1e-300) + self.error[q] / np.maximum(nb, 1e-300)
+            allowed = np.minimum(tolerance + 30 * error, 0.03)
+            # With s shared directions a chance agreement has probability gap^(s - 1): the more noise, the more it
+            # takes.
+            needed = np.where(allowed < 1e-6, 2, 3 if tolerance < 1e-5 else 5)
+            passed = (
+                (shared.sum(axis=1) >= needed) & (na > 0.02) & (nb > 0.02) & (gap < allowed) & ~(plain < 100 * allowed)
+            )
+            kept_one.append(p[passed])
+            kept_two.append(q[passed])
+        return np.concatenate(kept_one), np.concatenate(kept_two)
+
+    def solve(self, members: npt.NDArray[np.intp], tolerance: float) -> tuple[FloatArray, FloatArray] | None:
+        """The theta the members agree on, and the directions none of them sees; None if they disagree.
+
+        A few members may be wrong (two surfaces crossing at the point): the worst are left out, a third at most.
+        """
+        kept = members
+        while len(kept) >= max(2, 0.67 * len(members)):
+            found = self._null(kept, tolerance)
+            if found is None:
+                return None
+            theta, unseen, agreed = found
+            if agreed:
+                return theta, unseen
+            seen = np.einsum("krf,f->kr", self.basis[kept], theta)
+            size = np.linalg.norm(seen, axis=1)
+            along = (seen * self.target[kept]).sum(axis=1)
+            gap = np.linalg.norm(seen - along[:, None] * self.target[kept], axis=1) / np.maximum(size, 1e-300)
+            kept = kept[np.argsort(gap)[: len(kept) - max(1, len(kept) // 20)]]
+        return None
+
+    def _null(self, members: npt.NDArray[np.intp], tolerance: float) -> tuple[FloatArray, FloatArray, bool] | None:
+        """The best theta for the members, the directions none of them sees, and whether they agree on it."""
+        V, c, weight = self.basis[members], self.target[members], 1.0 / (self.error[members] + 1e-9) ** 2
+        weight = weight / weight.max()
+        seen = np.einsum("k,krf,krg->fg", weight, V, V)
+        along = np.einsum("krf,kr->kf", V, c)
+        miss = seen - np.einsum("k,kf,kg->fg", weight, along, along)
+        s, Q = np.linalg.eigh(seen)
+        blind = s < 1e-9 * s[-1]
+        unseen, visible = Q[:, blind], Q[:, ~blind]
+        if visible.shape[1] < 2:
+            return None
+        # Scaled so that a direction seen faintly weighs as much as one seen well.
+        scale = 1.0 / np.sqrt(s[~blind])
+        m, R = np.linalg.eigh((visible.T @ miss @ visible) * scale[:, None] * scale)
+        theta = visible @ (scale * R[:, 0])
+        agreed = m[0] <= max(1e-8, (30 * tolerance) ** 2) and m[1] >= max(1e-7, 20 * m[0])
+        return theta / np.linalg.norm(theta), unseen, bool(agreed)
+
+
+def _crossings(
+    trunk: Trunk, grid: Grid, theta: FloatArray, unseen: FloatArray, evidence: Evidence, near: float
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Where the chords cross the candidate's surface, and whether a bend was found there."""
+    h = grid.z @ theta
+    line, place = np.nonzero((h[:, 1:] > 0) != (h[:, :-1] > 0))
+    if not len(line):
+        return np.zeros((0, trunk.n_inputs)), np.zeros(0, dtype=bool)
+    low, high = grid.t[place], grid.t[place + 1]
+    h_low, h_high = h[line, place], h[line, place + 1]
+    t = low
+    for i in range(40):
+        share = h_low / (h_low - h_high) if i < 12 else 0.5
+        t = low + np.clip(share, 0.0, 1.0) * (high - low)
+        at = with_one(trunk.features(grid.chords.at(line, t))) @ theta
+        below = (at > 0) == (h_low > 0)
+        low, h_low = np.where(below, t, low), np.where(below, at, h_low)
+        high, h_high = np.where(below, high, t), np.where(below, h_high, at)
+        if (np.abs(at) < 1e-15).all():
+            break
+    x = grid.chords.at(line, t)
+    if unseen.shape[1]:
+        local = trunk.local(x)
+        clear = np.linalg.norm(np.einsum("fu,nfi->nui", unseen[:-1], local.J), axis=(1, 2)) < 1e-9
+        line, t, x = line[clear], t[clear], x[clear]
+    length = np.linalg.norm(grid.chords.way, axis=1)
+    # Bends sorted by (line, t): the nearest on either side of each root.
+    key = evidence.line + 0.5 * evidence.t
+    order = np.argsort(key)
+    sorted_key = key[order]
+    wanted = grid.line[line] + 0.5 * t
+    right = np.clip(np.searchsorted(sorted_key, wanted), 0, len(order) - 1)
+    gap = np.minimum(np.abs(sorted_key[right] - wanted), np.abs(sorted_key[np.maximum(right - 1, 0)] - wanted))
+    return x, 2 * gap * length[line] < near
+
+
+def choose(trunk: Trunk, found: list[Candidate], near: float, taken: FloatArray) -> list[Candidate]:
+    """The candidates that are units of this layer rather than pieces of deeper ones.
+
+    A deeper unit stops or bends at the units of this layer, so its predicted crossings are matched on one side of them
+    only. Candidates are taken in order of their matched share; one that stops at a better one, or at one of the rows
+    `taken` before, is refused.
+    """
+    kept: list[Candidate] = []
+    rows = trusted = taken
+    for c in sorted(found, key=lambda c: (-round(c.share, 1), -c.matched)):
+        if c.matched < 3 or c.share < 0.1:
+            continue
+        if len(rows) and (distances(trunk, rows, c.roots[c.hit]) < 10 * near).mean(axis=0).max() > 0.7:
+            continue  # the same surface again
+        if len(trusted) and _stops(trunk, c, trusted):
+            continue
+        if c.share >= 0.5 or (len(trusted) and c.matched >= 8 and c.share > 0.25):
+            kept.append(c)
+            rows = np.concatenate([rows, c.theta[None]])
+            if c.matched >= 6 and c.share >= 0.6:
+                trusted = np.concatenate([trusted, c.theta[None]])
+    return kept
+
+
+def _stops(trunk: Trunk, c: Candidate, rivals: FloatArray) -> bool:
+    """Whether a candidate's crossings beyond its rivals go unmatched: too many to be chance, or beyond every rival."""
+    side = with_one(trunk.features(c.roots)) @ rivals.T > 0
+    there = np.stack([(side & c.hit[:, None]).sum(axis=0), (~side & c.hit[:, None]).sum(axis=0)])
+    all_ = np.stack([side.sum(axis=0), (~side).sum(axis=0)])
+    better, worse = there.max(axis=0), there.min(axis=0)
+    missed = np.where(there[0] <= there[1], all_[0], all_[1])
+    far = all_.min(axis=0) >= 2
+    everywhere = far.any() and not worse[far].any() and all_.min(axis=0)[far].sum() >= 4
+    unlikely = (worse == 0) & (better >= 3) & ((1 - c.share + 1e-9) ** missed < 1e-4) & (missed >= 5)
+    return bool(everywhere or unlikely.any())
+
+
+def beyond(trunk: Trunk, c: Candidate, rng: np.random.Generator, each: int = 3) -> Chords:
+    """Short chords across a candidate's surface, just beyond the break of units it has not seen active.
+
+    Where such a unit's own value is small, the surface is still near its known part: a point there is found by Newton's
+    method on (candidate, unit) = (0, small), and the chord follows the candidate's gradient.
+    """
+    none = np.zeros((0, trunk.n_inputs))
+    if not trunk.stages:
+        return Chords(none, none)
+    stage = trunk.stages[-1]
+    below = Trunk(trunk.n_inputs, trunk.stages[:-1])
+    blind = np.flatnonzero(np.linalg.norm(c.unseen[: stage.n_units], axis=1) > 0.1)
+    starts, ways = [none], [none]
+    for j in blind:
+        x = rng.uniform(-1, 1, (160, trunk.n_inputs))
+        x[:80] = c.roots[rng.integers(0, len(c.roots), 80)] if len(c.roots) else x[:80]
+        unit = np.append(stage.weight[j], stage.bias[j])
+        typical = np.abs(with_one(below.features(x)) @ unit).mean()
+        aim = typical * rng.uniform(0.02, 0.3, len(x))
+        for _ in range(25):
+            x = np.clip(x - _newton(trunk.local(x), below.local(x), c.theta, unit, aim), -1, 1)
+        here, lower = trunk.local(x), below.local(x)
+        h = with_one(here.z) @ c.theta
+        good = (np.abs(h) < 1e-7) & (np.abs(with_one(lower.z) @ unit - aim) < 1e-6 * typical)
+        slope = np.einsum("nfi,f->ni", here.J, c.theta[:-1])
+        size = np.linalg.norm(slope, axis=1)
+        pick = np.flatnonzero(good & (size > 0))[:each]
+        way = 0.25 * slope[pick] / size[pick, None]
+        start, end = np.clip(x[pick] - way, -1, 1), np.clip(x[pick] + way, -1, 1)
+        starts.append(start)
+        ways.append(end - start)
+    start, way = np.concatenate(starts), np.concatenate(ways)
+    long = np.linalg.norm(way, axis=1) > 0.05
+    return Chords(start[long], way[long])
+
+
+def across(trunk: Trunk, c: Candidate, rng: np.random.Generator, each: int = 4) -> Chords:
+    """Short chords across a candidate's surface where it is known: more evidence for or against it."""
+    x = rng.uniform(-1, 1, (80, trunk.n_inputs))
+    for _ in range(20):
+        local = trunk.local(x)
+        slope = np.einsum("nfi,f->ni", local.J, c.theta[:-1])
+        size = np.maximum((slope**2).sum(axis=1), 1e-30)
+        x = np.clip(x - slope * ((with_one(local.z) @ c.theta) / size)[:, None], -1, 1)
+    local = trunk.local(x)
+    slope = np.einsum("nfi,f->ni", local.J, c.theta[:-1])
+    size = np.linalg.norm(slope, axis=1)
+    blind = np.linalg.norm(np.einsum("fu,nfi->nui", c.unseen[:-1], local.J), axis=(1, 2)) if c.unseen.size else 0.0
+    pick = np.flatnonzero((np.abs(with_one(local.z) @ c.theta) < 1e-9) & (size > 0) & (blind < 1e-9))[:each]
+    way = 0.1 * slope[pick] / size[pick, None]
+    start, end = np.clip(x[pick] - way, -1, 1), np.clip(x[pick] + way, -1, 1)
+    long = np.linalg.norm(end - start, axis=1) > 0.05
+    return Chords(start[long], (end - start)[long])
+
+
+def _newton(here: Local, lower: Local, theta: FloatArray, unit: FloatArray, aim: FloatArray) -> FloatArray:
+    """The shortest step that solves both equations to first order."""
+    r = np.stack([with_one(here.z) @ theta, with_one(lower.z) @ unit - aim], axis=1)
+    J = np.stack([np.einsum("nfi,f->ni", here.J, theta[:-1]), np.einsum("nfi,f->ni", lower.J, unit[:-1])], axis=1)
+    G = J @ J.transpose(0, 2, 1)
+    G += (1e-12 + 1e-9 * np.trace(G, axis1=1, axis2=2))[:, None, None] * np.eye(2)
+    return np.einsum("nri,nr->ni", J, np.linalg.solve(G, r[:, :, None])[:, :, 0])

@@ -1,0 +1,124 @@
+"""Signs: which side of its surface a unit is on.
+
+With the previous features carried along, the next layer's rows `(alpha, beta, gamma)` over (relu(h), carried, 1) are
+right for any choice of signs. Turning unit j round adds `alpha_j (w_j, b_j)` to `(beta, gamma)`. In the network
+itself nothing is carried, so the true signs t in {0, 1} solve
+
+    beta_i + sum_j t_j alpha_ij w_j = 0      for every row i of the next layer.
+
+These equations are linear in t: rows times features of them. If that is enough, least squares gives t (contractive and
+most expansive layers). If not (a wide layer before few outputs), the subset sums are met in the middle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.recovery.trunk import Stage, Trunk
+
+_MOST_HALF = 17
+"""Units in each half of a meet in the middle: 2^17 sums per half."""
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """A trunk whose last stage carries nothing, and the next rows on its features. `resolved` is False if no signs fit:
+    then both are as they were."""
+
+    trunk: Trunk
+    rows: FloatArray
+    resolved: bool
+
+
+def settle(trunk: Trunk, rows: FloatArray, tolerance: float) -> Settled:
+    """Turn the units of the last stage so that the carried features are no longer needed, if signs can do that."""
+    if not trunk.stages or not trunk.stages[-1].carries:
+        return Settled(trunk, rows, True)
+    stage = trunk.stages[-1]
+    k = stage.n_units
+    alpha, beta, gamma = rows[:, :k], rows[:, k:-1], rows[:, -1]
+    w, b = stage.weight[:k], stage.bias[:k]
+    size = np.maximum(np.linalg.norm(rows[:, :-1], axis=1), 1e-300)
+    equations = ((alpha / size[:, None])[:, :, None] * w[None]).transpose(0, 2, 1).reshape(-1, k)
+    wanted = -(beta / size[:, None]).reshape(-1)
+    # A carried feature with a silent weight on it has a say of its own: its equations cannot speak for the signs.
+    plain = np.ones(w.shape[1], dtype=bool)
+    plain[[j for _, j in stage.silent]] = False
+    of_feature = np.tile(plain, len(rows))
+    turned = _solve(equations[of_feature], wanted[of_feature], tolerance)
+    if turned is None:
+        return Settled(trunk, rows, False)
+    w = w.copy()
+    rest = (beta + alpha @ (turned[:, None] * w)) / size[:, None]
+    for j in np.flatnonzero(~plain):
+        free = [i for i, feature in stage.silent if feature == j and not turned[i]]
+        delta = np.linalg.lstsq(alpha[:, free] / size[:, None], rest[:, j], rcond=None)[0]
+        if np.abs(rest[:, j] - alpha[:, free] / size[:, None] @ delta).max() > tolerance:
+            return Settled(trunk, rows, False)
+        w[free, j] += delta
+    sign = np.where(turned, -1.0, 1.0)
+    units = Stage(sign[:, None] * w, sign * b, np.ones(k, dtype=bool))
+    kept = np.column_stack([alpha, gamma + alpha @ (turned * b)])
+    return Settled(trunk.with_last(units), kept, True)
+
+
+def _solve(M: FloatArray, wanted: FloatArray, tolerance: float) -> npt.NDArray[np.bool_] | None:
+    """Zeros and ones t with `M t = wanted` within the tolerance (per equation, relative to the columns)."""
+    scale = max(float(np.abs(M).max(initial=0.0)), 1e-300)
+    allowed = tolerance * scale * np.sqrt(M.shape[1])
+    s = np.linalg.svd(M, compute_uv=False)
+    k = M.shape[1]
+    if len(s) >= k and s[-1] > 30 * tolerance * s[0]:
+        t = np.linalg.lstsq(M, wanted, rcond=None)[0]
+        found = t > 0.5
+        return found if np.abs(M @ found - wanted).max(initial=0.0) <= allowed else None
+    live = np.linalg.norm(M, axis=0) > tolerance * scale
+    found = np.zeros(k, dtype=bool)
+    if not live.any():
+        return found if np.abs(wanted).max(initial=0.0) <= allowed else None
+    if live.sum() > 2 * _MOST_HALF:
+        return None
+    met = _meet(M[:, live], wanted, allowed)
+    if met is None:
+        return None
+    found[live] = met
+    return found
+
+
+def _meet(M: FloatArray, wanted: FloatArray, allowed: float) -> npt.NDArray[np.bool_] | None:
+    """The subset of columns that sums to `wanted`; None if there is none, or more than one."""
+    half = M.shape[1] // 2
+    # Few independent equations: rotate them to the front, so that each is worth looking at.
+    U, s, _ = np.linalg.svd(np.column_stack([M, wanted]), full_matrices=False)
+    keep = s > 1e-12 * s[0]
+    M, wanted = U[:, keep].T @ M, U[:, keep].T @ wanted
+    left, right = _sums(M[:, :half]), _sums(M[:, half:])
+    order = np.argsort(right[0])
+    keys = right[0][order]
+    low = np.searchsorted(keys, wanted[0] - left[0] - allowed)
+    high = np.searchsorted(keys, wanted[0] - left[0] + allowed)
+    counts = high - low
+    if counts.sum() > 20_000_000:
+        return None
+    one = np.repeat(np.arange(left.shape[1]), counts)
+    first = np.repeat(low - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    two = order[np.arange(len(one)) + first]
+    for equation in range(1, len(M)):
+        good = np.abs(left[equation, one] + right[equation, two] - wanted[equation]) <= allowed
+        one, two = one[good], two[good]
+    if len(one) != 1:
+        return None
+    bits = [(one[0] >> np.arange(half)) & 1, (two[0] >> np.arange(M.shape[1] - half)) & 1]
+    return np.concatenate(bits).astype(bool)
+
+
+def _sums(M: FloatArray) -> FloatArray:
+    """All subset sums of the columns; the bits of the index say which columns are in."""
+    total = np.zeros((len(M), 1))
+    for column in M.T:
+        total = np.concatenate([total, total + column[:, None]], axis=1)
+    return total

@@ -1,0 +1,144 @@
+"""Surrogate: a piecewise-affine function given by its pieces, as found from queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, real_array
+from reluscope.errors import InputError
+
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Surrogate:
+    """Convex cells `A x <= b` of a box with an affine map `y = C x + d` on each.
+
+    Cell k has the rows `start[k]:start[k + 1]` of `A` (unit rows) and `b`. `C` (cells, outputs, inputs), `d` (cells,
+    outputs), `interior` (cells, inputs). Where two cells overlap (a flat cell that is not convex is covered by
+    several) they agree.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    A: FloatArray
+    b: FloatArray
+    start: npt.NDArray[np.intp]
+    C: FloatArray
+    d: FloatArray
+    interior: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.C)
+
+    def find(self, X: npt.ArrayLike) -> npt.NDArray[np.intp]:
+        """The cell that holds each row, the deepest where several do, -1 where none does."""
+        X = self._rows(X)
+        found = np.full(len(X), -1, dtype=np.intp)
+        if not len(self):
+            return found
+        step = max(1, _CHUNK // max(len(self.b), 1))
+        for i in range(0, len(X), step):
+            slack = self.b - X[i : i + step] @ self.A.T
+            least = np.minimum.reduceat(slack, self.start[:-1], axis=1)
+            best = least.argmax(axis=1)
+            inside = least[np.arange(len(best)), best] >= -1e-9 * np.abs(self.upper - self.lower).max()
+            found[i : i + step] = np.where(inside, best, -1)
+        return found
+
+    def __call__(self, X: npt.ArrayLike) -> FloatArray:
+        """Outputs, shape (n, outputs); nan where no cell holds the row."""
+        X = self._rows(X)
+        cell = self.find(X)
+        out = np.full((len(X), self.d.shape[1]), np.nan)
+        here = cell >= 0
+        out[here] = np.einsum("kmi,ki->km", self.C[cell[here]], X[here]) + self.d[cell[here]]
+        return out
+
+    def half_spaces(self, k: int) -> tuple[FloatArray, FloatArray]:
+        """`(A, b)` of cell k."""
+        rows = slice(self.start[k], self.start[k + 1])
+        return self.A[rows], self.b[rows]
+
+    def unwrap(self, X: npt.ArrayLike) -> dict[str, Any]:
+        """The local linear models of some data: one row per cell that holds any, most populated first.
+
+        Columns: cell, rows held, and the coefficients and intercept of each output.
+        """
+        cell = self.find(X)
+        cells, count = np.unique(cell[cell >= 0], return_counts=True)
+        order = np.argsort(-count, kind="stable")
+        columns: dict[str, Any] = {"cell": cells[order], "rows": count[order]}
+        for o in range(self.d.shape[1]):
+            columns |= {f"C{o}_{i}": self.C[cells[order], o, i] for i in range(self.C.shape[2])}
+            columns[f"d{o}"] = self.d[cells[order], o]
+        return columns
+
+    def to_dict(self) -> dict[str, Any]:
+        """Columns by name, one row per cell: interior point, coefficients, intercepts, number of facets."""
+        columns: dict[str, Any] = {"cell": np.arange(len(self)), "facets": np.diff(self.start)}
+        columns |= {f"x{i}": self.interior[:, i] for i in range(self.interior.shape[1])}
+        for o in range(self.d.shape[1]):
+            columns |= {f"C{o}_{i}": self.C[:, o, i] for i in range(self.C.shape[2])}
+            columns[f"d{o}"] = self.d[:, o]
+        return columns
+
+    def to_pandas(self) -> Any:
+        """The columns of `to_dict` as a pandas DataFrame."""
+        from reluscope._extras import require
+
+        return require("pandas", "pandas").DataFrame(self.to_dict())
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to an `.npz` file; `Surrogate.load` reads it back."""
+        from reluscope.formats.arrays import write_npz
+
+        if Path(path).suffix != ".npz":
+            raise InputError(f"surrogates are saved as .npz files, got {Path(path).name!r}")
+        write_npz({name: getattr(self, name) for name in _FIELDS}, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Surrogate:
+        """Read a surrogate written by `save`. The file is untrusted: shapes are checked."""
+        from reluscope.formats.arrays import read_npz
+
+        arrays, what = read_npz(path), Path(path).name
+        if set(_FIELDS) - set(arrays):
+            raise InputError(f"{what} is not a file of a surrogate: it lacks {', '.join(set(_FIELDS) - set(arrays))}")
+        given = {name: real_array(arrays[name], f"{name} of {what}") for name in _FIELDS}
+        start = given["start"].astype(np.intp)
+        cells, n = given["interior"].shape if given["interior"].ndim == 2 else (-1, -1)
+        fits = (
+            given["C"].ndim == 3
+            and given["C"].shape[::2] == (cells, n)
+            and given["d"].shape == given["C"].shape[:2]
+            and given["A"].shape == (len(given["b"]), n)
+            and given["lower"].shape == given["upper"].shape == (n,)
+            and start.shape == (cells + 1,)
+            and start[0] == 0
+            and start[-1] == len(given["b"])
+            and bool((np.diff(start) > 0).all())
+        )
+        if not fits:
+            raise InputError(f"{what} is not a file of a surrogate, or it is damaged: shapes do not fit together")
+        rest = [given[name] for name in ("C", "d", "interior")]
+        return cls(given["lower"], given["upper"], given["A"], given["b"], start, *rest)
+
+    def __repr__(self) -> str:
+        n, m = len(self.lower), self.d.shape[1]
+        return f"Surrogate({len(self):,} affine pieces, R^{n} -> R^{m})"
+
+    def _rows(self, X: npt.ArrayLike) -> FloatArray:
+        X = real_array(X, "X", ndim=2)
+        if X.shape[1] != len(self.lower):
+            raise InputError(f"X must have {len(self.lower)} columns, got shape {X.shape}")
+        return X
+
+
+_FIELDS = ("lower", "upper", "A", "b", "start", "C", "d", "interior")

@@ -1,0 +1,93 @@
+"""The part of the network that is known so far, as features of the (unit-box) input.
+
+After k layers the features are `z_k = (relu(h_k), carried)`: the units found, and copies of earlier features. Carrying
+the previous features along makes the signs of the units a choice instead of a secret, because
+
+    relu(-h) = relu(h) - h,      h affine in the previous features.
+
+So the next layer is affine in `z_k` whatever signs were chosen, and signs are settled afterwards (`signs.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One layer `z = act(W z_prev + b)`: ReLU where `bends`, identity elsewhere (the carried features).
+
+    `silent` lists weights (unit, feature) that the unit's surface does not reveal: wherever the feature is active, the
+    unit is on. Their values are placeholders that keep it on; what is missing, `delta * feature`, is affine and shows
+    up in the carried features until the signs are settled.
+    """
+
+    weight: FloatArray
+    bias: FloatArray
+    bends: npt.NDArray[np.bool_]
+    silent: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def n_units(self) -> int:
+        """Number of ReLU units; they come first."""
+        return int(self.bends.sum())
+
+    @property
+    def carries(self) -> bool:
+        """Whether earlier features pass through."""
+        return not self.bends.all()
+
+
+class Local(NamedTuple):
+    """Features at some points and their derivatives: `z` (n, features), `J` (n, features, inputs)."""
+
+    z: FloatArray
+    J: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Trunk:
+    """Known layers, first to last, on `n_inputs` inputs."""
+
+    n_inputs: int
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Number of features after the last stage."""
+        return len(self.stages[-1].bias) if self.stages else self.n_inputs
+
+    def features(self, U: FloatArray) -> FloatArray:
+        """`z` at the rows of U, shape (n, width)."""
+        z = U
+        for stage in self.stages:
+            h = z @ stage.weight.T + stage.bias
+            z = np.where(stage.bends & (h < 0), 0.0, h)
+        return z
+
+    def local(self, U: FloatArray) -> Local:
+        """Features and their derivatives at the rows of U."""
+        z, J = U, np.broadcast_to(np.eye(self.n_inputs), (len(U), self.n_inputs, self.n_inputs))
+        for stage in self.stages:
+            h = z @ stage.weight.T + stage.bias
+            off = stage.bends & (h < 0)
+            z = np.where(off, 0.0, h)
+            J = np.where(off[:, :, None], 0.0, stage.weight @ J)
+        return Local(z, J)
+
+    def grown(self, rows: FloatArray, silent: tuple[tuple[int, int], ...] = ()) -> Trunk:
+        """One more stage: ReLU units `rows` (units, width + 1, the last column the bias), everything else carried."""
+        units, width = len(rows), self.width
+        weight = np.concatenate([rows[:, :-1], np.eye(width)])
+        bias = np.concatenate([rows[:, -1], np.zeros(width)])
+        return Trunk(self.n_inputs, (*self.stages, Stage(weight, bias, np.arange(units + width) < units, silent)))
+
+    def with_last(self, stage: Stage) -> Trunk:
+        """The same with another last stage."""
+        return Trunk(self.n_inputs, (*self.stages[:-1], stage))

@@ -1,0 +1,115 @@
+"""A scalar view of an oracle on the unit box, with what one must know before trusting differences: noise and shape.
+
+The box is mapped to [-1, 1]^n, so lengths mean the same for every oracle, and several outputs are mixed into one by
+fixed random weights: a unit that is visible in any output is visible in almost every mixture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope.recovery.oracle import Oracle
+
+_SAMPLES = 48
+_STEPS = 2.0 ** -np.arange(2, 17)
+"""Half-lengths of the triples whose second differences are looked at, in the unit box."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The oracle in unit-box coordinates, its outputs mixed to one.
+
+    `noise` is the typical error of one value (rounding or worse), `scale` the spread of the values, `smooth` whether
+    second differences shrink like the square of the step: then the function bends everywhere and is not piecewise
+    affine.
+    """
+
+    oracle: Oracle
+    centre: FloatArray
+    half: FloatArray
+    mix: FloatArray
+    noise: float
+    scale: float
+    smooth: bool
+
+    @property
+    def n(self) -> int:
+        """Number of inputs."""
+        return self.oracle.n_inputs
+
+    @property
+    def relative(self) -> float:
+        """Noise over spread."""
+        return self.noise / self.scale
+
+    def outputs(self, U: FloatArray) -> FloatArray:
+        """All outputs at unit-box rows, shape (n, outputs)."""
+        return self.oracle(self.centre + self.half * U)
+
+    def values(self, U: FloatArray) -> FloatArray:
+        """The mixed output at unit-box rows, shape (n,)."""
+        return self.outputs(U) @ self.mix
+
+    def slopes(self, U: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mixed values and their derivatives in unit-box coordinates; only where the oracle gives gradients."""
+        values, gradients = self.oracle.both(self.centre + self.half * U)
+        return values @ self.mix, (self.mix @ gradients) * self.half
+
+    def draw(self, count: int, rng: np.random.Generator) -> FloatArray:
+        """Uniform points of the unit box."""
+        return rng.uniform(-1, 1, (count, self.n))
+
+
+def look(oracle: Oracle, lower: FloatArray, upper: FloatArray, rng: np.random.Generator) -> View:
+    """Measure noise, spread and shape with about 1,500 queries and return the view.
+
+    For triples `x - s e, x, x + s e` of shrinking half-length s, the second differences of a piecewise affine function
+    fall to the noise at once when the triple fits into one piece; those of a smooth curved function fall like `s^2`.
+    """
+    centre, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+    mix = rng.choice([-1.0, 1.0], oracle.n_outputs) * rng.uniform(0.5, 1.0, oracle.n_outputs)
+    if oracle.n_outputs == 1:
+        mix = np.ones(1)
+    base = rng.uniform(-0.7, 0.7, (_SAMPLES, oracle.n_inputs))
+    way = rng.normal(size=base.shape)
+    way /= np.linalg.norm(way, axis=1, keepdims=True)
+    rows = [base] + [base + sign * s * way for s in _STEPS for sign in (-1.0, 1.0)]
+    spread = oracle(centre + half * rng.uniform(-1, 1, (4 * _SAMPLES, oracle.n_inputs))) @ mix
+    values = (oracle(centre + half * np.concatenate(rows)) @ mix).reshape(len(rows), _SAMPLES)
+    bends = np.abs(values[1::2] + values[2::2] - 2 * values[0])  # (steps, samples)
+    scale = max(float(np.std(spread)), 1e-300)
+    eps = float(np.finfo(oracle.dtype).eps)
+    rounding = eps * float(np.median(np.abs(spread)) + scale)
+    # At the shortest steps nearly every triple lies in one piece, so what is left there is noise.
+    floor = float(np.quantile(bends[-4:], 0.95)) / 3.0
+    noise = max(floor, 0.25 * rounding, 0.3 * _quantum(spread))
+    return View(oracle, centre, half, mix, noise, scale, _bends_everywhere(bends, noise))
+
+
+def _bends_everywhere(bends: FloatArray, noise: float) -> bool:
+    """Whether a low quantile of the second differences follows the square of the step down to the noise.
+
+    Many bends close together look smooth from afar, so what counts is the end: a curve's second differences are
+    quartered by each halving until they drown, those of affine pieces drop out of sight from one step to the next.
+    """
+    low = np.quantile(bends, 0.2, axis=1)
+    seen = np.flatnonzero(low > 200 * noise)
+    if not len(seen):
+        return False
+    end = min(int(seen[-1]) + 1, len(low) - 1)
+    if end < 3:
+        return False
+    ratio = low[end - 3 : end] / np.maximum(low[end - 2 : end + 1], 1e-300)
+    return bool(((ratio > 3.0) & (ratio < 5.0)).all())
+
+
+def _quantum(values: FloatArray) -> float:
+    """The step 10^-d if all values are rounded to d decimals (d < 12), else 0."""
+    for digits in range(12):
+        scaled = values * 10.0**digits
+        if np.abs(scaled - np.round(scaled)).max() <= 1e-6 and np.ptp(values) > 0:
+            return float(10.0**-digits) if digits or len(np.unique(values)) < len(values) else 0.0
+    return 0.0

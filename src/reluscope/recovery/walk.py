@@ -1,0 +1,262 @@
+"""`method="regions"`: walk from cell to cell of a black box, by queries alone.
+
+In a cell with the affine map `g` known around a point x0, start from the whole box. At every vertex of the current
+polytope ask whether the function equals g. Where it does not, the piece ends somewhere on the way from x0: bisect to
+its end, measure the map g' beyond it, and cut the polytope by the plane where g and g' agree. When all vertices agree
+the cell is done; the walk goes on through its facets, until every facet leads to a known cell and uniform points find
+no gap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope.budget import Budget
+from reluscope.recovery.oracle import QueryLimitError
+from reluscope.recovery.surrogate import Surrogate
+from reluscope.recovery.view import View
+
+MOST_INPUTS = 6
+_BISECTIONS = 34
+_GAPS = 2000
+"""Uniform points that must all lie in known cells before the walk ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """What the walk found: the surrogate in the box's own coordinates, how it ended, and what it could not resolve."""
+
+    surrogate: Surrogate
+    covered: float
+    unresolved: int
+    stopped: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Cell:
+    A: FloatArray
+    b: FloatArray
+    C: FloatArray
+    d: FloatArray
+    x: FloatArray
+    vertices: FloatArray
+
+    def holds(self, U: FloatArray, slack: float) -> bool:
+        return bool((self.b + slack >= self.A @ U).all())
+
+
+def walk_regions(view: View, rng: np.random.Generator, budget: Budget, report: Callable[[int, str], None]) -> Walk:
+    """Discover the cells until none is left or a limit is reached."""
+    walker = _Walker(view, rng)
+    stopped = None
+    try:
+        seeds = deque([rng.uniform(-0.5, 0.5, view.n)])
+        while stopped is None:
+            while seeds and stopped is None:
+                x = seeds.popleft()
+                if walker.known(x):
+                    continue
+                cell = walker.explore(x)
+                if cell is not None:
+                    walker.add(cell)
+                    seeds.extend(walker.beyond(cell))
+                report(len(walker.cells), f"{len(walker.cells):,} cells, {view.oracle.queries:,} queries")
+                stopped = budget.spent(len(walker.cells))
+            if stopped is None:
+                gaps = [u for u in view.draw(_GAPS, rng) if not walker.known(u)]
+                if not gaps or walker.unresolved > 50 + len(walker.cells):
+                    break
+                seeds.extend(gaps[:20])
+    except QueryLimitError as error:
+        stopped = str(error)
+    cells = walker.cells
+    probes = view.draw(_GAPS, rng)
+    covered = float(np.mean([walker.known(u) for u in probes])) if cells else 0.0
+    return Walk(_surrogate(view, cells), covered, walker.unresolved, stopped)
+
+
+class _Walker:
+    """The cells found so far and the queries that find more."""
+
+    def __init__(self, view: View, rng: np.random.Generator) -> None:
+        self.view, self.rng = view, rng
+        self.cells: list[_Cell] = []
+        self.unresolved = 0
+        self.agree = max(1e-9 * view.scale, 200 * view.noise)
+        self.box = (np.concatenate([-np.eye(view.n), np.eye(view.n)]), np.ones(2 * view.n))
+        self._A, self._b, self._start = np.zeros((0, view.n)), np.zeros(0), np.zeros(0, dtype=np.intp)
+
+    def known(self, x: FloatArray) -> bool:
+        if not self.cells:
+            return False
+        slack = self._b - self._A @ x
+        return bool(np.minimum.reduceat(slack, self._start).max() > -1e-9)
+
+    def add(self, cell: _Cell) -> None:
+        self.cells.append(cell)
+        self._start = np.append(self._start, len(self._b))
+        self._A, self._b = np.concatenate([self._A, cell.A]), np.concatenate([self._b, cell.b])
+
+    def beyond(self, cell: _Cell) -> list[FloatArray]:
+        """Points just across the facets: at the middle of each and near its corners."""
+        seeds = []
+        for a, b in zip(cell.A, cell.b, strict=True):
+            on = cell.vertices[np.abs(cell.vertices @ a - b) < 1e-8]
+            if len(on) < self.view.n:
+                continue
+            middle = on.mean(axis=0)
+            places = [middle, *(0.9 * v + 0.1 * middle for v in on[: 2 * self.view.n])]
+            seeds += [p + 1e-5 * a for p in places if np.abs(p + 1e-5 * a).max() < 1]
+        return seeds
+
+    def piece(self, x: FloatArray, most: float = 1e-3) -> tuple[FloatArray, FloatArray] | None:
+        """The affine map around x: `C` (outputs, inputs) and `d`; None if even a tiny stencil is not affine."""
+        n = self.view.n
+        if self.view.oracle.has_gradient:
+            Y, G = self.view.oracle.both((self.view.centre + self.view.half * x)[None])
+            C = G[0] * self.view.half
+            return C, Y[0] - C @ x
+        for step in (most, 0.05 * most, 2.5e-3 * most, 1.25e-4 * most):
+            if step * self.view.scale < 30 * self.view.noise:
+                break
+            signed = np.where(x > 0, -step, step)
+            corner = x + signed * self.rng.uniform(0.3, 1.0, n) / np.sqrt(n)
+            Y = self.view.outputs(np.concatenate([x[None], x + np.diag(signed), corner[None]]))
+            C = ((Y[1:-1] - Y[0]) / signed[:, None]).T
+            if np.abs(Y[0] + C @ (corner - x) - Y[-1]).max() <= 10 * self.view.noise:
+                return C, Y[0] - C @ x
+        return None
+
+    def explore(self, x: FloatArray) -> _Cell | None:
+        """The cell around x."""
+        here = self.piece(x)
+        if here is None:
+            self.unresolved += 1
+            return None
+        C, d = here
+        slope = self.view.noise / 1e-3 if not self.view.oracle.has_gradient else self.view.noise
+        tolerance = self.agree + 50 * slope
+        A, b = self.box
+        asked: dict[bytes, bool] = {}
+        for _ in range(200):
+            corners = _vertices(A, b)
+            if corners is None:
+                self.unresolved += 1
+                return None
+            fresh = [v for v in corners if np.round(v, 9).tobytes() not in asked]
+            if fresh:
+                new = np.array(fresh)
+                wrong = np.abs(self.view.outputs(np.clip(new, -1, 1)) - (new @ C.T + d)).max(axis=1) > tolerance
+                asked |= {np.round(v, 9).tobytes(): not w for v, w in zip(new, wrong.tolist(), strict=True)}
+            bad = [v for v in corners if not asked[np.round(v, 9).tobytes()]]
+            if not bad:  # something may still poke in between the vertices: look at places on the facets and inside
+                places = self._spread(corners, A, b)
+                wrong = np.abs(self.view.outputs(places) - (places @ C.T + d)).max(axis=1) > tolerance
+                bad = list(places[wrong])
+            if not bad:
+                keep = [i for i in range(len(b)) if (np.abs(corners @ A[i] - b[i]) < 1e-8).sum() >= self.view.n]
+                return _Cell(A[keep], b[keep], C, d, x, corners)
+            target = bad[int(self.rng.integers(len(bad)))]
+            plane = self._end(x, target, C, d, tolerance)
+            if plane is None:
+                self.unresolved += 1
+                return None
+            A, b = np.concatenate([A, plane[0][None]]), np.append(b, plane[1])
+        self.unresolved += 1
+        return None
+
+    def _spread(self, corners: FloatArray, A: FloatArray, b: FloatArray) -> FloatArray:
+        """Random points of every facet and of the inside of a polytope."""
+        places = [self.rng.dirichlet(np.ones(len(corners)), 6) @ corners]
+        for i in range(len(b)):
+            on = corners[np.abs(corners @ A[i] - b[i]) < 1e-8]
+            if len(on) >= self.view.n > 1:
+                places.append(self.rng.dirichlet(np.ones(len(on)), 2) @ on)
+        return np.clip(np.concatenate(places), -1, 1)
+
+    def _end(
+        self, x: FloatArray, target: FloatArray, C: FloatArray, d: FloatArray, tolerance: float
+    ) -> tuple[FloatArray, float] | None:
+        """The plane where the piece around x ends on the way to `target`, as (a, b) with a.x <= b."""
+        way = target - x
+        low, high = 0.0, 1.0
+        # Several places at once: three bisection steps per round.
+        for _ in range(_BISECTIONS // 3):
+            t = low + (high - low) * np.arange(1, 8) / 8
+            rows = x + t[:, None] * way
+            wrong = np.abs(self.view.outputs(rows) - (rows @ C.T + d)).max(axis=1) > tolerance
+            first = int(np.argmax(wrong)) if wrong.any() else 7
+            low, high = (t[first - 1] if first else low), (t[first] if first < 7 else high)
+            if (high - low) * np.linalg.norm(way) < 1e-7:
+                break
+        length = max(float(np.linalg.norm(way)), 1e-300)
+        for further in (3e-4, 3e-5, 3e-6):
+            y = np.clip(x + (high + further / length) * way, -1, 1)
+            other = self.piece(y, most=min(1e-3, 0.3 * further))
+            if other is None:
+                continue
+            a = self.view.mix @ (other[0] - C)
+            size = float(np.linalg.norm(a))
+            if size <= 1e-9 * self.view.scale:
+                continue
+            a, b = a / size, float(self.view.mix @ (d - other[1])) / size
+            if a @ x > b:
+                a, b = -a, -b
+            if abs(a @ (x + high * way) - b) < 2e-6 + 0.05 * further and b - a @ x > 1e-9:
+                return a, b
+        return None
+
+
+def _vertices(A: FloatArray, b: FloatArray) -> FloatArray | None:
+    """Vertices of `A x <= b`, a bounded polytope; None if it has no interior worth the name."""
+    from scipy.optimize import linprog
+    from scipy.spatial import HalfspaceIntersection, QhullError
+
+    n = A.shape[1]
+    if n == 1:
+        low = max(b[i] / A[i, 0] for i in range(len(b)) if A[i, 0] < 0)
+        high = min(b[i] / A[i, 0] for i in range(len(b)) if A[i, 0] > 0)
+        return np.array([[low], [high]]) if high - low > 1e-10 else None
+    centre = linprog(
+        np.append(np.zeros(n), -1.0), A_ub=np.column_stack([A, np.ones(len(b))]), b_ub=b, bounds=(None, None)
+    )
+    if not centre.success or centre.x[-1] < 1e-9:
+        return None
+    try:
+        found = HalfspaceIntersection(np.column_stack([A, -b]), centre.x[:-1]).intersections
+    except QhullError:
+        return None
+    return np.asarray(found[np.unique(np.round(found, 10), axis=0, return_index=True)[1]])
+
+
+def _surrogate(view: View, cells: list[_Cell]) -> Surrogate:
+    """The cells in the box's own coordinates: u = (x - centre) / half."""
+    n, m = view.n, view.oracle.n_outputs
+    if not cells:
+        none = np.zeros((0, n))
+        lower, upper = view.centre - view.half, view.centre + view.half
+        return Surrogate(
+            lower, upper, none, np.zeros(0), np.zeros(1, np.intp), np.zeros((0, m, n)), np.zeros((0, m)), none
+        )
+    A = np.concatenate([c.A for c in cells]) / view.half
+    b = np.concatenate([c.b for c in cells]) + A @ view.centre
+    size = np.linalg.norm(A, axis=1)
+    C = np.stack([c.C for c in cells]) / view.half
+    d = np.stack([c.d for c in cells]) - C @ view.centre
+    inside = np.stack([c.vertices.mean(axis=0) for c in cells])
+    start = np.concatenate([[0], np.cumsum([len(c.b) for c in cells])]).astype(np.intp)
+    return Surrogate(
+        view.centre - view.half,
+        view.centre + view.half,
+        A / size[:, None],
+        b / size,
+        start,
+        C,
+        d,
+        view.centre + view.half * inside,
+    )

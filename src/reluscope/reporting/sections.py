@@ -72,8 +72,8 @@ class Subject:
         """Raise an error with the reason when lines through this network take longer than a report may."""
         if self.net.n_units > _MOST_LINE_UNITS or self.net.n_inputs > _MOST_LINE_INPUTS:
             raise InputError(
-                f"the network has {self.net.n_units:,} units and {self.net.n_inputs:,} inputs, too many for the time of "
-                f"a report; ask {call}(net, law, budget=...) by itself"
+                f"the network has {self.net.n_units:,} units and {self.net.n_inputs:,} inputs, too many for the time "
+                f"of a report; ask {call}(net, law, budget=...) by itself"
             )
 
     def draws(self) -> tuple[FloatArray, FloatArray]:

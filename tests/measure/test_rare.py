@@ -7,7 +7,6 @@ each.
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -322,10 +321,9 @@ def test_tolerance_and_budget_are_kept():
     net, truth = axes_net(5, [4.0, 4.2, 4.5, 4.5])
     fine = rare_event(net, normal(5), above(net, 0.0), rng=1, tolerance=0.01, level=0.999)
     assert fine.upper - fine.lower <= 0.021 * fine.value and fine.lower <= truth <= fine.upper
-    begin = time.process_time()  # the machine may be busy with other tests
     hurried = rare_event(net, normal(5), above(net, 0.0), rng=1, tolerance=1e-6, budget="0.5s")
-    assert time.process_time() - begin < 10.0
     assert "budget" in hurried.note and hurried.lower <= hurried.value <= hurried.upper
+    assert hurried.upper - hurried.lower > 1e-6 * hurried.value  # it stopped before it was done
 
 
 def test_progress_is_reported():

@@ -168,6 +168,8 @@ def recover_exact(
             complete = bool(fit.residual.max() <= fits)
             if complete:  # a unit that matters in a corner only shows when one looks at more points
                 pool.sample(_CHECKS)
+                U = _spread(view, _CANDIDATES, rng)
+                pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
                 fit = fit_outputs(trunk, pool.samples, pool.values, fits)
                 complete = bool(fit.residual.max() <= fits)
             if not complete and len(pool.chords) >= most_chords:
@@ -187,12 +189,6 @@ def recover_exact(
     residual = np.abs(model(pool.samples) - pool.values)
     if complete:
         report(view.oracle.queries, "refining")
-        try:  # weights that act in a corner only are seen there only
-            U = _spread(view, _CANDIDATES, rng)
-            pool.add(U[np.argsort(-_rarity(model, U), kind="stable")[:_RARE]])
-        except QueryLimitError as error:
-            stopped = str(error)
-        complete = bool(np.abs(model(pool.samples) - pool.values).max() <= 10 * fits)
         some = _telling(model, pool.samples, rng)
         model, _ = refine(model, pool.samples[some], pool.values[some])
         residual = np.abs(model(pool.samples) - pool.values)

@@ -1,0 +1,179 @@
+"""ACAS Xu, properties 1 to 4: every guarantee beside plain Monte Carlo, and ProbStar's cases.
+
+Run: python benchmarks/acasxu.py table [seconds] [net ...]      both laws, a dozen networks, 10^7 draws each
+     python benchmarks/acasxu.py probstar [seconds]             the cases that ProbStar reports, Gaussian in the box
+
+Reads the folder named by RELUSCOPE_DATA. Laws on the property's box: `uniform`, and `gauss`, a Gaussian with mean at
+the centre and three standard deviations to each face, conditioned on the box. `seconds` is the budget of `sound` on two
+idle cores (CPU seconds over two, see bounds.py); columns of seconds are CPU seconds over all threads.
+
+Draws are evaluated in single precision by numpy, and again in double precision where a row of the property is closer
+than 1e-3 to its limit. `table` fails (exit code 1) unless in every case the interval of the draws at level 1 - 1e-9
+holds the exact value and meets the sound bracket and the confidence interval (level 0.9999), and the sound bracket
+holds the exact value and meets the confidence interval.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import sys
+import time
+
+import numpy as np
+from bounds import CpuBudget, acas_case
+from scipy.special import ndtr, ndtri
+
+import reluscope as rs
+from reluscope.answers.probability import binomial_interval
+from reluscope.measure.bounds import bound_event
+
+NETS = ("1_1", "1_6", "1_7", "1_9", "2_2", "2_9", "3_1", "3_3", "4_3", "4_9", "5_3", "5_8")
+DRAWS = 10_000_000
+AT_ONCE = 1 << 14
+NEAR = 1e-3
+
+
+def gauss_in_box(event):
+    lower, upper = event.boxes[0]
+    return rs.Truncated(rs.Gaussian(0.5 * (lower + upper), ((upper - lower) / 6) ** 2), lower, upper)
+
+
+def draws(event, law, n, seed):
+    """Chunks of inputs; both laws by inversion."""
+    rng = np.random.default_rng(seed)
+    lower, upper = event.boxes[0]
+    edge = ndtr(3.0)
+    while n:
+        u = rng.random((min(n, AT_ONCE), len(lower)))
+        n -= len(u)
+        if law == "gauss":
+            u = 0.5 + ndtri((1 - edge) + (2 * edge - 1) * u) / 6
+        yield lower + (upper - lower) * u
+
+
+def inside(values, event, x):
+    """Whether G y <= g for all rows of some case, and how close the nearest limit is; x lies in the box."""
+    hit, near = np.zeros(len(x), bool), np.full(len(x), np.inf)
+    for case in event.cases:
+        gap = values @ case.G.T - case.g + x @ np.asarray(case.A).T
+        hit |= (gap <= 0).all(axis=1)
+        near = np.minimum(near, np.abs(gap).min(axis=1))
+    return hit, near
+
+
+def monte_carlo(net, event, law, n=DRAWS, seed=0):
+    """Hits among n draws, CPU seconds."""
+    start = time.process_time()
+    W = [np.ascontiguousarray(layer.dense().T, np.float32) for layer in net.layers]
+    b = [layer.bias.astype(np.float32) for layer in net.layers]
+    hits = 0
+    for x in draws(event, law, n, seed):
+        z = x.astype(np.float32)
+        for i in range(len(W)):
+            z = z @ W[i]
+            z += b[i]
+            if i + 1 < len(W):
+                np.maximum(z, 0, out=z)
+        hit, near = inside(z.astype(np.float64), event, x)
+        again = np.flatnonzero(near < NEAR)
+        if len(again):
+            hit[again] = inside(net(x[again]), event, x[again])[0]
+        hits += int(hit.sum())
+    return hits, time.process_time() - start
+
+
+def timed(call):
+    start = time.process_time()
+    answer = call()
+    return answer, time.process_time() - start
+
+
+def meet(a, b):
+    return a[0] <= b[1] and b[0] <= a[1]
+
+
+def bracket(answer, digits=4):
+    return f"[{answer.lower:.{digits}g}, {answer.upper:.{digits}g}]"
+
+
+def one(name, prop, law_name, seconds):
+    net, uniform, event = acas_case(name, prop)
+    law = uniform if law_name == "uniform" else gauss_in_box(event)
+    hits, drawn = monte_carlo(net, event, law_name)
+    low, high = binomial_interval(hits, DRAWS, 1 - 1e-9)
+    sound, took = timed(lambda: bound_event(net, law, event, tolerance=0.0, budget=CpuBudget(seconds=seconds)))
+    guess, guessed = timed(lambda: rs.probability(net, law, event, "confidence", budget="3s", level=0.9999, rng=0))
+    checks = {
+        "sound/draws": meet((sound.lower, sound.upper), (low, high)),
+        "confidence/draws": meet((guess.lower, guess.upper), (low, high)),
+        "sound/confidence": meet((sound.lower, sound.upper), (guess.lower, guess.upper)),
+    }
+    text = ""
+    if law_name == "uniform":
+        exact, spent = timed(lambda: rs.probability(net, law, event, "exact"))
+        checks["exact/draws"] = low <= exact.upper and exact.lower <= high
+        checks["exact/sound"] = sound.lower <= exact.upper and exact.lower <= sound.upper
+        checks["exact"] = exact.guarantee == "exact"
+        text = f"{exact.value:.6g} ({spent:.1f} s)"
+    bad = [k for k, ok in checks.items() if not ok]
+    print(
+        f"| N_{name} P{prop} | {law_name} | {text} | {bracket(sound)} ({took:.1f} s) | "
+        f"{bracket(guess)} ({guessed:.1f} s) | {hits / DRAWS:.6g} ({drawn:.0f} s) | {bad or 'yes'} |",
+        flush=True,
+    )
+    return not bad
+
+
+def table(seconds=20.0, *nets):
+    bound_event(*acas_case("1_1", 3), budget="200 regions")
+    print("| case | law | exact | sound | confidence | 10^7 draws | agree |\n|---|---|---|---|---|---|---|")
+    good = [
+        one(name, prop, law, float(seconds))
+        for name in nets or NETS
+        for prop in (1, 2, 3, 4)
+        for law in ("uniform", "gauss")
+    ]
+    print(f"{sum(good)} of {len(good)} cases agree")
+    return all(good)
+
+
+PROBSTAR = (("2_2", 2, 0.0350512, 6046), ("3_1", 2, 0.0444883, 3926), ("2_9", 2, 0.00101382, 12248),
+            ("1_6", 2, 8.9e-6, 4091), ("1_7", 3, 0.9769, 10))  # fmt: skip
+"""Network, property, the value ProbStar reports (not renormalised after the cut) and its seconds."""
+
+
+def probstar(seconds=120.0):
+    """`confidence` at a half-width of 0.4 % of the value, a long run of lines or rays as the truth, `sound`."""
+    bound_event(*acas_case("1_1", 3), budget="200 regions")
+    print("| case | truth | confidence | off by | CPU s | sound | width | CPU s | ProbStar, renormalised | its s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    share = (2 * ndtr(3.0) - 1) ** 5
+    good = True
+    for name, prop, theirs, its in PROBSTAR:
+        net, _, event = acas_case(name, prop)
+        law = gauss_in_box(event)
+        ask = {"interval": "replicate", "budget": "300s"}
+        truth = rs.probability(net, law, event, "confidence", tolerance=0.0012 * theirs, rng=99, **ask)
+        guess, guessed = timed(
+            lambda: rs.probability(net, law, event, "confidence", tolerance=0.004 * theirs, rng=0, **ask)  # noqa: B023
+        )
+        budget = CpuBudget(seconds=float(seconds))
+        sound, took = timed(lambda: bound_event(net, law, event, tolerance=0.0, budget=budget))  # noqa: B023
+        off = guess.value / truth.value - 1
+        good &= meet((sound.lower, sound.upper), (truth.lower, truth.upper)) and abs(off) < 0.005
+        width = (sound.upper - sound.lower) / truth.value
+        print(
+            f"| N_{name} P{prop} | {truth.value:.5g} ± {100 * truth.width / 2 / truth.value:.2f} % | {guess.value:.5g} "
+            f"| {100 * off:+.2f} % | {guessed:.1f} | {bracket(sound)} | {100 * width:.3g} % | {took:.0f} "
+            f"| {theirs / share:.5g} | {its:,} |",
+            flush=True,
+        )
+    return good
+
+
+if __name__ == "__main__":
+    word, *rest = sys.argv[1:] or ["table"]
+    sys.exit(0 if {"table": table, "probstar": probstar}[word](*rest) else 1)

@@ -21,6 +21,7 @@ from reluscope.inputs import (
     Truncated,
     Uniform,
     _normal1,
+    classes_from_json,
     kde,
     law_from_dict,
     law_from_json,
@@ -631,3 +632,27 @@ def test_law_files(tmp_path):
         law_from_json(file, limits=Limits(file_bytes=10))
     with pytest.raises(InputError, match="cannot read"):
         law_from_json(tmp_path / "none.json")
+
+
+def test_one_law_per_class_goes_through_json(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    classes = GaussianMixture.fit_classes(X, y, rng=0)
+    file = tmp_path / "classes.json"
+    file.write_text(json.dumps(classes.to_dict()))
+    again = classes_from_json(file)
+    assert again.labels == classes.labels and np.array_equal(again.weights, classes.weights)
+    assert np.array_equal(again[1].means, classes[1].means)
+    assert np.array_equal(law_from_json(file).means, classes.joint.means)
+    plain = tmp_path / "plain.json"
+    plain.write_text(json.dumps(classes[0].to_dict()))
+    assert isinstance(classes_from_json(plain), GaussianMixture)
+    for change, words in (
+        ({"labels": [0]}, "one per label"),
+        ({"labels": [0, 0]}, "differ"),
+        ({"weights": [1.0]}, "weights"),
+        ({"laws": [classes.to_dict()["laws"][0], {"law": "uniform", "lower": [0], "upper": [1]}]}, "GaussianMixture"),
+    ):
+        file.write_text(json.dumps(classes.to_dict() | change))
+        with pytest.raises(InputError, match=words):
+            classes_from_json(file)

@@ -29,7 +29,7 @@ def moons():
 
 @pytest.fixture(scope="module")
 def report(moons):
-    return rs.report(moons.network, moons.law, events="y[0] > 0", title=HOSTILE, budget="20s")
+    return rs.report(moons.network, moons.classes, events="y[0] > 0", title=HOSTILE, budget="20s")
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,7 @@ def test_every_section_is_answered(report):
     assert all(s.answer for s in report.sections)
     assert {s.key for s in report.sections} >= {
         "events",
+        "errors",
         "functions",
         "outputs",
         "regions",
@@ -80,7 +81,7 @@ def test_every_section_is_answered(report):
         "spectrum",
         "network",
     }
-    assert "59 affine functions" in report.summary[1]
+    assert "59 affine functions" in report.summary[2]
 
 
 def test_the_summary_says_what_the_answers_say(report, moons):
@@ -90,6 +91,32 @@ def test_the_summary_says_what_the_answers_say(report, moons):
     truth = rs.outputs(moons.network, moons.law).sf(0.0)
     assert event["lower"] <= float(truth) <= event["upper"]
     assert event["guarantee"] == "exact"
+
+
+def test_error_rates_are_those_of_the_classes(report, moons):
+    facts = report.to_dict()["sections"]["errors"]
+    rng = np.random.default_rng(5)
+    for truth, law, wrong in ((facts["value"][0], moons.classes[0], 1), (facts["value"][1], moons.classes[1], 0)):
+        n = 200_000
+        share = float(((moons.network(law.sample(n, rng))[:, 0] > 0) == wrong).mean())
+        assert abs(share - truth) < 6 * np.sqrt(truth / n)  # false alarm below 1e-8
+    assert facts["guarantee"] == "exact"
+
+
+def test_error_rates_from_labelled_rows():
+    rng = np.random.default_rng(0)
+    net = random_net((3, 6, 3), 4)
+    X = rng.normal(size=(600, 3))
+    y = np.array(["ash", "elm", "fir"])[net(X + 0.1 * rng.normal(size=X.shape)).argmax(axis=1)]
+    report = rs.report(net, X=X, y=y, budget="5s")
+    section = next(s for s in report.sections if s.key == "errors")
+    table = next(b for b in section.blocks if getattr(b, "name", "") == "error_rates").columns
+    wrong = np.array(["ash", "elm", "fir"])[net(X).argmax(axis=1)] != y
+    assert table["class"] == ["ash", "elm", "fir"]
+    assert table["on the data"] == pytest.approx([wrong[y == c].mean() for c in ("ash", "elm", "fir")])
+    assert all(low <= v <= high for low, v, high in zip(table["lower"], table["value"], table["upper"], strict=True))
+    two = rs.report(random_net((3, 6, 2), 4), X=X, y=y, budget="5s")  # three labels, two outputs: said, not guessed
+    assert "2 outputs and the labels have 3 classes" in next(s for s in two.sections if s.key == "errors").answer
 
 
 def test_the_page_needs_nothing_else(page):

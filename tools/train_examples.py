@@ -29,7 +29,7 @@ def moons() -> None:
     model = max(models, key=lambda m: m.score(X, y))
     net = load(model)
     net.save(FOLDER / "moons.npz")
-    law = GaussianMixture.fit_classes(X, y, components=3, covariance="diag", rng=0).joint
+    law = GaussianMixture.fit_classes(X, y, components=3, covariance="diag", rng=0)
     (FOLDER / "moons.json").write_text(json.dumps(law.to_dict(), indent=1) + "\n")
     print(f"moons: {net}, accuracy {model.score(X, y):.3f}")
 

@@ -19,10 +19,11 @@ def run(name: str, folder: Path) -> tuple[dict[str, Any], str]:
     shown = example(name)
     print("preparing (the first run compiles, for up to a minute) ...", file=sys.stderr)
     started = time.perf_counter()
-    done = report(shown.network, shown.law, events=shown.events, title=f"{name}: {shown.about}", progress="auto")
+    law = shown.law if shown.classes is None else shown.classes
+    done = report(shown.network, law, events=shown.events, title=f"{name}: {shown.about}", progress="auto")
     files = done.save(folder)
     with atomic_write(folder / f"{name}-law.json") as file:
-        file.write((json.dumps(shown.law.to_dict(), indent=1) + "\n").encode())
+        file.write((json.dumps(law.to_dict(), indent=1) + "\n").encode())
     shown.network.save(folder / f"{name}.npz")
     files += [f"{name}-law.json", f"{name}.npz"]
     facts = {"example": name, "about": shown.about, **done.to_dict(), "folder": str(folder), "files": files}

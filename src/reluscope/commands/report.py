@@ -30,7 +30,7 @@ def run(options: Options) -> int:
     from reluscope._tables import read_csv
     from reluscope.errors import InputError
     from reluscope.formats import load
-    from reluscope.inputs import law_from_json
+    from reluscope.inputs import classes_from_json
     from reluscope.reporting.report import report
 
     if options.target is not None and options.data is None:
@@ -39,7 +39,7 @@ def run(options: Options) -> int:
     rows = None if options.data is None else read_csv(options.data, target=options.target)
     done = report(
         net,
-        None if options.law is None else law_from_json(options.law),
+        None if options.law is None else classes_from_json(options.law),
         X=None if rows is None else rows.X,
         y=None if rows is None else rows.y,
         feature_names=None if rows is None else rows.names,

@@ -25,17 +25,23 @@ class Example:
     about: str
     events: tuple[str, ...] = ()
     """Events worth asking about."""
+    classes: Any = None
+    """One law per class (`ClassMixtures`) where the network decides between classes that have laws; else None."""
 
 
 def example(name: str = "moons") -> Example:
     """The built-in example of that name."""
     choice(name, "name", NAMES)
     from reluscope.formats import load
-    from reluscope.inputs import law_from_json
+    from reluscope.inputs import ClassMixtures, classes_from_json
 
     folder = files("reluscope.examples")
     with as_file(folder / f"{name}.npz") as weights, as_file(folder / f"{name}.json") as law:
-        return Example(name, load(weights), law_from_json(law), _ABOUT[name], _EVENTS[name])
+        found = classes_from_json(law)
+        classes = found if isinstance(found, ClassMixtures) else None
+        return Example(
+            name, load(weights), found if classes is None else classes.joint, _ABOUT[name], _EVENTS[name], classes
+        )
 
 
 _ABOUT = {

@@ -8,7 +8,7 @@ boxes or points; `law_from_json` reads a law from a file.
 from reluscope.inputs._gaussian import Gaussian
 from reluscope.inputs._law import Law
 from reluscope.inputs._mixture import ClassMixtures, GaussianMixture, kde
-from reluscope.inputs._plain import law_from_dict, law_from_json
+from reluscope.inputs._plain import classes_from_json, law_from_dict, law_from_json
 from reluscope.inputs._simple import Particles, Uniform
 from reluscope.inputs._standard import Component, standard
 from reluscope.inputs._truncated import Truncated
@@ -22,6 +22,7 @@ __all__ = [
     "Particles",
     "Truncated",
     "Uniform",
+    "classes_from_json",
     "kde",
     "law_from_dict",
     "law_from_json",

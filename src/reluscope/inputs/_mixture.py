@@ -277,6 +277,15 @@ class ClassMixtures:
         means = np.concatenate([law.means for law in self.laws])
         return GaussianMixture._of(weights / weights.sum(), means, factors)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, fit for JSON; `classes_from_json` reads it back."""
+        return {
+            "law": "classes",
+            "labels": list(self.labels),
+            "weights": self.weights.tolist(),
+            "laws": [law.to_dict() for law in self.laws],
+        }
+
     def __repr__(self) -> str:
         return f"ClassMixtures({len(self)} classes, {self.laws[0].n} inputs)"
 

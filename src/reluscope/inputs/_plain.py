@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from reluscope.errors import InputError
 from reluscope.inputs._factor import covariance_factor
 from reluscope.inputs._gaussian import Gaussian
 from reluscope.inputs._law import Law, data_rows, weight_vector
-from reluscope.inputs._mixture import GaussianMixture
+from reluscope.inputs._mixture import ClassMixtures, GaussianMixture
 from reluscope.inputs._simple import Particles, Uniform
 from reluscope.inputs._truncated import Truncated
 from reluscope.limits import DEFAULT_LIMITS, Limits
+
+_Read = TypeVar("_Read")
 
 
 def law_from_dict(data: Any) -> Law:
@@ -30,6 +32,8 @@ def law_from_dict(data: Any) -> Law:
     - `{"law": "uniform", "lower": ..., "upper": ...}`
     - `{"law": "truncated", "gaussian": {...}, "lower": ..., "upper": ...}`, null for an infinite side
     - `{"law": "particles", "points": [[...], ...], "weights": [...]}`
+    - `{"law": "classes", "labels": [...], "weights": [...], "laws": [mixture, ...]}`, one mixture per class, gives the
+      law of the input whatever its class; `classes_from_json` keeps the classes
     """
     if not isinstance(data, dict):
         raise InputError(f"a law must be a dictionary (a JSON object) with the key 'law', got {describe(data)}")
@@ -45,6 +49,15 @@ def law_from_json(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS)
     Refused with an `InputError` that names the file: more than `limits.file_bytes`, text that is not UTF-8 JSON, NaN
     or Infinity, a key given twice, deep nesting, unknown or missing keys.
     """
+    return _from_json(path, limits, law_from_dict)
+
+
+def classes_from_json(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Law | ClassMixtures:
+    """Read a law from a JSON file like `law_from_json`; one law per class (`"law": "classes"`) stays that."""
+    return _from_json(path, limits, lambda data: _classes(data) if _has_classes(data) else law_from_dict(data))
+
+
+def _from_json(path: str | PathLike[str], limits: Limits, read: Callable[[Any], _Read]) -> _Read:
     file = Path(path)
     try:
         limits.check("file_bytes", file.stat().st_size, f"law file {file.name}")
@@ -59,7 +72,7 @@ def law_from_json(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS)
     except ValueError as error:  # bad UTF-8, bad JSON, a number of thousands of digits
         raise InputError(f"law file {file.name} is not valid JSON: {error}") from error
     try:
-        return law_from_dict(data)
+        return read(data)
     except InputError as error:
         raise InputError(f"law file {file.name}: {error}") from error
 
@@ -137,10 +150,30 @@ def _particles(data: dict[str, Any]) -> Particles:
     return Particles(args["points"], args.get("weights"))
 
 
+def _has_classes(data: Any) -> bool:
+    return isinstance(data, dict) and data.get("law") == "classes"
+
+
+def _classes(data: dict[str, Any]) -> ClassMixtures:
+    args = _arguments({k: v for k, v in data.items() if k != "law"}, "classes", ("labels", "weights", "laws"))
+    labels, laws = args["labels"], args["laws"]
+    if not isinstance(labels, list) or not labels or not all(isinstance(v, (str, int, float)) for v in labels):
+        raise InputError(f"labels must be a list of numbers or texts, one per class, got {describe(labels)}")
+    if len(set(labels)) < len(labels):
+        raise InputError(f"labels must differ from one another, got {labels}")
+    if not isinstance(laws, list) or len(laws) != len(labels):
+        raise InputError(f"laws must be a list of {len(labels)} mixtures, one per label, got {describe(laws)}")
+    parts = [GaussianMixture.from_dict(law) for law in laws]
+    if len({part.n for part in parts}) > 1:
+        raise InputError(f"laws must have the same number of inputs, got {[part.n for part in parts]}")
+    return ClassMixtures(tuple(labels), weight_vector(args["weights"], "weights", len(labels)), tuple(parts))
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], Law]] = {
     "gaussian": _gaussian,
     "mixture": _mixture,
     "uniform": _uniform,
     "truncated": _truncated,
     "particles": _particles,
+    "classes": lambda data: _classes(data).joint,
 }

@@ -18,10 +18,11 @@ import numpy.typing as npt
 from reluscope._check import generator, integer, real, real_array
 from reluscope._extras import require
 from reluscope.errors import InputError
+from reluscope.lens.frames import resize
 from reluscope.lens.models import Model
 from reluscope.progress import meter
 
-__all__ = ["Objective", "Visualisation", "channel", "direction", "measure", "neuron", "visualise"]
+__all__ = ["Objective", "Visualisation", "channel", "crops", "direction", "measure", "neuron", "visualise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ def visualise(
     rate: float = 0.05,
     decay: float = 1.0,
     polish: float = 0.25,
+    fallback: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Visualisation:
@@ -117,7 +119,11 @@ def visualise(
     bound the random transformation of each step; the last `polish` share of steps has none, and half of it moves
     the pixels themselves, which is the only way to reach the ends of the range. `decay` is the power of the
     frequency that damps fine detail. The same `rng` gives the same images. The best image seen is kept per start.
-    Costs one forward and one backward pass per step.
+
+    A unit behind a ReLU is flat almost everywhere, and the way from noise may end low. So where the pixels begin to
+    move, plain colours, random dots, and the images of `fallback` if given (n, h, w, c), are looked at too, and the
+    best of them takes over if it does better. With real images as `fallback` the result is never below the best of them.
+    Costs two forward passes and one backward pass per step, one forward pass less in the last steps.
     """
     torch = require("torch", "torch")
     steps, count = integer(steps, "steps", low=1), integer(images, "images", low=1)
@@ -126,8 +132,12 @@ def visualise(
         raise InputError(f"high must be above low, got [{low}, {high}]")
     model.find(objective.layer)
     h, w, c = model.image_shape
+    draw = generator(rng)
+    seeds = torch.Generator().manual_seed(int(draw.integers(2**62)))
+    others = np.concatenate([_plain_colours(h, w, c), _textures(h, w, c, draw)]) * (high - low) + low
+    if fallback is not None:
+        others = np.concatenate([np.clip(model.images(fallback), low, high), others])
     jitter = max(1, min(h, w) // 16) if jitter is None else integer(jitter, "jitter", low=0)
-    seeds = torch.Generator().manual_seed(int(generator(rng).integers(2**62)))
     damp = _damping(torch, h, w, decay)
     spectrum = torch.randn(count, c, h, w // 2 + 1, 2, generator=seeds).mul_(0.3).requires_grad_(True)
     colour = _colours(torch, c)
@@ -146,6 +156,10 @@ def visualise(
     with meter(progress, "optimising") as report:
         for step in range(steps):
             if step == fourier_steps:  # from the best so far, pixel by pixel: only this way pixels reach the ends
+                other, value = _best_of(torch, model, objective, others)
+                if value > float(best_values.max()):
+                    worst = int(best_values.argmin())
+                    best_values[worst], best_images[worst] = value, other
                 pixels = best_images.clone().requires_grad_(True)
             picture = painted() if pixels is None else pixels
             rough = step < steps * (1 - polish)
@@ -195,17 +209,73 @@ def measure(model: Model, objective: Objective, images: Any, *, batch: int = 64)
     return np.concatenate(out)
 
 
-def crops(images: Sequence[Any], size: tuple[int, int], count: int, *, rng: Any = None) -> npt.NDArray[np.float32]:
-    """`count` random crops (count, height, width, c) of real images of any size, in [0, 1]."""
+def crops(
+    images: Sequence[Any],
+    size: tuple[int, int],
+    count: int,
+    *,
+    largest: float = 1.0,
+    rng: Any = None,
+) -> npt.NDArray[np.float32]:
+    """`count` random crops (count, height, width, c) of real images of any size, in [0, 1].
+
+    With `largest` > 1 a crop is cut 1 to `largest` times as large (evenly in the logarithm, as far as the image
+    allows) and made smaller, so things of many sizes are seen.
+    """
     draw = generator(rng)
+    largest = real(largest, "largest", low=1.0)
     out = []
     for _ in range(integer(count, "count", low=1)):
         image = np.asarray(images[int(draw.integers(len(images)))])
+        if image.ndim != 3 or image.shape[0] < size[0] or image.shape[1] < size[1]:
+            raise InputError(
+                f"images must have shape (height, width, channels), at least {size[0]} x {size[1]}, got {image.shape}"
+            )
         image = image.astype(np.float32) / (255 if image.dtype == np.uint8 else 1)
-        top = int(draw.integers(image.shape[0] - size[0] + 1))
-        left = int(draw.integers(image.shape[1] - size[1] + 1))
-        out.append(image[top : top + size[0], left : left + size[1]])
+        factor = 1.0
+        if largest > 1:
+            most = min(largest, image.shape[0] / size[0], image.shape[1] / size[1])
+            factor = most ** draw.random()
+        height, width = int(size[0] * factor), int(size[1] * factor)
+        top = int(draw.integers(image.shape[0] - height + 1))
+        left = int(draw.integers(image.shape[1] - width + 1))
+        cut = image[top : top + height, left : left + width]
+        if cut.shape[:2] != tuple(size):
+            cut = resize(cut[None], size)[0].astype(np.float32) / 255
+        out.append(cut)
     return np.stack(out)
+
+
+def _plain_colours(h: int, w: int, c: int) -> npt.NDArray[np.float32]:
+    """Images of one colour in [0, 1]: every corner of the colour cube (of up to four channels) and grey."""
+    corners = np.indices((2,) * c).reshape(c, -1).T if c <= 4 else np.array([[0] * c, [1] * c])
+    shades = np.concatenate([corners, np.full((1, c), 0.5)])
+    return np.ascontiguousarray(np.broadcast_to(shades[:, None, None, :], (len(shades), h, w, c)), np.float32)
+
+
+def _textures(h: int, w: int, c: int, draw: np.random.Generator) -> npt.NDArray[np.float32]:
+    """Random dots in {0, 1}: sides of 1, 2 and 4 pixels; few, half, many; grey and in colour."""
+    out = []
+    for side in (1, 2, 4):
+        rows, columns = -(-h // side), -(-w // side)
+        for share in (0.15, 0.5, 0.85):
+            for depth in sorted({1, c}):
+                dots = (draw.random((rows, columns, depth)) < share).astype(np.float32)
+                dots = np.broadcast_to(dots, (rows, columns, c))
+                out.append(dots.repeat(side, 0).repeat(side, 1)[:h, :w])
+    return np.stack(out)
+
+
+def _best_of(torch: Any, model: Model, objective: Objective, images: npt.NDArray[np.float32]) -> tuple[Any, float]:
+    """The image with the largest value, as a tensor, and that value."""
+    best, value = torch.from_numpy(images[0]), -math.inf
+    with torch.no_grad():
+        for start in range(0, len(images), 16):
+            part = torch.from_numpy(images[start : start + 16])
+            found = objective.value(model.trace(part, [objective.layer])[objective.layer])
+            if float(found.max()) > value:
+                best, value = part[int(found.argmax())], float(found.max())
+    return best, value
 
 
 def _damping(torch: Any, h: int, w: int, decay: float) -> Any:

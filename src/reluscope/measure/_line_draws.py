@@ -41,6 +41,39 @@ def _fill(directions: Any, point: Any, index: int, out: Any) -> None:
             point[k] ^= directions[k, j]
 
 
+_BLOCK = 64
+_SHIFT = np.uint64(DIGITS - 32)
+
+
+@kernel
+def _fill_bits(directions: Any, point: Any, index: int, out: Any) -> None:
+    """The leading 32 digits of the next Sobol points, a dimension to a row, and `point` moved on behind them.
+
+    Blocks of 64 points that start at a multiple of 64 differ by the exclusive or with their first point only.
+    """
+    n = out.shape[1]
+    pattern = np.empty(_BLOCK, np.uint32)
+    for k in range(out.shape[0]):
+        x = point[k]
+        pattern[0] = 0
+        for i in range(1, _BLOCK):
+            pattern[i] = pattern[i - 1] ^ np.uint32(directions[k, trailing_ones(i - 1)] >> _SHIFT)
+        i = 0
+        while i < n:
+            if (index + i) % _BLOCK == 0 and i + _BLOCK <= n:
+                first = np.uint32(x >> _SHIFT)
+                for w in range(_BLOCK):
+                    out[k, i + w] = first ^ pattern[w]
+                x ^= directions[k, 5]  # all 63 steps together: the Gray code of 63 is bit 5 alone
+                i += _BLOCK
+                x ^= directions[k, trailing_ones(index + i - 1)]
+            else:
+                out[k, i] = np.uint32(x >> _SHIFT)
+                x ^= directions[k, trailing_ones(index + i)]
+                i += 1
+        point[k] = x
+
+
 @kernel
 def _normalise(u: Any) -> None:
     """Uniform numbers to standard normal ones, in place; none beyond 8.3."""
@@ -96,6 +129,13 @@ class SobolDraws:
             _fill(self._directions[which], self._point[which], self._index[which], out)
         self._index[which] += len(out)
 
+    def fill_bits(self, group: int, out: Any) -> None:
+        """Write the leading 32 digits of the next points of one group into `out`, (dimensions, n)."""
+        which = group // self._per_scramble
+        if self.dimensions:
+            _fill_bits(self._directions[which], self._point[which], self._index[which], out)
+        self._index[which] += out.shape[1]
+
 
 class IndependentDraws:
     """Independent uniform numbers, in the same manner."""
@@ -107,6 +147,10 @@ class IndependentDraws:
     def fill(self, group: int, out: FloatArray) -> None:
         """Write independent uniform numbers into `out`."""
         out[:] = self._rng.random(out.shape)
+
+    def fill_bits(self, group: int, out: Any) -> None:
+        """Write independent bits into `out`."""
+        out[:] = self._rng.integers(0, 1 << 32, out.shape, dtype=np.uint32)
 
 
 @dataclass(frozen=True, eq=False)

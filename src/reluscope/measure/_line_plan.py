@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,8 @@ from reluscope.measure._line_draws import (
     normals,
 )
 from reluscope.measure._line_points import SmallForms
-from reluscope.measure._line_tally import Job, Tally
+from reluscope.measure._line_single import SingleForms
+from reluscope.measure._line_tally import Job, Parts, Tally
 from reluscope.measure.trace import Tracer
 from reluscope.network import Network
 
@@ -32,6 +34,7 @@ CHUNK = 256
 """Lines traced together: their segments stay in the cache."""
 
 _SMALL_CHUNK = 2048
+_SINGLE_CHUNK = 4096
 _PILOT_POINTS = 2048
 _PILOT_WORK = 4e9
 """Multiplications for the gradients at the pilot's points; large networks get fewer points."""
@@ -461,6 +464,9 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
     draws: Any = IndependentDraws(dimensions, rng)
     if per_scramble:
         draws = SobolDraws(dimensions, groups, each, rng, per_scramble=per_scramble)
+    if not by_lines and (single := _single_forms(plan)) is not None:
+        _run_single(single, draws, each, groups, tally)
+        return tally
     chunk = CHUNK if by_lines else max(64, (1 << 18) // max(net.widths))
     small = None
     if not by_lines and not plan.job.switches and SmallForms.suits(net):
@@ -468,27 +474,57 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
         small = SmallForms(net, plan.job.forms, np.eye(net.n_inputs) if turn is None else turn)
         chunk = min(chunk, _SMALL_CHUNK)
     room = np.empty((chunk, dimensions))
-    parts: list[tuple[int, int]] = []
+    for parts, fills in _batches(each, groups, chunk):
+        for group, begin, end in fills:
+            draws.fill(group, room[begin:end])
+        rows = room[: fills[-1][2]]
+        if by_lines:
+            tally.add_lines(plan.tracer, plan.source.lines(rows, rng), parts)
+        elif small is not None:
+            turned = plan.source.turn is not None
+            tally.add_outputs(small(normals(rows) if turned else plan.source.points(rows, rng)), parts)
+        else:
+            tally.add_points(plan.source.points(rows, rng), parts)
+    return tally
+
+
+def _batches(each: int, groups: int, chunk: int) -> Iterator[tuple[Parts, list[tuple[int, int, int]]]]:
+    """All groups of `each` draws in chunks: whom the draws of a chunk belong to, and (group, begin, end) to fill."""
+    fills: list[tuple[int, int, int]] = []
     filled = 0
     for group in range(groups):
         left = each
         while left:
             take = min(left, chunk - filled)
-            draws.fill(group, room[filled : filled + take])
-            parts.append((group, take))
+            fills.append((group, filled, filled + take))
             filled, left = filled + take, left - take
-            if filled < chunk and (left or group + 1 < groups):
-                continue
-            if by_lines:
-                tally.add_lines(plan.tracer, plan.source.lines(room[:filled], rng), parts)
-            elif small is not None:
-                turned = plan.source.turn is not None
-                points = normals(room[:filled]) if turned else plan.source.points(room[:filled], rng)
-                tally.add_outputs(small(points), parts)
-            else:
-                tally.add_points(plan.source.points(room[:filled], rng), parts)
-            parts, filled = [], 0
-    return tally
+            if filled == chunk or (not left and group + 1 == groups):
+                yield [(g, end - begin) for g, begin, end in fills], fills
+                fills, filled = [], 0
+
+
+def _single_forms(plan: Plan) -> SingleForms | None:
+    """The forms in single precision, where only sides of thresholds are asked for and it pays."""
+    job, net, turn = plan.job, plan.component.network, plan.source.turn
+    if turn is None or job.switches or len(job.moment_forms) or job.atom_forms or job.density:
+        return None
+    if not SmallForms.suits(net):
+        return None
+    limits: list[list[FloatArray]] = [[] for _ in job.forms]
+    for form, c in zip(job.level_forms, job.thresholds, strict=True):
+        limits[form].append(c)
+    for form, bound in zip(job.rows.form, job.rows.bound, strict=True):
+        limits[form].append(np.atleast_1d(bound))
+    return SingleForms.suited(net, job.forms, turn, [np.concatenate([*c, np.zeros(0)]) for c in limits])
+
+
+def _run_single(single: SingleForms, draws: Any, each: int, groups: int, tally: Tally) -> None:
+    """All points in single precision."""
+    bits = np.zeros((draws.dimensions, _SINGLE_CHUNK), np.uint32)
+    for parts, fills in _batches(each, groups, _SINGLE_CHUNK):
+        for group, begin, end in fills:
+            draws.fill_bits(group, bits[:, begin:end])
+        tally.add_outputs(single(bits, fills[-1][2]), parts)
 
 
 def per_scramble_of(interval: str, groups: int) -> int:

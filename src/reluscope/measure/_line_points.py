@@ -24,14 +24,10 @@ class SmallForms:
     """The forms `forms @ net(u)` at points `u = turn @ z`."""
 
     def __init__(self, net: Network, forms: FloatArray, turn: FloatArray) -> None:
-        weights = [layer.dense() for layer in net.layers]
-        biases = [np.array(layer.bias) for layer in net.layers]
-        weights[0] = weights[0] @ turn
-        weights[-1], biases[-1] = forms @ weights[-1], forms @ biases[-1]
+        weights, biases = folded(net, forms, turn)
         height = [-(-len(w) // _ROWS) * _ROWS for w in weights]
-        packed = [_packed(w, h) for w, h in zip(weights, height, strict=True)]
         self.n_forms = len(forms)
-        self._packed = np.concatenate(packed)
+        self._packed = np.concatenate([packed(w, h) for w, h in zip(weights, height, strict=True)])
         self._bias = np.concatenate([np.pad(b, (0, h - len(b))) for b, h in zip(biases, height, strict=True)])
         self._inputs = np.array([w.shape[1] for w in weights], np.uint64)
         self._height = np.array(height, np.uint64)
@@ -60,7 +56,16 @@ def _rectifies(layer: Layer) -> bool:
     )
 
 
-def _packed(weight: FloatArray, height: int) -> FloatArray:
+def folded(net: Network, forms: FloatArray, turn: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Weights and biases of all layers of `forms @ net(turn @ z)`."""
+    weights = [layer.dense() for layer in net.layers]
+    biases = [np.array(layer.bias) for layer in net.layers]
+    weights[0] = weights[0] @ turn
+    weights[-1], biases[-1] = forms @ weights[-1], forms @ biases[-1]
+    return weights, biases
+
+
+def packed(weight: FloatArray, height: int) -> FloatArray:
     """Rows four by four, the four weights of a column side by side."""
     rows = np.pad(weight, ((0, height - len(weight)), (0, 0)))
     return np.ascontiguousarray(rows.reshape(height // _ROWS, _ROWS, -1).transpose(0, 2, 1)).ravel()

@@ -31,6 +31,7 @@ from reluscope.reporting.sections import Subject
 
 _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
     sections.events,
+    sections.errors,
     sections.functions,
     sections.outputs,
     sections.regions,
@@ -121,23 +122,27 @@ def report(
 ) -> Report:
     """What `net` does, where and how likely that is, as one page.
 
-    `law` is the law of the inputs. Without it, a Gaussian is fitted to the rows of `X`; without those, a standard
-    normal law around the middle of `box=(lo, hi)` (a third of its half-width as standard deviation), or around 0, is
-    used and named as such. `events` are texts such as `"y[0] > 1"`. `budget` is shared by the sections; each says how
-    far it came.
+    `law` is the law of the inputs, or a `ClassMixtures`, one law per class, which adds error rates (so do labels `y`
+    beside `X`). Without it, a Gaussian is fitted to the rows of `X`; without those, a standard normal law around the
+    middle of `box=(lo, hi)` (a third of its half-width as standard deviation), or around 0, is used and named as such.
+    `events` are texts such as `"y[0] > 1"`. `budget` is shared by the sections; each says how far it came.
     """
+    from reluscope.inputs import ClassMixtures
+
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     seed = integer(rng, "rng", low=0)
     seconds = real(parse_budget(budget).seconds, "budget", low=0.1)
     rows = None if X is None else _rows(X, net)
-    law, law_from = _law(net, law, rows, box)
+    classes = law if isinstance(law, ClassMixtures) else None
+    law, law_from = _law(net, law if classes is None else classes.joint, rows, box)
     names = None if feature_names is None else tuple(map(str, feature_names))
     if names is not None and len(names) != net.n_inputs:
         raise InputError(f"feature_names must name the {net.n_inputs} inputs, got {len(names)}")
     asked = (events,) if isinstance(events, str) else tuple(events)
     # The output's law asks several questions of the same length, so a section gets a small share.
-    subject = Subject(net, law, law_from, rows, y, names, asked, max(0.2, min(seconds, 3600.0) / 30.0), seed)
+    share = max(0.2, min(seconds, 3600.0) / 30.0)
+    subject = Subject(net, law, law_from, classes, rows, y, names, asked, share, seed)
     done: list[Section] = []
     started = time.perf_counter()
     with meter(progress, "report") as show:
@@ -206,14 +211,12 @@ def _law(net: Network, law: Any, X: Any, box: Any) -> tuple[Any, str]:
         sd = (high - low) / 6.0
         return Gaussian((low + high) / 2.0, np.diag(sd * sd)), (
             "Inputs: no law was given, so a Gaussian around the middle of the box is assumed, with three standard "
-            "deviations to each "
-            "face. Give a law or data to have the report about your inputs."
+            "deviations to each face. Give a law or data to have the report about your inputs."
         )
     standard = Gaussian(np.zeros(net.n_inputs), 1.0)
     return standard, (
         "Inputs: no law or data was given, so independent standard normal inputs are assumed. Give a law (--law) or "
-        "data "
-        "(--data) to have the report about your inputs."
+        "data (--data) to have the report about your inputs."
     )
 
 

@@ -29,9 +29,8 @@ MNIST += ("verivital/onnx/Convnet_maxpool",)
 CIFAR = ("cifar10_resnet/onnx/resnet_2b", "oval21/onnx/cifar_base_kw", "oval21/onnx/cifar_deep_kw")
 CIFAR += ("oval21/onnx/cifar_wide_kw", "marabou_cifar10/onnx/cifar10_small")
 RESNET = ("Relu", "Relu_3", "Relu_10", "Relu_20", "Relu_30", "Relu_40", "Relu_48")
+Case = Callable[[int, int], dict[str, Any] | None]
 EFFICIENT = ("_bn0", "_blocks.2", "_blocks.5", "_blocks.10", "_blocks.15", "_bn1", "_fc")
-PER_LAYER = 16
-"""Channels per layer of the two large networks, evenly spaced."""
 
 
 def spatial(model: Any, image: Any) -> list[str]:
@@ -97,21 +96,21 @@ def summary(done: dict[str, Any]) -> str:
     return text
 
 
-def cases() -> dict[str, Callable[[int], dict[str, Any] | None]]:
+def cases() -> dict[str, Case]:
     """What can be asked for by name."""
-    out: dict[str, Callable[[int], dict[str, Any] | None]] = {}
+    out: dict[str, Case] = {}
 
-    def small(path: str, source: Callable[[], Any]) -> Callable[[int], dict[str, Any]]:
-        def run(steps: int) -> dict[str, Any]:
+    def small(path: str, source: Callable[[], Any]) -> Case:
+        def run(steps: int, per_layer: int) -> dict[str, Any]:
             model, images = real.shared(path), source()
             return study(path.split("/")[-1], model, images, spatial(model, images[0]), None, steps)
 
         return run
 
-    def large(name: str, make: Callable[[], Any], layers: tuple[str, ...]) -> Callable[[int], dict[str, Any] | None]:
-        def run(steps: int) -> dict[str, Any] | None:
+    def large(name: str, make: Callable[[], Any], layers: tuple[str, ...]) -> Case:
+        def run(steps: int, per_layer: int) -> dict[str, Any] | None:
             model = make()
-            return None if model is None else study(name, model, cut(224), list(layers), PER_LAYER, steps)
+            return None if model is None else study(name, model, cut(224), list(layers), per_layer, steps)
 
         return run
 
@@ -132,7 +131,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*cases(), []])
     parser.add_argument("--steps", type=int, default=128)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--per-layer", type=int, default=16, help="channels per layer of the two large networks")
+    parser.add_argument("--out", type=Path, help="every number, as JSON")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print("| network | layers | channels | optimised beats 1,000 real | gain: median, least | per channel |")
@@ -140,7 +140,7 @@ def main() -> None:
     everything = []
     for name, run in cases().items():
         if not options.names or name in options.names:
-            everything.append(run(options.steps))
+            everything.append(run(options.steps, options.per_layer))
             if options.out is not None:
                 options.out.write_text(json.dumps(everything))
 

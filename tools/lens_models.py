@@ -26,6 +26,7 @@ NETS = DATA / "nets"
 # (image - mean) / std; with these the centres of the shipped property boxes are whole multiples of 1/255.
 NORMALISED: dict[str, dict[str, Any]] = {
     "cifar10_resnet": {"mean": (0.4914, 0.4822, 0.4465), "std": (0.2471, 0.2435, 0.2616)},
+    "vit_2023": {"mean": (0.4914, 0.4822, 0.4465), "std": (0.2023, 0.1994, 0.2010)},
     "oval21": {"mean": (0.485, 0.456, 0.406), "std": (0.225, 0.225, 0.225)},
 }
 

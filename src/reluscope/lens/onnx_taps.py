@@ -38,6 +38,7 @@ class Taps:
             raise InputError(f"{where.name} keeps weights in other files; save it as one file")
         self.name = where.name
         self._sessions: dict[tuple[str, ...], Any] = {}
+        self.converted: dict[Any, dict[str, Any]] = {}
         weights = {t.name for t in graph.initializer}
         inputs = [i for i in graph.input if i.name not in weights]
         if len(inputs) != 1:

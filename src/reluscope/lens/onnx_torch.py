@@ -23,10 +23,7 @@ def run_graph(taps: Taps, x: Any, layers: Sequence[str], edits: Mapping[str, Cal
     changes = {taps.tensor(name): edit for name, edit in edits.items()}
     if x.ndim != len(taps.input_shape):
         x = x.reshape(len(x), *(s or 1 for s in taps.input_shape[1:]))
-    values: dict[str, Any] = {
-        t.name: torch.from_numpy(np.array(onnx.numpy_helper.to_array(t))) for t in taps.proto.graph.initializer
-    }
-    values = {k: v.to(x.dtype) if v.is_floating_point() else v for k, v in values.items()}
+    values = dict(_weights(taps, x.dtype))
     values[taps.input_name] = x
     values[""] = None
     for node in taps.proto.graph.node:
@@ -47,6 +44,17 @@ def run_graph(taps: Taps, x: Any, layers: Sequence[str], edits: Mapping[str, Cal
         if all(name in values for name in wanted):
             break
     return {name: values[taps.tensor(name)] for name in layers}
+
+
+def _weights(taps: Taps, kind: Any) -> dict[str, Any]:
+    """The stored tensors of a graph, floats in one type; converted once, because a climb runs the graph often."""
+    torch, onnx = require("torch", "torch"), require("onnx", "onnx")
+    if kind not in taps.converted:
+        stored = {
+            t.name: torch.from_numpy(np.array(onnx.numpy_helper.to_array(t))) for t in taps.proto.graph.initializer
+        }
+        taps.converted[kind] = {k: v.to(kind) if v.is_floating_point() else v for k, v in stored.items()}
+    return taps.converted[kind]
 
 
 def _pads(attributes: dict[str, Any], count: int) -> list[int]:

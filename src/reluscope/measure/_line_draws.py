@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.errors import InputError
-from reluscope.measure._qmc import DIGITS, direction_table, scramble, trailing_ones
+from reluscope.measure._qmc import DIGITS, DirectionTable, direction_table, scramble, trailing_ones
 from reluscope.measure.gauss1 import interval_mass
 from reluscope.measure.gaussn_tilt import fast_quantile
 from reluscope.measure.line_sums import NORMAL, RADIAL, UNIFORM
@@ -26,8 +27,25 @@ REACH = 38.5
 MOST_POINTS = 1 << 30
 """Points of one scrambled Sobol sequence."""
 
+_SURE_BITS = 18
+
 MOST_SOBOL = 21201
 """Dimensions of SciPy's table of direction numbers."""
+
+
+@lru_cache(maxsize=8)
+def _table(dimensions: int, bits: int) -> DirectionTable:
+    """`direction_table`, without the seconds that it takes to walk to the points that show the last numbers."""
+    from scipy.stats import qmc
+
+    known = direction_table(dimensions, min(bits, _SURE_BITS))
+    # SciPy keeps the numbers in an attribute of no guaranteed name: used where it agrees with what the points show.
+    kept = getattr(qmc.Sobol(dimensions, scramble=False, bits=30), "_sv", None)
+    if isinstance(kept, np.ndarray) and kept.ndim == 2 and kept.shape[1] >= bits:
+        table = kept[:, :bits].astype(np.uint64) << np.uint64(DIGITS - 30)
+        if np.array_equal(table[:, : known.shape[1]], known):
+            return table
+    return direction_table(dimensions, bits)
 
 
 @kernel
@@ -46,21 +64,21 @@ _SHIFT = np.uint64(DIGITS - 32)
 
 
 @kernel
-def _fill_bits(directions: Any, point: Any, index: int, out: Any) -> None:
-    """The leading 32 digits of the next Sobol points, a dimension to a row, and `point` moved on behind them.
+def _fill_bits(directions: Any, point: Any, index: int, out: Any, begin: int, end: int) -> None:
+    """The leading 32 digits of the next Sobol points in columns begin..end, and `point` moved on behind them.
 
     Blocks of 64 points that start at a multiple of 64 differ by the exclusive or with their first point only.
     """
-    n = out.shape[1]
     pattern = np.empty(_BLOCK, np.uint32)
+    index -= begin
     for k in range(out.shape[0]):
         x = point[k]
         pattern[0] = 0
         for i in range(1, _BLOCK):
             pattern[i] = pattern[i - 1] ^ np.uint32(directions[k, trailing_ones(i - 1)] >> _SHIFT)
-        i = 0
-        while i < n:
-            if (index + i) % _BLOCK == 0 and i + _BLOCK <= n:
+        i = begin
+        while i < end:
+            if (index + i) % _BLOCK == 0 and i + _BLOCK <= end:
                 first = np.uint32(x >> _SHIFT)
                 for w in range(_BLOCK):
                     out[k, i + w] = first ^ pattern[w]
@@ -117,7 +135,7 @@ class SobolDraws:
         self._point = np.empty((scrambles, dimensions), np.uint64)
         self._index = [0] * scrambles
         if dimensions:
-            table = direction_table(dimensions, bits)
+            table = _table(dimensions, bits)
             states = rng.integers(0, 2**64, (scrambles, 1), dtype=np.uint64)
             for i in range(scrambles):
                 scramble(table, dimensions, bits, states[i], self._directions[i], self._point[i])
@@ -129,12 +147,12 @@ class SobolDraws:
             _fill(self._directions[which], self._point[which], self._index[which], out)
         self._index[which] += len(out)
 
-    def fill_bits(self, group: int, out: Any) -> None:
-        """Write the leading 32 digits of the next points of one group into `out`, (dimensions, n)."""
+    def fill_bits(self, group: int, out: Any, begin: int, end: int) -> None:
+        """Write the leading 32 digits of the next points of one group into `out[:, begin:end]`, (dimensions, n)."""
         which = group // self._per_scramble
         if self.dimensions:
-            _fill_bits(self._directions[which], self._point[which], self._index[which], out)
-        self._index[which] += out.shape[1]
+            _fill_bits(self._directions[which], self._point[which], self._index[which], out, begin, end)
+        self._index[which] += end - begin
 
 
 class IndependentDraws:
@@ -148,9 +166,9 @@ class IndependentDraws:
         """Write independent uniform numbers into `out`."""
         out[:] = self._rng.random(out.shape)
 
-    def fill_bits(self, group: int, out: Any) -> None:
-        """Write independent bits into `out`."""
-        out[:] = self._rng.integers(0, 1 << 32, out.shape, dtype=np.uint32)
+    def fill_bits(self, group: int, out: Any, begin: int, end: int) -> None:
+        """Write independent bits into `out[:, begin:end]`."""
+        out[:, begin:end] = self._rng.integers(0, 1 << 32, (len(out), end - begin), dtype=np.uint32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from reluscope.measure._line_draws import (
     normals,
 )
 from reluscope.measure._line_points import SmallForms
-from reluscope.measure._line_single import SingleForms
+from reluscope.measure._line_single import SIDE, SingleForms
 from reluscope.measure._line_tally import Job, Parts, Tally
 from reluscope.measure.trace import Tracer
 from reluscope.network import Network
@@ -34,7 +34,8 @@ CHUNK = 256
 """Lines traced together: their segments stay in the cache."""
 
 _SMALL_CHUNK = 2048
-_SINGLE_CHUNK = 4096
+_SINGLE_BITS = 1 << 17
+"""Random numbers in a chunk of points in single precision."""
 _PILOT_POINTS = 2048
 _PILOT_WORK = 4e9
 """Multiplications for the gradients at the pilot's points; large networks get fewer points."""
@@ -83,6 +84,8 @@ class Plan:
     method: str
     job: Job
     tracer: Tracer
+    quick: SingleForms | None = None
+    """The forms in single precision, for points, where that is enough."""
     n: int = 0
     cost: float = 0.0
     """Seconds of CPU per line."""
@@ -133,7 +136,7 @@ def make_plans(components: list[Component], settings: Settings, rng: np.random.G
         else:
             source = sources_of(components[k], settings, rng, single=True)[0]
             tracer = Tracer(components[k].network, settings.job.forms)
-            plans[k] = replace(plans[order[0]], component=components[k], source=source, tracer=tracer)
+            plans[k] = replace(plans[order[0]], component=components[k], source=source, tracer=tracer, quick=None)
     return [plans[k] for k in range(len(components))]
 
 
@@ -143,6 +146,7 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
     tracer = Tracer(component.network, settings.job.forms)
     share = min(_PILOT_SHARE * seconds, _LONGEST_PILOT)
     points = Plan(component, sources[0], "points", settings.job, tracer)
+    points = replace(points, quick=_single_forms(points))
     if settings.method == "points":
         return points if settings.fixed and not settings.shared else _measured(points, settings, rng, share)
     runners = [Plan(component, source, "lines", settings.job, tracer) for source in sources]
@@ -195,14 +199,18 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
     """
     scrambles = _SCRAMBLES
     n = _PILOT_BLOCKS if plan.method == "lines" and not settings.fixed else 8 * _RACE_LINES
+    before, seconds_before = 0, 0.0
     while True:
-        begin = time.thread_time()
         tally = run_plan(plan, n * scrambles, scrambles * _PILOT_BLOCKS, rng, _PILOT_BLOCKS)
-        cost = max(time.thread_time() - begin, 1e-7) / (n * scrambles)
+        cost = max(tally.seconds, 1e-7) / (n * scrambles)
         wanted = max(seconds, min(_RACE_LINES * scrambles * cost, 0.01 * settings.seconds))
         if cost * n * scrambles >= 0.4 * wanted or settings.fixed:
             break
+        before, seconds_before = n, tally.seconds
         n = int(2 ** np.floor(np.log2(min(wanted / (cost * scrambles), 16 * n))))
+    if before and n > before:
+        # What every block costs, however short, is no part of a long run.
+        cost = float(np.clip((tally.seconds - seconds_before) / ((n - before) * scrambles), 0.4 * cost, cost))
     means = tally.means()
     names = [k for k in ("below", "events", "first", "marginals") if k in means]
     rows = [means[k].reshape(scrambles, _PILOT_BLOCKS, -1) for k in names]
@@ -464,8 +472,11 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
     draws: Any = IndependentDraws(dimensions, rng)
     if per_scramble:
         draws = SobolDraws(dimensions, groups, each, rng, per_scramble=per_scramble)
-    if not by_lines and (single := _single_forms(plan)) is not None:
-        _run_single(single, draws, each, groups, tally)
+    started = time.thread_time()
+    if not by_lines and (quick := plan.quick or _single_forms(plan)) is not None:
+        started = time.thread_time()
+        _run_single(quick, draws, each, groups, tally)
+        tally.seconds = time.thread_time() - started
         return tally
     chunk = CHUNK if by_lines else max(64, (1 << 18) // max(net.widths))
     small = None
@@ -485,6 +496,7 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
             tally.add_outputs(small(normals(rows) if turned else plan.source.points(rows, rng)), parts)
         else:
             tally.add_points(plan.source.points(rows, rng), parts)
+    tally.seconds = time.thread_time() - started
     return tally
 
 
@@ -520,10 +532,11 @@ def _single_forms(plan: Plan) -> SingleForms | None:
 
 def _run_single(single: SingleForms, draws: Any, each: int, groups: int, tally: Tally) -> None:
     """All points in single precision."""
-    bits = np.zeros((draws.dimensions, _SINGLE_CHUNK), np.uint32)
-    for parts, fills in _batches(each, groups, _SINGLE_CHUNK):
+    chunk = int(np.clip(_SINGLE_BITS // draws.dimensions, 1024, 16384)) // SIDE * SIDE
+    bits = np.zeros((draws.dimensions, chunk), np.uint32)
+    for parts, fills in _batches(each, groups, chunk):
         for group, begin, end in fills:
-            draws.fill_bits(group, bits[:, begin:end])
+            draws.fill_bits(group, bits, begin, end)
         tally.add_outputs(single(bits, fills[-1][2]), parts)
 
 

@@ -114,6 +114,8 @@ class Tally:
     flats: list[dict[int, FloatArray]] = field(default_factory=list)
     grids: list[float] = field(default_factory=list)
     lines: int = 0
+    seconds: float = 0.0
+    """CPU time that drawing and summing took, preparations left out."""
     replicates_are_draws: bool = True
     """False when the sums are exact: finitely many points, or the one line there is."""
 

@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import describe, real_array
+from reluscope._check import real_array
 from reluscope.errors import InputError
+from reluscope.measure._vertices import checked_vertices
 from reluscope.measure.gauss1 import (
     NARROW_HALF_WIDTH,
     NARROW_PRODUCT,
@@ -654,30 +655,6 @@ def _polygon_loop(vertices: FloatArray, offsets: IntArray, moments: bool, out: F
             out[3, i], out[4, i], out[5, i] = result[4], result[5], result[6]
 
 
-def _layout(vertices: Any, offsets: Any) -> tuple[FloatArray, IntArray]:
-    """Check the vertices and the offsets of many polygons."""
-    points = real_array(vertices, "vertices", ndim=2)
-    if points.shape[1] != 2:
-        raise InputError(f"vertices must have two columns (x, y), got shape {points.shape}")
-    if points.size and np.abs(points).max() > 1e12:
-        raise InputError(
-            f"vertices must be within 1e12 standard deviations, got {np.abs(points).max():.3g}; clip unbounded cells "
-            "to a box of +-40: the mass outside is below 1e-300"
-        )
-    starts = np.asarray(offsets)
-    if starts.ndim != 1 or starts.size < 1 or starts.dtype.kind not in "iu":
-        raise InputError(
-            f"offsets must be a 1-D array of whole numbers, one more than there are polygons, got {describe(offsets)}"
-        )
-    starts = np.ascontiguousarray(starts, dtype=np.int64)
-    if starts[0] != 0 or starts[-1] != len(points) or (np.diff(starts) < 0).any():
-        raise InputError(
-            f"offsets must rise from 0 to the number of vertices ({len(points)}), "
-            f"got {int(starts[0])} to {int(starts[-1])}; polygon i owns vertices[offsets[i]:offsets[i + 1]]"
-        )
-    return points, starts
-
-
 def polygon_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]:
     """P(u in polygon) for u ~ N(0, I_2), many convex polygons at once.
 
@@ -687,7 +664,7 @@ def polygon_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]:
     better (measured: 2e-13) down to masses of 1e-200, thin, tiny and far cells included.
     Cost: about 0.5 microseconds for a cell of 4 to 6 edges in the bulk, 2 to 5 for huge or far ones.
     """
-    points, starts = _layout(vertices, offsets)
+    points, starts = checked_vertices(vertices, offsets, "polygon", ("x", "y"), far=1e12)
     out, error = np.empty((1, starts.size - 1)), np.empty(starts.size - 1)
     _polygon_loop(points, starts, False, out, error)
     return out[0], error
@@ -703,7 +680,7 @@ def polygon_moments(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray
     E[u 1] = -oint phi n and E[u u' 1] = mass I - oint u phi n'; for far, small and thin cells positive slices, so
     that the moments keep their relative accuracy there.
     """
-    points, starts = _layout(vertices, offsets)
+    points, starts = checked_vertices(vertices, offsets, "polygon", ("x", "y"), far=1e12)
     out, error = np.empty((6, starts.size - 1)), np.empty(starts.size - 1)
     _polygon_loop(points, starts, True, out, error)
     return out[0], out[1:3].T.copy(), out[[3, 4, 4, 5]].T.reshape(-1, 2, 2).copy()

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import describe, real, real_array
+from reluscope._check import real, real_array
 from reluscope.errors import InputError
+from reluscope.measure._vertices import checked_vertices
 from reluscope.measure.gauss2 import (
     STRIP_LINEAR,
     STRIP_QUADRATIC,
@@ -619,35 +620,11 @@ def _batch_loop(points: FloatArray, offsets: IntArray, moments: bool, out: Float
         error[i] = polyhedron_kernel(points, offsets[i], offsets[i + 1], moments, out[i])
 
 
-def _layout(vertices: Any, offsets: Any) -> tuple[FloatArray, IntArray]:
-    """Check the vertices and the offsets of many polytopes."""
-    points = real_array(vertices, "vertices", ndim=2)
-    if points.shape[1] != 3:
-        raise InputError(f"vertices must have three columns (x, y, z), got shape {points.shape}")
-    if points.size and np.abs(points).max() > 1e6:
-        raise InputError(
-            f"vertices must be within 1e6 standard deviations, got {np.abs(points).max():.3g}; clip unbounded cells "
-            "to a box of +-40: the mass outside is below 1e-300"
-        )
-    starts = np.asarray(offsets)
-    if starts.ndim != 1 or starts.size < 1 or starts.dtype.kind not in "iu":
-        raise InputError(
-            f"offsets must be a 1-D array of whole numbers, one more than there are polytopes, got {describe(offsets)}"
-        )
-    starts = np.ascontiguousarray(starts, dtype=np.int64)
-    if starts[0] != 0 or starts[-1] != len(points) or (np.diff(starts) < 0).any():
-        raise InputError(
-            f"offsets must rise from 0 to the number of vertices ({len(points)}), "
-            f"got {int(starts[0])} to {int(starts[-1])}; polytope i owns vertices[offsets[i]:offsets[i + 1]]"
-        )
-    return points, starts
-
-
 def _points_of(A: Any, b: Any, vertices: Any) -> FloatArray:
     """The vertices of one polytope: those given, checked against the rows, or else computed."""
     if vertices is None:
         return polyhedron_vertices(A, b)
-    points, _ = _layout(vertices, [0, len(vertices)])
+    points, _ = checked_vertices(vertices, [0, len(vertices)], "polytope", ("x", "y", "z"), far=1e6)
     rows, bounds = real_array(A, "A", ndim=2), real_array(b, "b", ndim=1)
     if rows.shape[1] != 3 or bounds.shape[0] != rows.shape[0]:
         raise InputError(f"A must be (m, 3) and b (m,), got {rows.shape} and {bounds.shape}")
@@ -670,7 +647,7 @@ def polyhedra_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]
     estimates the error of `mass` (quadrature, slices, rounding of thin cells). Relative accuracy 1e-9 or better down to
     1e-100 for cells thicker than 1e-6 of their diameter. Cost: 0.1 to 1 milliseconds per cell.
     """
-    points, starts = _layout(vertices, offsets)
+    points, starts = checked_vertices(vertices, offsets, "polytope", ("x", "y", "z"), far=1e6)
     out, error = np.empty((starts.size - 1, _MOMENTS)), np.empty(starts.size - 1)
     _batch_loop(points, starts, False, out, error)
     return out[:, 0].copy(), error
@@ -678,7 +655,7 @@ def polyhedra_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]
 
 def polyhedra_moments(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mass (n,), E[u 1] (n, 3) and E[u u' 1] (n, 3, 3) of bounded convex polytopes; layout as `polyhedra_mass`."""
-    points, starts = _layout(vertices, offsets)
+    points, starts = checked_vertices(vertices, offsets, "polytope", ("x", "y", "z"), far=1e6)
     out, error = np.empty((starts.size - 1, _MOMENTS)), np.empty(starts.size - 1)
     _batch_loop(points, starts, True, out, error)
     second = out[:, [4, 5, 6, 5, 7, 8, 6, 8, 9]].reshape(-1, 3, 3)

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from reluscope._check import describe
 from reluscope._extras import require
+from reluscope.errors import InputError
 
 EDGE = "#33415c"
 """Colour of lines between regions."""
+
+EXACT, DRAWN = "#1d6fb8", "#d1495b"
+"""Colours of what is computed and of Monte Carlo beside it."""
+
+
+def expect(value: Any, kind: type, name: str, made_by: str) -> None:
+    """Raise a clear error unless `value` is what the picture is of."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be {kind.__name__}, as {made_by} gives, got {describe(value)}")
 
 
 def axes(ax: Any = None, *, figsize: tuple[float, float] = (5.2, 4.4)) -> Any:

@@ -134,32 +134,64 @@ def plot_trajectory(recording: Recording, frames: Any, head: str | int, figure: 
 
 
 def plot_attended(recording: Recording, frames: Any, step: int, ax: Any = None, *, columns: int = 0) -> Any:
-    """For each head the frame it looks at most at one step; brightness is the weight."""
+    """For each head the frame it looks at most at one step, with its weight; faint frames have little weight.
+
+    The title of each says head, how many frames back (or the position), and the weight.
+    """
     pictures = as_bytes(frames).astype(float) / 255
     pictures = np.repeat(pictures[..., :1], 3, -1) if pictures.shape[-1] == 1 else pictures[..., :3]
     where, weight = recording.attended(step)
     layers = len({h.split(".")[0] for h in recording.heads})
     columns = columns or max(1, len(recording.heads) // layers)
-    chosen = pictures[np.minimum(where, len(pictures) - 1)] * (0.15 + 0.85 * weight)[:, None, None, None]
-    h, w = chosen.shape[1:3]
-    gap = max(1, h // 16)
-    rows = -(-len(chosen) // columns)
-    ax = axes(ax, figsize=(max(2.4, columns * 0.75 + 0.4), rows * 0.75 * h / w + 0.6))
-    ax.imshow(tiles(chosen, columns, gap), interpolation="nearest")
+    strength = (0.3 + 0.7 * weight / max(float(weight.max()), 1e-12))[:, None, None, None]
+    chosen = 1 - strength * (1 - pictures[np.minimum(where, len(pictures) - 1)])  # fading to white
+    names = recording.labels
+    titles = []
     for i, head in enumerate(recording.heads):
-        x, y = (i % columns) * (w + gap), (i // columns) * (h + gap)
-        ax.text(
-            x + 1,
-            y + 1,
-            f"{head} t-{step - where[i]}" if recording.kind == "memory" else f"{head}: {where[i]}",
-            color="white",
-            fontsize=4.5,
-            va="top",
-            bbox={"facecolor": "black", "alpha": 0.55, "pad": 0.6, "lw": 0},
-        )
-    ax.set_axis_off()
-    ax.set_title(f"most attended at {'step' if recording.kind == 'memory' else 'position'} {step}", fontsize="small")
-    return ax
+        at = int(where[i])
+        place = f"t−{step - at}" if recording.kind == "memory" else (names[at] if names is not None else f"at {at}")
+        titles.append(f"{head}  {place}  {weight[i]:.0%}")
+    if recording.kind == "memory":
+        title = f"most attended at step {step}"
+    else:
+        title = f"most attended from position {names[step] if names is not None else step}"
+    return plot_pictures(chosen, ax, columns=columns, titles=titles, title=title)
+
+
+def plot_on_image(
+    recording: Recording, image: Any, position: int = 0, figure: Any = None, *, classes: int | None = None
+) -> Any:
+    """What each head of a vision transformer looks at from one position, as heat over the image; returns the Axes.
+
+    Positions are patches of a square grid, row by row, after `classes` tokens that stand for no place (default: what
+    is left over from the largest square). The title of each head gives the share that falls on patches.
+    """
+    picture = as_bytes(np.asarray(image)[None])[0]
+    position = integer(position, "position", low=0, high=recording.steps - 1)
+    count = int(recording.weights.shape[2])
+    side = math.isqrt(count)
+    before = count - side * side if classes is None else integer(classes, "classes", low=0, high=count - 1)
+    side = math.isqrt(count - before)
+    if side * side != count - before:
+        raise InputError(f"{count} positions less {before} are no square of patches; pass classes=")
+    weights = np.asarray(recording.weights[position], float)[:, before:].reshape(-1, side, side)
+    layers = len({h.split(".")[0] for h in recording.heads})
+    columns = max(1, len(recording.heads) // layers)
+    rows = -(-len(recording.heads) // columns)
+    figure = _figure(figure, (1.35 * columns + 0.8, 1.5 * rows + 0.35))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    top = max(float(weights.max()), 1e-12)
+    height, width = picture.shape[:2]
+    shown: Any = None
+    for ax in grid.flat:
+        ax.set_axis_off()
+    for head, weight, ax in zip(recording.heads, weights, grid.flat, strict=False):
+        _show(ax, picture, alpha=0.8)
+        options = {"cmap": "inferno", "vmin": 0, "vmax": top, "extent": (-0.5, width - 0.5, height - 0.5, -0.5)}
+        shown = ax.imshow(weight, alpha=0.15 + 0.65 * weight / top, interpolation="nearest", **options)
+        ax.set_title(f"{head}: {weight.sum():.0%}", fontsize=7, pad=2)
+    figure.colorbar(shown, ax=grid, label="weight", shrink=0.8)
+    return grid
 
 
 def plot_z_scores(recording: Recording, head: str | int, ax: Any = None, *, steps: int | None = None) -> Any:
@@ -182,7 +214,7 @@ def plot_strongest(found: Strongest, image: Any, ax: Any = None) -> Any:
     shown = ax.imshow(found.heat, cmap="inferno", alpha=0.15 + 0.6 * np.clip(found.heat / top, 0, 1), vmin=0, vmax=top)
     ax.figure.colorbar(shown, ax=ax, label="receptive fields over the pixel", shrink=0.8)
     ax.set_axis_off()
-    ax.set_title(f"top {len(found.values)} activations of {_short(found.layer)}", fontsize="medium")
+    ax.set_title(f"top {len(found.values)} activations of\n{_short(found.layer)}", fontsize="medium")
     return ax
 
 
@@ -200,7 +232,7 @@ def plot_field(found: EffectiveField, ax: Any = None) -> Any:
     ax.set_axis_off()
     size = found.field.size
     ax.set_title(
-        f"{_short(found.field.layer)}: nominal {size[0]}x{size[1]} (box) holds {found.inside:.1%}", fontsize="medium"
+        f"{_short(found.field.layer)}\nnominal {size[0]}x{size[1]} (box) holds {found.inside:.1%}", fontsize="medium"
     )
     return ax
 
@@ -237,24 +269,22 @@ def plot_kernels(kernels: Any, ax: Any = None, *, columns: int | None = None, ti
 def plot_pictures(
     pictures: Any, ax: Any = None, *, columns: int | None = None, titles: Sequence[str] = (), title: str = ""
 ) -> Any:
-    """Images (n, h, w, c) in a grid, with a short title in the corner of each."""
+    """Images (n, h, w, c) in a grid, each under its short title if `titles` are given."""
     stack = as_bytes(pictures).astype(float) / 255
     stack = stack[..., 0] if stack.shape[-1] == 1 else stack[..., :3]
     h, w = stack.shape[1:3]
     gap = max(1, h // 24)
     columns = columns or max(1, math.ceil(math.sqrt(len(stack) * h / w)))
-    ax = axes(ax, figsize=(min(10.0, max(2.8, 1.1 * columns + 0.4)), min(10.0, 1.1 * -(-len(stack) // columns) + 0.5)))
+    columns = min(columns, len(stack))
+    rows = -(-len(stack) // columns)
+    unit = min(max(1.1, 3.4 / columns), 10 / columns)
+    room = max(1, round(0.13 / unit * w)) if titles else 0
+    stack = np.pad(stack, ((0, 0), (room, 0), *((0, 0),) * (stack.ndim - 2)), constant_values=1.0)
+    ax = axes(ax, figsize=(unit * columns + 0.2, min(10.0, unit * rows * (h + room) / w + (0.5 if title else 0.2))))
     ax.imshow(tiles(stack, columns, gap), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     for i, text in enumerate(titles):
-        ax.text(
-            (i % columns) * (w + gap) + 0.5,
-            (i // columns) * (h + gap) + 0.5,
-            text,
-            fontsize=5,
-            va="top",
-            color="white",
-            bbox={"facecolor": "black", "alpha": 0.6, "pad": 0.8, "lw": 0},
-        )
+        across, down = (i % columns) * (w + gap), (i // columns) * (h + room + gap)
+        ax.text(across - 0.5, down + room - 0.5, text, fontsize=6.5 if unit >= 1 else 5, va="bottom")
     ax.set_axis_off()
     ax.set_title(title, fontsize="small")
     return ax

@@ -14,7 +14,7 @@ from reluscope.cells.polygon import Polygons
 from reluscope.cells.regions import Regions
 from reluscope.errors import InputError
 from reluscope.measure.masses import Masses
-from reluscope.plot._axes import EDGE, axes
+from reluscope.plot._axes import EDGE, axes, expect
 
 COLOURS = ("output", "mass", "gradient", "pattern")
 
@@ -37,6 +37,9 @@ def plot_regions(
     `"pattern"` arbitrary colours. `view=(lo, hi)` is the part of the plane shown (needed when regions are unbounded).
     Other keywords go to `PolyCollection`.
     """
+    expect(regions, Regions, "regions", "reluscope.regions(net, box)")
+    if "color" in patch:
+        raise InputError(f"say colour= (one of {', '.join(COLOURS)}); for one plain colour, facecolors=")
     if regions.network.n_inputs != 2:
         raise InputError(f"plot_regions draws networks with 2 inputs, got {regions.network.n_inputs}")
     choice(colour, "colour", COLOURS)
@@ -78,6 +81,7 @@ def plot_regions(
 
 def plot_function(paths: Paths, ax: Any = None, *, line: int = 0, output: int = 0, **style: Any) -> Any:
     """One output along a segment, with its break points. Returns the Axes. Other keywords go to `ax.plot`."""
+    expect(paths, Paths, "paths", "reluscope.along(net, a, b)")
     ax = axes(ax, figsize=(5.2, 3.2))
     t = paths.breaks(line)
     if not np.isfinite(t).all():

@@ -105,42 +105,16 @@ def _figure(path: Path, net: Network, laws: list[Any], titles: list[str], rng: n
     from matplotlib.figure import Figure
 
     from reluscope.plot._axes import save
+    from reluscope.plot.answers import plot_cdf, plot_masses
 
     figure = Figure(figsize=(10, 3.4 * len(laws)), dpi=130, layout="constrained")
     axes = figure.subplots(len(laws), 2, squeeze=False)
     for (left, right), law, title in zip(axes, laws, titles, strict=True):
-        found = functions(net, law)
-        top = found.top(12)
         x = law.sample(draws, rng)
-        keys, counts = np.unique(net.key(net.pattern(x)), return_counts=True)
-        seen = dict(zip(keys.tolist(), (counts / draws).tolist(), strict=True))
-        drawn = [seen.get(key, 0.0) for key in net.key(top.pattern).tolist()]
-        place = np.arange(len(drawn))
-        left.bar(place - 0.2, top.mass, 0.4, color="#1d6fb8", label="exact")
-        left.bar(place + 0.2, drawn, 0.4, color="#d1495b", label=f"{draws:,} draws")
-        left.set_xticks(
-            place, ["".join(map(str, p)) for p in top.pattern.tolist()], rotation=60, ha="right", fontsize=6
-        )
-        left.set_xlabel("activation pattern")
-        left.set_ylabel("probability")
-        left.set_title(
-            f"{title}: the {len(drawn)} likeliest of {found.support_size} affine functions", fontsize="medium"
-        )
-        left.legend(frameon=False)
-        law_of_y = outputs(net, law)
-        y = np.sort(net(x)[:, 0])
-        low, high = np.quantile(y, [0.001, 0.999]).tolist()
-        span = np.linspace(low, high, 400)
-        right.plot(span, law_of_y.cdf(span).value, color="#1d6fb8", linewidth=2.2, label="exact")
-        right.plot(
-            span, np.searchsorted(y, span, side="right") / draws, "--", color="#d1495b", linewidth=1.2, label="drawn"
-        )
-        atoms = law_of_y.atoms()
-        for value, mass in zip(atoms.value, atoms.mass.value, strict=True):
-            if mass > 1e-3:
-                right.annotate(f"atom {mass:.3f}", (value, 0.02), fontsize=7, color="#555555", ha="center")
+        plot_masses(functions(net, law), left, patterns=net.pattern(x))
+        left.set_title(f"{title}: {left.get_title()}", fontsize="medium")
+        y = net(x)[:, 0]
+        plot_cdf(outputs(net, law), right, draws=y)
         right.set_xlabel("output y (logit)")
-        right.set_ylabel("P(output <= y)")
         right.set_title(f"{title}: law of the output", fontsize="medium")
-        right.legend(frameon=False)
     save(axes[0, 0], path)

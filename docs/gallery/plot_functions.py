@@ -1,0 +1,23 @@
+"""
+Which affine functions, how likely, how steep
+=============================================
+
+Under a random input the affine function that a network applies is random too. Its law, and that of its slope.
+"""
+
+import matplotlib.pyplot as plt
+
+import reluscope as rs
+from reluscope.plot import plot_masses, plot_spectrum
+
+moons = rs.example("moons")
+found = rs.functions(moons.network, moons.law)
+print(found.top(5))
+print("entropy in bits:", found.entropy)
+
+# %%
+# Bars are exact; a hundred thousand draws stand beside them.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.0), layout="constrained")
+plot_masses(found, left, patterns=moons.network.pattern(moons.law.sample(100_000, rng=0)))
+plot_spectrum(rs.spectrum(moons.network, moons.law), right)

@@ -1,0 +1,23 @@
+"""
+The rules that data meet
+========================
+
+A network on two noisy circles, taken apart into the linear models that the rows of a data set really meet.
+"""
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import make_circles
+
+import reluscope as rs
+from reluscope.plot.local_models import plot_importance, plot_models_2d
+
+X, y = make_circles(2000, noise=0.1, random_state=0)
+net = rs.example("cocircles").network
+u = rs.unwrap(net, X, y, feature_names=["left-right", "down-up"])
+print(u)
+print(u.explain(0))
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+plot_models_2d(u, left)
+plot_importance(u, right)

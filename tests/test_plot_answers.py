@@ -1,0 +1,94 @@
+"""Pictures of answers and complexes: they draw what the answers say, and refuse what they are not of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import reluscope as rs
+from nets import random_net
+from reluscope.errors import InputError
+
+pytest.importorskip("matplotlib")
+
+from reluscope.plot import (
+    plot_cdf,
+    plot_complex,
+    plot_function,
+    plot_masses,
+    plot_pdf,
+    plot_regions,
+    plot_spectrum,
+)
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return rs.example("moons")
+
+
+def test_masses_are_bars_in_order(moons):
+    found = rs.functions(moons.network, moons.law)
+    drawn = moons.network.pattern(moons.law.sample(20_000, rng=0))
+    ax = plot_masses(found, top=5, patterns=drawn)
+    heights = [bar.get_height() for bar in ax.patches]
+    assert heights[:5] == found.value[:5].tolist()
+    assert np.abs(np.array(heights[5:]) - found.value[:5]).max() < 6 * np.sqrt(0.25 / 20_000)
+    assert ax.get_xticklabels()[0].get_text() == "".join(map(str, found.pattern[0].tolist()))
+
+
+def test_the_cdf_jumps_at_atoms_and_the_pdf_names_them(moons):
+    out = rs.outputs(moons.network, moons.law)
+    y = moons.network(moons.law.sample(20_000, rng=0))[:, 0]
+    curve, sampled = plot_cdf(out, draws=y).lines
+    assert np.abs(curve.get_ydata() - sampled.get_ydata()).max() < 0.02
+    heavy = np.asarray(out.atoms().mass.value).max()
+    rises = np.diff(curve.get_ydata())[np.diff(curve.get_xdata()) < 1e-12]
+    assert rises.max() == pytest.approx(heavy, rel=1e-6)
+    ax = plot_pdf(out, t=np.linspace(-5, 5, 50), draws=y)
+    assert "atoms" in ax.get_title()
+    assert ax.lines[0].get_ydata() == pytest.approx(out.pdf(np.linspace(-5, 5, 50)).value)
+
+
+def test_estimates_have_bands():
+    net, law = random_net((5, 8, 8, 1), 0), rs.Gaussian(np.zeros(5))
+    out = rs.outputs(net, law, budget="0.2s", rng=0)
+    assert len(plot_cdf(out, t=[-1.0, 0.0, 1.0]).collections) == 1
+    assert len(plot_masses(rs.functions(net, law, method="lines", budget="0.2s", rng=0), top=4).containers) == 2
+
+
+def test_a_spectrum_adds_up_and_marks_both_jacobians(moons):
+    found = rs.spectrum(moons.network, moons.law)
+    ax = plot_spectrum(found)
+    assert sum(ax.patches[0].get_data().values) == pytest.approx(1.0, abs=1e-9)
+    assert ax.lines[0].get_xdata()[0] == found.expected.singular[0]
+    assert ax.lines[1].get_xdata()[0] == found.modal.singular[0]
+
+
+@pytest.mark.parametrize("box", [(-2.0, 2.0), None])
+def test_a_complex_shows_every_layer_and_a_boundary(moons, box):
+    found = rs.polyhedral_complex(moons.network, box, progress=None)
+    ax = plot_complex(found, boundary=found.level_set())
+    *layers, level = ax.collections
+    assert len(layers) == 3
+    inner = int((~found.on_boundary(1)).sum())  # one line per inner edge: no two units bend in the same place here
+    assert sum(len(part.get_segments()) for part in layers) == inner
+    assert len(level.get_segments()) == len(found.level_set())
+
+
+def test_pictures_refuse_what_they_are_not_of(moons):
+    net = moons.network
+    found = rs.regions(net, (-1, 1), progress=None)
+    for call, words in (
+        (lambda: plot_regions(net), "regions must be Regions, as reluscope.regions"),
+        (lambda: plot_function(net), "paths must be Paths, as reluscope.along"),
+        (lambda: plot_masses(found), "found must be Functions"),
+        (lambda: plot_cdf(found), "found must be Outputs"),
+        (lambda: plot_pdf(found), "found must be Outputs"),
+        (lambda: plot_spectrum(net), "found must be Spectrum"),
+        (lambda: plot_complex(found), "found must be Complex"),
+        (lambda: plot_regions(found, color="mass"), "say colour="),
+        (lambda: plot_complex(rs.polyhedral_complex(random_net((3, 3, 1), 0), (-1, 1), progress=None)), "2 inputs"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,7 @@ def study(name: str, model: Any, images: Any, layers: list[str], per_layer: int 
             value = float(lens.measure(model, objective, found.images)[0])
             row = {"layer": layer, "channel": c, "value": value, "real": float(best[c]), "dead": not bool(alive[c])}
             rows.append(row | {"seconds": seconds})
+            print(f"{name} {layer}[{c}]: {value:.4g}, real {best[c]:.4g}, {seconds:.1f} s", file=sys.stderr, flush=True)
     done = {"network": name, "rows": rows}
     print(summary(done), flush=True)
     return done
@@ -131,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*cases(), []])
     parser.add_argument("--steps", type=int, default=128)
-    parser.add_argument("--per-layer", type=int, default=16, help="channels per layer of the two large networks")
+    parser.add_argument("--per-layer", type=int, default=4, help="channels per layer of the two large networks")
     parser.add_argument("--out", type=Path, help="every number, as JSON")
     options = parser.parse_args()
     torch.set_num_threads(1)

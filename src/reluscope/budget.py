@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -29,13 +29,20 @@ class Budget:
     seconds: float = float("inf")
     regions: float = float("inf")
     started: float = field(default_factory=lambda: _clock())
+    whole: float | None = None
+    """The seconds of the whole budget, when this is a part of one."""
+
+    def part(self, share: float) -> Budget:
+        """A budget that ends when this share of the seconds that are left has passed."""
+        now = self.elapsed()
+        return replace(self, seconds=now + share * (self.seconds - now), whole=self.whole or self.seconds)
 
     def spent(self, regions: int = 0) -> str | None:
         """Which limit has been reached, in words, or None."""
         if regions >= self.regions:
             return f"budget of {int(self.regions):,} regions reached"
         if self.elapsed() >= self.seconds:
-            return f"budget of {self.seconds:g} s reached"
+            return f"budget of {self.whole or self.seconds:g} s reached"
         return None
 
     def elapsed(self) -> float:

@@ -417,3 +417,12 @@ def test_many_dimensions_go_by_lines():
     width = (found.marginals.upper - found.marginals.lower)[:, 1]
     assert (np.abs(found.marginals.value[:, 1] - exact) <= 3 * width + 1e-9).all()
     assert 0 < found.remainder < 1
+
+
+def test_a_time_budget_holds_where_masses_are_estimated():
+    net, law = random_net((20, 16, 8, 1), 0), Gaussian(np.zeros(20))
+    assert "lines" in functions(net, law, budget="0.3s", rng=0).method
+    listed = functions(net, law, method="enumerate", budget="0.4s", rng=0)
+    assert listed.stopped == "budget of 0.4 s reached"
+    assert (listed.lower <= listed.value).all() and (listed.value <= listed.upper).all() and listed.remainder > 0.5
+    assert "in [0, 24])" in repr(listed)  # an entropy of what was found is not the entropy

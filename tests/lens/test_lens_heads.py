@@ -219,3 +219,36 @@ def test_the_maximum_of_a_sequence_lies_like_its_heads(tmp_path):
     assert data["labels"][4] == "<e>"
     shown = np.asarray(picture.open(io.BytesIO(base64.b64decode(data["maximum"].split(",")[1]))))
     assert np.array_equal(shown, np.where(np.arange(5) == 3, 0, 255)[None].repeat(5, 0))
+
+
+def test_the_reference_names_every_public_function():
+    from pathlib import Path
+
+    from reluscope.plot import lens as plot
+
+    text = (Path(__file__).resolve().parents[2] / "docs" / "reference.md").read_text("utf-8")
+    for name, home in lens._HOME.items():
+        assert f":: reluscope.lens.{home}.{name}\n" in text, name
+    for name in vars(plot):
+        if name.startswith("plot_"):
+            assert f":: reluscope.plot.lens.{name}\n" in text, name
+
+
+def test_heads_are_laid_over_the_image():
+    pytest.importorskip("matplotlib")
+    from reluscope.plot import lens as plot
+
+    rng = np.random.default_rng(0)
+    weights = rng.random((10, 4, 10)).astype(np.float32)
+    made = lens.Recording(weights / weights.sum(2, keepdims=True), ("0.0", "0.1", "1.0", "1.1"), "sequence")
+    grid = plot.plot_on_image(made, rng.random((12, 12, 3)), 3)
+    assert grid.shape == (2, 2)
+    assert np.array_equal(grid[1, 0].images[1].get_array(), made.weights[3, 2, 1:].reshape(3, 3))
+    assert grid[1, 0].get_title() == f"1.0: {made.weights[3, 2, 1:].sum():.0%}"
+    with pytest.raises(InputError, match="no square of patches"):
+        plot.plot_on_image(made, rng.random((12, 12, 3)), classes=2)
+    attended = plot.plot_attended(made, rng.random((10, 4, 4, 3)), 2)
+    where, weight = made.attended(2)
+    assert [t.get_text() for t in attended.texts] == [
+        f"{h}  at {w}  {v:.0%}" for h, w, v in zip(made.heads, where, weight, strict=True)
+    ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray
 from reluscope.answers._event_cells import Inside, Walk, corners, start_cell
@@ -28,7 +29,15 @@ NEAR = 9.0
 _NEGLIGIBLE = 1e-13
 """Share of the answer that may lie outside of the first box."""
 
+_BEYOND = 1e-300
+"""More than a Gaussian has where no cell is looked for: an event without cells has at most this."""
+
 _ROUNDING = 16.0 * EPS
+
+_FINE = 1e-11
+"""Share of a cell's mass from which the slabs of its cuts are bounded with care."""
+
+_STEPS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +90,8 @@ def component_share(
         start = start_cell(where["box"], where.get("polytope"), component.r)
     except InputError:  # the law's own rows leave no interior: nothing to find
         return Share(0.0, 0.0, 0.0, 0, None, np.zeros(component.r), np.zeros((component.r, component.r)))
-    return _walked(component, question, budget, start, moments, report)
+    found = _walked(component, question, budget, start, moments, report)
+    return replace(found, left=found.left + _BEYOND) if component.kind == "gaussian" else found
 
 
 def not_exact(component: Component) -> str:
@@ -134,7 +144,7 @@ def _walked(
     for inside in walk:
         mass, rounding = _measured(component, inside.cells)
         values.append(float(mass.sum()))
-        error += float(rounding.sum()) + float(_slabs(component, inside).sum())
+        error += float(rounding.sum()) + float(_slabs(component, inside, mass).sum())
         if moments:
             one, two = (_gaussian_moments if component.kind != "uniform" else _volume_moments)(inside.cells)
             first += one.sum(axis=0)
@@ -170,11 +180,11 @@ def _measured(component: Component, cells: Any) -> tuple[FloatArray, FloatArray]
         found = uniform_masses(cells, 1.0)
         # Volumes are not probabilities: the bracket is not cut at 1.
         return found.value, 64 * EPS * cells.dimension * found.value
-    found = gaussian_masses(cells, None, relative=1e-3, confidence=0.999, rng=None)
+    found = gaussian_masses(cells)
     return found.value, np.maximum(found.upper - found.value, found.value - found.lower)
 
 
-def _slabs(component: Component, inside: Inside) -> FloatArray:
+def _slabs(component: Component, inside: Inside, mass: FloatArray) -> FloatArray:
     """Measure of the slabs, `blur` thick, by which rounding may have moved the cuts of each cell."""
     if not inside.blur.any():
         return inside.blur
@@ -184,6 +194,37 @@ def _slabs(component: Component, inside: Inside) -> FloatArray:
     power = component.r - 1
     if component.kind == "uniform":
         return inside.blur * across**power
+    section = inside.blur / math.sqrt(2 * math.pi) * np.minimum(1.0, across / math.sqrt(2 * math.pi)) ** power
     nearest = np.sqrt((np.maximum(np.maximum(low, -high), 0.0) ** 2).sum(axis=1))
-    density = np.exp(-0.5 * nearest**2) / math.sqrt(2 * math.pi)
-    return inside.blur * density * np.minimum(1.0, across / math.sqrt(2 * math.pi)) ** power
+    slabs = section * np.exp(-0.5 * nearest**2)
+    # Bounding boxes come much nearer to the origin than far cells do: there the distance itself is wanted.
+    loose = np.flatnonzero(slabs > _FINE * mass)
+    if len(loose):
+        slabs[loose] = section[loose] * np.exp(-0.5 * np.maximum(nearest[loose], _distance(points, offsets, loose)) ** 2)
+    return slabs
+
+
+def _distance(points: FloatArray, offsets: npt.NDArray[np.int64], chosen: npt.NDArray[np.intp]) -> FloatArray:
+    """A lower bound on the distance of the hulls of `points[offsets[i]:offsets[i + 1]]` from the origin, i in `chosen`.
+
+    Gilbert's iteration: any point p bounds it by `min p.v / |p|` over the vertices v, tight when p is nearest.
+    """
+    sizes = np.diff(offsets)[chosen]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    owner = np.repeat(np.arange(len(chosen)), sizes)
+    V = points[np.arange(len(owner)) + (offsets[chosen] - starts)[owner]]
+
+    def least(along: FloatArray) -> npt.NDArray[np.intp]:
+        return np.lexsort((along, owner))[starts]
+
+    p = V[least(np.einsum("ij,ij->i", V, V))]
+    best = np.zeros(len(chosen))
+    for _ in range(_STEPS):
+        along = np.einsum("ij,ij->i", V, p[owner])
+        at = least(along)
+        square = np.einsum("ij,ij->i", p, p)
+        best = np.maximum(best, along[at] / np.sqrt(np.maximum(square, 1e-300)))
+        step = p - V[at]
+        length = np.maximum(np.einsum("ij,ij->i", step, step), 1e-300)
+        p = p - np.clip((square - along[at]) / length, 0.0, 1.0)[:, None] * step
+    return best

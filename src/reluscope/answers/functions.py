@@ -24,6 +24,7 @@ from reluscope.answer import Answer
 from reluscope.answers._parts import _summed, merged
 from reluscope.answers._values import Values
 from reluscope.answers.orthant import ORTHANT_METHODS, orthant_masses
+from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.network import Network, Pattern
 
@@ -202,7 +203,7 @@ class Functions:
         For estimates the errors of the masses are independent, and the bracket is their root sum of squares.
         """
         p = self.value[self.value > 0]
-        value = float(-(p * np.log2(p)).sum())
+        value = abs(float((p * np.log2(p)).sum()))
         if self._in_squares and self.remainder == 0:
             half = 0.5 * (self.upper - self.lower)[self.value > 0]
             error = float(np.sqrt((((np.log2(p) + 1 / np.log(2)) * half) ** 2).sum()))
@@ -295,7 +296,9 @@ class Functions:
         head = f"Functions({len(self):,} patterns of {self.network!r}, {kind}: {self.method}"
         if self.stopped:
             head += f", {self.stopped}"
-        return f"{head}; entropy {self.entropy.value:.4g} bits, mass not listed at most {self.remainder:.3g})"
+        bits = self.entropy
+        spread = "" if bits.upper - bits.lower < 1e-3 else f" (in [{bits.lower:.4g}, {bits.upper:.4g}])"
+        return f"{head}; entropy {bits.value:.4g} bits{spread}, mass not listed at most {self.remainder:.3g})"
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -406,7 +409,8 @@ def functions(
 
     `method`:
 
-    - "auto": "enumerate" where that is exact, where a budget is given, and for up to 1000 cells; else "lines".
+    - "auto": "enumerate" where that is exact, for up to 1000 cells, and when the budget is a number of regions; else
+      "lines".
     - "enumerate": all regions and their masses, component by component, merged by pattern. Exact
       for Gaussian laws that the network sees in up to three directions, for uniform laws in up to six inputs and for
       particles; above, quasi-Monte Carlo masses of relative half-width `relative`, each at level `confidence`. A
@@ -428,7 +432,8 @@ def functions(
         return _by_formula(net, law, method, patterns, rank, budget, rng)
     if patterns is not None:
         raise InputError('patterns is for method="orthant", "diagonal" or "lowrank"; the others find them')
-    if method == "lines" or (method == "auto" and budget is None and _too_many(net, law)):
+    counted = np.isfinite(parse_budget(budget).regions)  # a number of regions asks for them
+    if method == "lines" or (method == "auto" and not counted and _too_many(net, law)):
         return _by_lines(net, law, confidence, budget, rng)
     return _by_enumeration(net, law, relative, confidence, budget, progress, rng)
 
@@ -485,7 +490,7 @@ def _by_enumeration(
             upper = upper + left * absent
             remainder += left
     upper = np.minimum(upper + 4 * EPS * upper, 1.0)
-    stopped = next((e.regions.stopped for e in found if e.regions.stopped), None)
+    stopped = next((e.stopped for e in found if e.stopped), None)
     estimated = any(e.masses.guarantee == "confidence" for e in found)
     guarantee = "confidence" if estimated else ("exact" if stopped is None else "sound")
     level = max(0.0, 1.0 - float(misses.max(initial=0.0))) if estimated else None

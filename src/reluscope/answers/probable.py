@@ -392,7 +392,7 @@ class _Search:
         self.rounds += 1
         risk = (1.0 - self.confidence) * 6.0 / (np.pi * self.rounds) ** 2 / max(1, len(pattern))
         options: dict[str, Any] = {"relative": _COARSE, "confidence": 1.0 - risk, "rng": self.rng}
-        return component_masses(component, found, options)
+        return component_masses(component, found, self.budget, lambda done, text: None, options)
 
     # -- when to stop --------------------------------------------------------------------------------------------
 

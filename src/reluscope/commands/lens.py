@@ -23,9 +23,12 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--top", type=int, default=500, help="activations shown as receptive fields (default 500)")
     parser.add_argument(
-        "--filters", type=int, default=0, help="channels per layer to visualise by optimisation (torch)"
+        "--filters", type=int, default=0, help="channels per layer to visualise by optimisation (needs torch)"
     )
     parser.add_argument("--most", type=int, default=1000, help="frames read at most (default 1000)")
+    parser.add_argument(
+        "--shape", help="height,width,channels of an image, for a file that leaves them open (images are resized)"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="the model takes (scale * image - mean) / std")
     parser.add_argument("--mean", default="0", help="a number or a list such as 0.485,0.456,0.406")
     parser.add_argument("--std", default="1", help="a number or a list")
@@ -49,6 +52,7 @@ def run(options: Options) -> int:
         top=options.top,
         filters=options.filters,
         most=options.most,
+        image_shape=None if options.shape is None else _whole(options.shape),
         scale=options.scale,
         mean=tuple(np.atleast_1d(numbers(options.mean, "--mean")).tolist()),
         std=tuple(np.atleast_1d(numbers(options.std, "--std")).tolist()),
@@ -57,3 +61,15 @@ def run(options: Options) -> int:
     )
     show(options, facts, text)
     return 0
+
+
+def _whole(text: str) -> list[int]:
+    """Three whole numbers."""
+    import numpy as np
+
+    from reluscope.errors import InputError
+
+    values = np.atleast_1d(numbers(text, "--shape")).tolist()
+    if len(values) != 3 or any(v != int(v) or v < 1 for v in values):
+        raise InputError(f"--shape takes height,width,channels such as 32,32,3, got {text!r}")
+    return [int(v) for v in values]

@@ -54,6 +54,8 @@ def load_frames(
                 f"images differ in size: {names[0].name} is {loaded[0].shape}, {odd[0]} is not; pass shape="
             )
         return np.stack(loaded)
+    if not path.exists():
+        raise InputError(f"there is no folder or file {path} of images (in {Path.cwd()}); check the path")
     if path.suffix.lower() not in (".npz", ".npy"):
         raise InputError(f"{path.name}: frames come from a folder of images, an .npz or an .npy file")
     array = _archived(path, limits)[::every][:most]

@@ -205,8 +205,8 @@ class OnnxModel(Model):
         self.preparation = preparation or Preparation(layout=layout)
         if image_shape is None and guessed is None:
             raise InputError(
-                f"{self.label} takes {self.taps.input_shape}, which does not say how large an image is; "
-                "pass image_shape=(height, width, channels)"
+                f"{self.label} takes {_sides(self.taps.input_shape)}, which does not say how large an image is; "
+                "pass image_shape=(height, width, channels), or --shape height,width,channels"
             )
         self.image_shape = _image_shape(image_shape if image_shape is not None else guessed)
         self.layers = tuple(Layer(name, kind) for name, kind in self.taps.layers)
@@ -262,12 +262,23 @@ def as_model(
             )
         made = OnnxModel(model, image_shape=image_shape, limits=limits)
         made.preparation = Preparation(layout=layout or made.preparation.layout, **facts)
-        return made
+        return _fitting(made)
     if hasattr(model, "named_modules"):
         if image_shape is None:
             raise InputError("image_shape=(height, width, channels) is needed for a torch module")
-        return TorchModel(model, image_shape, Preparation(layout=layout or "NCHW", **facts))
+        return _fitting(TorchModel(model, image_shape, Preparation(layout=layout or "NCHW", **facts)))
     raise InputError(f"model must be a torch module or the path of an ONNX file, got {describe(model)}")
+
+
+def _fitting(model: Model) -> Model:
+    """`model`, once mean and std are found to have one number, or one per channel."""
+    channels = model.image_shape[2]
+    for name, values in (("mean", model.preparation.mean), ("std", model.preparation.std)):
+        if len(values) not in (1, channels):
+            raise InputError(
+                f"{name} must hold one number or one per channel ({channels} for {model.label}), got {values}"
+            )
+    return model
 
 
 @contextmanager
@@ -311,7 +322,13 @@ def _guess(shape: Sequence[int | None]) -> tuple[tuple[int, int, int] | None, st
         if c in (1, 3, 4):
             return (a, b, c), "NHWC"
         return (b, c, a), "NCHW"
+    if len(sides) == 4:  # sizes are open; the place of the channels is all that can be told
+        return None, "NHWC" if sides[3] in (1, 3, 4) and sides[1] not in (1, 3, 4) else "NCHW"
     return None, "flat"
+
+
+def _sides(shape: Sequence[int | None]) -> str:
+    return f"({', '.join('?' if side is None else str(side) for side in shape)})"
 
 
 def _no_such_layer(name: str, layers: Sequence[Layer], label: str) -> InputError:

@@ -31,6 +31,7 @@ def survey(
     top: int = 500,
     filters: int = 0,
     most: int = 1000,
+    image_shape: Sequence[int] | None = None,
     scale: float = 1.0,
     mean: tuple[float, ...] = (0.0,),
     std: tuple[float, ...] = (1.0,),
@@ -48,11 +49,18 @@ def survey(
         recording = record_stream(policy, frames, cache=cache, progress="auto")
         shown = frames
     else:
-        seen = as_model(model, scale=scale, mean=mean, std=std, bgr=bgr)
+        seen = as_model(model, image_shape=image_shape, scale=scale, mean=mean, std=std, bgr=bgr)
         frames = load_frames(images, shape=seen.image_shape, most=most)
         recording, shown = _image_attention(seen, frames)
     notes.append(f"{seen.label}: {len(frames):,} images of {' x '.join(map(str, seen.image_shape))}.")
     chosen = list(layers) if layers else _three(seen.convolutions())
+    if not chosen and recording is None:
+        raise InputError(
+            f"{seen.label} has no convolution and no attention over positions, so there is nothing to picture; "
+            "`reluscope layers` and `reluscope report` are about networks of flat vectors"
+        )
+    if filters and find_spec("torch") is None:
+        notes.append("Filters by optimisation need torch, which is not installed: pip install 'reluscope[torch]'.")
     pictures = [p for layer in chosen for p in _layer_pictures(seen, layer, frames, top, filters)]
     over_time = recording is not None and recording.kind == "memory" and recording.steps >= 8
     patterns = detect_patterns(recording) if recording is not None and over_time else None
@@ -60,6 +68,11 @@ def survey(
         notes.append(
             "Attention is that of the first image; positions are its patches (the class token shows it whole)."
         )
+        if shown is not None:
+            from reluscope.plot.lens import plot_on_image
+
+            text = "What each head looks at from the first position, as heat over the image; the share on patches."
+            pictures.insert(0, (text, plot_on_image(recording, frames[0])))
     size = write_study(
         out,
         title=f"Lens: {seen.label}",
@@ -138,7 +151,8 @@ def _layer_pictures(model: Model, layer: str, frames: Any, top: int, filters: in
     maps = channel_maps(model, layer, frames[: min(len(frames), 16)])
     (field,) = receptive_fields(model, [layer])
     dead = dead_channels(model, layer, frames[:256])
-    about = f"{layer}: {maps.shape[1]} channels of {maps.shape[2]}x{maps.shape[3]}, receptive field {field}"
+    about = f"{layer}: {maps.shape[1]} channels of {maps.shape[2]}x{maps.shape[3]}, "
+    about += "receptive field: the whole image" if field.whole else f"receptive field {field.size[0]}x{field.size[1]}"
     about += f"; dead on these images: {', '.join(map(str, dead[:20]))}" if dead else "; no channel is dead"
     out: list[tuple[str, Any]] = [(about, plot_channels(maps[0], title=f"{layer}, first image"))]
     weight = kernels(model, layer)

@@ -154,10 +154,9 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
         chosen = runners[-1] if settings.direction == "auto" else runners[0]
         return _measured(chosen, settings, rng, 0.0) if settings.shared else chosen
     fallback = settings.method == "auto" and not (settings.job.density or settings.job.atom_forms)
-    begin = time.thread_time()
-    run_plan(runners[0], _PILOT_BLOCKS, 1, rng, 0)
-    # Time of the shortest pilot. Where even that is long, fewer directions are tried, or none.
-    shortest = (time.thread_time() - begin) * _SCRAMBLES
+    # Time of the shortest pilot. Where even that is long, fewer directions are tried, or none. The better of two: one
+    # interruption must not decide.
+    shortest = _SCRAMBLES * min(run_plan(runners[0], _PILOT_BLOCKS, 1, rng, 0).seconds for _ in range(2))
     if fallback and shortest > 2 * share:
         return _measured(points, settings, rng, 0.0)
     runners = runners[: max(1, int(2 * share / max(shortest, 1e-9)))]
@@ -519,8 +518,6 @@ def _single_forms(plan: Plan) -> SingleForms | None:
     """The forms in single precision, where only sides of thresholds are asked for and it pays."""
     job, net, turn = plan.job, plan.component.network, plan.source.turn
     if turn is None or job.switches or len(job.moment_forms) or job.atom_forms or job.density:
-        return None
-    if not SmallForms.suits(net):
         return None
     limits: list[list[FloatArray]] = [[] for _ in job.forms]
     for form, c in zip(job.level_forms, job.thresholds, strict=True):

@@ -16,7 +16,7 @@ from reluscope.measure.special import kernel
 from reluscope.network import Layer, Network
 
 _ROWS = 4
-_MOST_WEIGHTS = 1 << 15
+_MOST_WEIGHTS = 1 << 17
 """Beyond, the weights leave the nearest caches and a plain matrix product is as good."""
 
 
@@ -35,15 +35,23 @@ class SmallForms:
     @staticmethod
     def suits(net: Network) -> bool:
         """Whether the network is small and all its units are ReLUs."""
-        return sum(np.prod(layer.weight.shape) for layer in net.layers) <= _MOST_WEIGHTS and all(
-            map(_rectifies, net.hidden)
-        )
+        return n_weights(net) <= _MOST_WEIGHTS and rectifies(net)
 
     def __call__(self, Z: FloatArray) -> FloatArray:
         """The forms (n, forms) at the points (n, inputs)."""
         out = np.empty((len(Z), self.n_forms))
         _forward(Z, self._packed, self._bias, self._inputs, self._height, out)
         return out
+
+
+def n_weights(net: Network) -> int:
+    """Weights of all layers."""
+    return int(sum(np.prod(layer.weight.shape) for layer in net.layers))
+
+
+def rectifies(net: Network) -> bool:
+    """Whether all units are ReLUs."""
+    return all(map(_rectifies, net.hidden))
 
 
 def _rectifies(layer: Layer) -> bool:

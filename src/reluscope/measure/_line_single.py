@@ -1,9 +1,10 @@
-"""A small ReLU network at many normal points in single precision, for questions of the form `y <= c`.
+"""A network at many normal points in single precision, for questions of the form `y <= c`.
 
-Sixty-four points go side by side in vector registers of sixteen floats: four times the work of double precision per
-instruction, fused operations counted. A point whose value comes near one of the thresholds is done again in double
-precision, so the answer to `y <= c` is that of double precision. *Near* is `SAFETY` times the largest difference
-between the two precisions on `TRIAL` points, more for points at which a hidden unit is larger than on all of those.
+The units must be ReLUs, or others that bend at 0 only. Sixty-four points go side by side in vector registers of sixteen
+floats: four times the work of double precision per instruction, fused operations counted. A point whose value comes
+near one of the thresholds is done again in double precision, so the answer to `y <= c` is that of double precision.
+*Near* is `SAFETY` times the largest difference between the two precisions on some trial points, more for points at
+which a hidden unit is larger than on all of those.
 
 The points are what 32 random bits make them: each coordinate is the normal quantile of `(bits + 1/2) / 2^32` to a
 relative error of 1e-6, and is at most 6.34. Both move a probability by less than 1e-7.
@@ -11,7 +12,7 @@ relative error of 1e-6, and is at most 6.34. Both move a probability by less tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from reluscope._check import FloatArray
-from reluscope.measure._line_points import SmallForms, folded, packed
+from reluscope.measure._line_points import SmallForms, folded, n_weights, packed
 from reluscope.measure._simd import _at, _row
 from reluscope.measure.special import kernel
 from reluscope.network import Network
@@ -33,12 +34,16 @@ Singles = npt.NDArray[np.float32]
 SIDE = 64
 """Points side by side."""
 TRIAL = 1024
+_TRIAL_WORK = 1 << 26
+"""Multiplications for the trial; large networks have fewer points, at least 128."""
+_MOST_WEIGHTS = 1 << 20
 SAFETY = 32.0
 _EPS = 2.0**-23
 _MOST_AGAIN = 0.05
 """With a larger share of points to do again, double precision is the better way."""
 _LARGEST = 1e30
 
+_KEEP, _RECTIFY, _BEND = 0, 1, 2
 _FLOATS = 16
 _VECTORS = SIDE // _FLOATS
 _ROWS = 4
@@ -68,8 +73,14 @@ class SingleForms:
 
     def __init__(self, net: Network, forms: FloatArray, turn: FloatArray, limits: Sequence[FloatArray]) -> None:
         """`limits[f]` holds the thresholds of form f."""
-        self.exact = SmallForms(net, forms, turn)
-        weights, biases = folded(net, forms, turn)
+        self.exact: Callable[[FloatArray], FloatArray]
+        if SmallForms.suits(net):
+            self.exact = SmallForms(net, forms, turn)
+        else:
+            self.exact = lambda Z: net(Z @ turn.T) @ forms.T
+        slopes = _slopes(net)
+        assert slopes is not None
+        weights, biases = _levelled(*folded(net, forms, turn))
         height = [-(-len(w) // _ROWS) * _ROWS for w in weights]
         rows = [packed(w, h) for w, h in zip(weights, height, strict=True)]
         with np.errstate(over="ignore"):
@@ -79,6 +90,12 @@ class SingleForms:
             finite = [np.unique(np.asarray(c)[np.isfinite(c)]) for c in limits]
             self._limits = np.concatenate([*finite, np.zeros(0)]).astype(np.float32)
         self._limit_start = np.cumsum([0, *(len(c) for c in finite)])
+        self._slopes = np.zeros((2, int(sum(height))), np.float32)
+        row = 0
+        for slope, h in zip(slopes, height, strict=False):
+            self._slopes[:, row : row + len(slope)] = slope.T
+            row += h
+        self._kind = np.array([_RECTIFY if (s == [0.0, 1.0]).all() else _BEND for s in slopes] + [_KEEP], np.int64)
         self._inputs = np.array([w.shape[1] for w in weights], np.uint64)
         self._height = np.array(height, np.uint64)
         widest = int(max(self._inputs.max(), self._height.max()))
@@ -87,14 +104,14 @@ class SingleForms:
         self._scale = np.zeros(len(weights), np.float32)
         self._near = np.zeros(0, np.int64)
         self._again = np.zeros((0, net.n_inputs))
-        self.share_again = self._calibrate(weights, biases, finite)
+        self.share_again = self._calibrate(weights, biases, slopes, finite)
 
     @classmethod
     def suited(
         cls, net: Network, forms: FloatArray, turn: FloatArray, limits: Sequence[FloatArray]
     ) -> SingleForms | None:
         """The same if single precision pays: values of ordinary size, and few of them near a threshold."""
-        if not SmallForms.suits(net):
+        if n_weights(net) > _MOST_WEIGHTS or _slopes(net) is None:
             return None
         made = cls(net, forms, turn, limits)
         return made if made.share_again <= _MOST_AGAIN else None
@@ -104,28 +121,41 @@ class SingleForms:
 
         `bits` (inputs, m) holds the points in its first n columns; m is a multiple of `SIDE`.
         """
-        if len(self._near) < n:
-            self._near, self._again = np.empty(n, np.int64), np.empty((n, self._again.shape[1]))
-        out = np.empty((n, self.exact.n_forms))
-        count = _screen(
-            bits, self._packed, self._bias, self._inputs, self._height, self._scale, self._lanes, self._margin,
-            self._limits, self._limit_start, out, self._near, self._again,
-        )  # fmt: skip
+        out, count = self._rough(bits, n)
         if count:
             out[self._near[:count]] = self.exact(self._again[:count])
         return out
 
-    def _calibrate(self, weights: list[FloatArray], biases: list[FloatArray], limits: list[FloatArray]) -> float:
+    def _rough(self, bits: Bits, n: int) -> tuple[FloatArray, int]:
+        """The forms in single precision, and how many points are to be done again."""
+        if len(self._near) < n:
+            self._near, self._again = np.empty(n, np.int64), np.empty((n, self._again.shape[1]))
+        out = np.empty((n, len(self._margin)))
+        count = _screen(
+            bits, self._packed, self._bias, self._slopes, self._inputs, self._height, self._kind, self._scale,
+            self._lanes, self._margin, self._limits, self._limit_start, out, self._near, self._again,
+        )  # fmt: skip
+        return out, count
+
+    def _calibrate(
+        self,
+        weights: list[FloatArray],
+        biases: list[FloatArray],
+        slopes: list[FloatArray],
+        limits: list[FloatArray],
+    ) -> float:
         """Set the margins from both precisions at some points; the share of them to do again."""
-        bits = np.random.default_rng(0).integers(0, 2**32, (self._again.shape[1], TRIAL), dtype=np.uint32)
-        rough = self(bits, TRIAL)
-        # All points again, by a margin that no value escapes: that leaves the points in `_again`.
+        n = int(np.clip(_TRIAL_WORK // sum(w.size for w in weights), 128, TRIAL)) // SIDE * SIDE
+        bits = np.random.default_rng(0).integers(0, 2**32, (self._again.shape[1], n), dtype=np.uint32)
+        # A margin that no value escapes, so that all the points are left in `_again`.
         self._margin[:] = np.float32(np.inf)
-        fine = self(bits, TRIAL)
-        z, largest = self._again[:TRIAL], []
-        for w, b in zip(weights, biases, strict=True):
-            z = np.maximum(z @ w.T + b, 0.0)
-            largest.append(z.max(initial=0.0))
+        rough, _ = self._rough(bits, n)
+        points = self._again[:n]
+        fine, largest = self.exact(points), []
+        for w, b, slope in zip(weights, biases, [*slopes, np.ones((1, 2))], strict=True):
+            points = points @ w.T + b
+            points = np.where(points > 0.0, slope[:, 1], slope[:, 0]) * points
+            largest.append(np.abs(points).max(initial=0.0))
         sizes = np.array(largest)
         with np.errstate(invalid="ignore", over="ignore"):
             margin = SAFETY * np.abs(rough - fine).max(axis=0) + 64.0 * _EPS * np.abs(fine).max(axis=0)
@@ -134,10 +164,32 @@ class SingleForms:
             return 1.0
         self._margin[:] = margin * (1.0 + 4.0 * _EPS)
         self._scale[:] = 1.0 / np.where(sizes > 1.0 / _LARGEST, sizes, np.inf)
-        near = np.zeros(TRIAL, bool)
-        for f, c in enumerate(limits):
-            near |= (np.abs(rough[:, f, None] - c) <= margin[f]).any(axis=1)
-        return float(near.mean())
+        return self._rough(bits, n)[1] / n
+
+
+def _slopes(net: Network) -> list[FloatArray] | None:
+    """Slopes (units, 2) below and above 0 of all hidden layers, if their units bend at 0 only and pass through it."""
+    found = []
+    for layer in net.hidden:
+        units = layer.units
+        if units.breaks.shape[1] != 1 or units.breaks.any() or units.intercepts.any():
+            return None
+        found.append(np.broadcast_to(units.slopes, (layer.width, 2)))
+    return found
+
+
+def _levelled(weights: list[FloatArray], biases: list[FloatArray]) -> tuple[list[FloatArray], list[FloatArray]]:
+    """The same network with units scaled so that the largest weight out of each is 1 in size.
+
+    Then a unit's value says how much it moves what comes behind it, and large values mean large errors.
+    """
+    weights, biases = list(weights), list(biases)
+    for i in range(len(weights) - 1, 0, -1):
+        size = np.abs(weights[i]).max(axis=0, initial=0.0)
+        size = np.where((size > 0.0) & np.isfinite(size), size, 1.0)
+        weights[i] = weights[i] / size
+        weights[i - 1], biases[i - 1] = weights[i - 1] * size[:, None], biases[i - 1] * size
+    return weights, biases
 
 
 class _Lanes:
@@ -242,14 +294,19 @@ def _mix_singles(
     bias: Any,
     row: Any,
     n: Any,
-    rectify: Any,
+    kind: Any,
     peak: Any,
     scale: Any,
+    slopes: Any,
 ) -> Any:
-    """`mix_rows` in single precision; rectified rows times `scale` also raise the row `peak` where they are larger."""
+    """`mix_rows` in single precision, the sums kept as they are (kind 0), rectified (1), or times `slopes` (2).
+
+    The rows of `slopes` are for sums below and above 0. But for kind 0, sizes of the new rows times `scale` raise the
+    row `peak` where they are larger.
+    """
     signature = types.void(
         lanes, types.uint64, types.uint64, packed, types.uint64, bias, types.uint64, types.uint64, types.int64,
-        types.uint64, types.float32,
+        types.uint64, types.float32, slopes,
     )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -276,22 +333,42 @@ def _mix_singles(
                     # Fused where the machine can: whoever comes near a threshold is done again anyway.
                     builder.store(_call(builder, "llvm.fmuladd.v16f32", x[v], weight, builder.load(one)), one)
         nothing = _constant(0.0)
-        with builder.if_else(builder.icmp_signed("==", args[8], _WORD(0))) as (keep, cut):
+
+        def finish(unit: Any, size: Any) -> None:
+            """Store unit(row, sum); the largest size of what is stored goes to the row `peak`."""
+            scale = _spread(builder, args[10])
+            for v in range(_VECTORS):
+                most = nothing
+                for g, row in enumerate(sums):
+                    value = unit(g, builder.load(row[v]))
+                    builder.store(value, _block(builder, goal, g * _VECTORS + v), align=4)
+                    most = _larger(builder, size(value), most)
+                place = _block(builder, top, v)
+                known = builder.load(place, align=4)
+                builder.store(_larger(builder, builder.fmul(most, scale), known), place, align=4)
+
+        with builder.if_else(builder.icmp_signed("==", args[8], _WORD(_KEEP))) as (keep, otherwise):
             with keep:
                 for g, row in enumerate(sums):
                     for v, one in enumerate(row):
                         builder.store(builder.load(one), _block(builder, goal, g * _VECTORS + v), align=4)
-            with cut:
-                scale = _spread(builder, args[10])
-                for v in range(_VECTORS):
-                    most = nothing
-                    for g, row in enumerate(sums):
-                        value = _larger(builder, builder.load(row[v]), nothing)
-                        builder.store(value, _block(builder, goal, g * _VECTORS + v), align=4)
-                        most = _larger(builder, value, most)
-                    place = _block(builder, top, v)
-                    known = builder.load(place, align=4)
-                    builder.store(_larger(builder, builder.fmul(most, scale), known), place, align=4)
+            with otherwise, builder.if_else(builder.icmp_signed("==", args[8], _WORD(_RECTIFY))) as (cut, bend):
+                with cut:
+                    finish(lambda g, x: _larger(builder, x, nothing), lambda x: x)
+                with bend:
+                    sides = [
+                        builder.gep(_row(context, builder, sig.args[11], args[11], _WORD(i)), [args[6]]) for i in (0, 1)
+                    ]
+                    low, high = (
+                        [_spread(builder, builder.load(builder.gep(side, [_WORD(g)]))) for g in range(_ROWS)]
+                        for side in sides
+                    )
+
+                    def bent(g: int, x: Any) -> Any:
+                        positive = builder.fcmp_ordered(">", x, nothing)
+                        return builder.fmul(x, builder.select(positive, high[g], low[g]))
+
+                    finish(bent, lambda x: _larger(builder, x, builder.fneg(x)))
         return context.get_dummy_value()
 
     return signature, generate
@@ -330,16 +407,21 @@ def _plain_mix_singles(
     bias: Any,
     row: int,
     n: int,
-    rectify: int,
+    kind: int,
     peak: int,
     scale: float,
+    slopes: Any,
 ) -> None:
     t, k, p, r = int(target), int(n), int(place), int(row)
     weights = packed[p : p + _ROWS * k].reshape(k, _ROWS)
     total = bias[r : r + _ROWS, None] + weights.T @ lanes[int(source) : int(source) + k]
-    lanes[t : t + _ROWS] = np.maximum(total, 0.0) if rectify else total
-    if rectify:
-        lanes[int(peak)] = np.maximum(lanes[int(peak)], lanes[t : t + _ROWS].max(axis=0) * scale)
+    if kind == _RECTIFY:
+        total = np.maximum(total, 0.0)
+    elif kind == _BEND:
+        total = total * np.where(total > 0.0, slopes[1, r : r + _ROWS, None], slopes[0, r : r + _ROWS, None])
+    lanes[t : t + _ROWS] = total
+    if kind != _KEEP:
+        lanes[int(peak)] = np.maximum(lanes[int(peak)], np.abs(total).max(axis=0) * scale)
 
 
 normal_row: Any = _plain_normal_row if config.DISABLE_JIT else intrinsic(_normal_row)
@@ -351,8 +433,10 @@ def _screen(
     bits: Any,
     packed: Any,
     bias: Any,
+    slopes: Any,
     inputs: Any,
     height: Any,
+    kind: Any,
     scale: Any,
     lanes: Any,
     margin: Any,
@@ -382,10 +466,11 @@ def _screen(
         place, row = np.uint64(0), np.uint64(0)
         for layer in range(depth):
             fan = inputs[layer]
-            rectify = 1 if layer + 1 < depth else 0
             j = np.uint64(0)
             while j < height[layer]:
-                mix_singles(lanes, target + j, source, packed, place, bias, row, fan, rectify, peak, scale[layer])
+                mix_singles(
+                    lanes, target + j, source, packed, place, bias, row, fan, kind[layer], peak, scale[layer], slopes
+                )
                 place += four * fan
                 row += four
                 j += four

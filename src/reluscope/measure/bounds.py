@@ -107,7 +107,7 @@ def _check(net: Any, law: Any, event: Any) -> None:
 
 
 def _answer(low: float, high: float, method: str, note: str, boxes: int, limit: Budget) -> Answer:
-    low, high = max(0.0, min(1.0, low)), max(0.0, min(1.0, high))
+    low, high = float(max(0.0, min(1.0, low))), float(max(0.0, min(1.0, high)))
     return Answer(
         0.5 * (low + high), low, high, "sound", method=method, note=note, evaluations=boxes, seconds=limit.elapsed()
     )

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import EPS, generator
-from reluscope.budget import parse_budget
+from reluscope.budget import Budget, parse_budget
+from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, regions
-from reluscope.measure.masses import Masses, exact, gaussian_masses, uniform_masses
-from reluscope.measure.region_masses import gaussian_mass, given, rows_in_batches, standard_domain
+from reluscope.measure.masses import MOST_EXACT_DIMENSIONS, Masses, exact, gaussian_masses, uniform_masses
+from reluscope.measure.region_masses import chosen_rows, gaussian_mass, given, standard_domain
+from reluscope.measure.shared_error import measure_together
+from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
     from reluscope.inputs._standard import Component
@@ -34,6 +37,11 @@ class Enumerated:
         """Whether every region that can hold mass is here."""
         return self.regions.complete
 
+    @property
+    def stopped(self) -> str | None:
+        """Why regions are missing, or some masses have wide brackets; None when all was done."""
+        return self.regions.stopped or self.masses.stopped
+
 
 def enumerate_law(
     net: Network,
@@ -48,7 +56,8 @@ def enumerate_law(
     """All regions and masses of `net` under `law`, component by component, in the coordinates the network can see.
 
     Exact for Gaussian laws that the network sees in up to three dimensions, for uniform laws in up to six, and for
-    particles (one region per pattern that occurs); quasi-Monte Carlo masses otherwise. All components share the budget.
+    particles (one region per pattern that occurs); quasi-Monte Carlo masses otherwise. All components share the budget;
+    where masses are estimated, the search for regions may take half of it.
     """
     from reluscope.inputs import standard
 
@@ -62,25 +71,28 @@ def enumerate_law(
         # Volumes need vertices; so do exact masses in three dimensions, where they are the choice anyway.
         geometry = "vertex" if component.kind == "uniform" and 2 < component.r <= 6 else "auto"
         where = standard_domain(component)
-        found = regions(component.network, **where, geometry=geometry, budget=limit, progress=progress)
-        out.append(Enumerated(component, found, component_masses(component, found, options)))
+        estimated = component.kind != "uniform" and component.r > MOST_EXACT_DIMENSIONS
+        search = limit.part(0.5) if estimated else limit
+        found = regions(component.network, **where, geometry=geometry, budget=search, progress=progress)
+        with meter(progress, "masses") as report:
+            out.append(Enumerated(component, found, component_masses(component, found, limit, report, options)))
     return tuple(out)
 
 
-def component_masses(component: Component, found: Regions, options: dict[str, Any]) -> Masses:
+def component_masses(
+    component: Component, found: Regions, limit: Budget, report: Report, options: dict[str, Any]
+) -> Masses:
     """Masses of regions in standard coordinates, given that the input comes from this component."""
     if component.kind == "uniform" and component.r > 0:
         assert component.lower is not None and component.upper is not None
         return uniform_masses(found.cells, float(np.prod(component.upper - component.lower)))
-
-    def rows() -> Any:
-        batches = list(rows_in_batches(found))
-        starts = np.cumsum([0, *(len(b) for _, b, _ in batches)])
-        offsets = [o[:-1] + s for (_, _, o), s in zip(batches, starts[:-1], strict=True)]
-        A, b = np.concatenate([x[0] for x in batches]), np.concatenate([x[1] for x in batches])
-        return A, b, np.concatenate([*offsets, starts[-1:]])
-
-    joint = gaussian_masses(found.cells, rows, **options)
+    if found.cells.dimension <= MOST_EXACT_DIMENSIONS and not isinstance(found.cells, HPolytopes):
+        joint = gaussian_masses(found.cells)
+    else:
+        each = measure_together(
+            lambda cells: chosen_rows(found, cells), len(found), tolerance=None, budget=limit, report=report, **options
+        )
+        joint = Masses(each.value, each.lower, each.upper, "confidence", options["confidence"], each.stopped)
     if component.kind == "gaussian" or component.r == 0:
         return joint
     if component.log_mass is not None:

@@ -134,11 +134,8 @@ def exact(value: FloatArray, error: FloatArray) -> Masses:
     return Masses(value, np.maximum(value - error, 0.0), np.minimum(value + error, 1.0), "exact")
 
 
-def gaussian_masses(cells: Any, rows: Any, *, relative: float, confidence: float, rng: Any) -> Masses:
-    """Masses of cells under N(0, I) in the cells' own coordinates.
-
-    `rows()` gives the cells' inequalities `(A, b, offsets)`; it is only called where they are needed (r >= 4).
-    """
+def gaussian_masses(cells: Any) -> Masses:
+    """Masses of cells in up to three dimensions under N(0, I) in the cells' own coordinates, exactly."""
     if cells.dimension == 1:
         from reluscope.measure.gauss1 import interval_mass
 
@@ -148,16 +145,10 @@ def gaussian_masses(cells: Any, rows: Any, *, relative: float, confidence: float
         from reluscope.measure.gauss2 import polygon_mass
 
         return exact(*polygon_mass(*_outlines(cells)))
-    if cells.dimension == 3 and hasattr(cells, "points"):
-        from reluscope.measure.gauss3 import polyhedra_mass
+    from reluscope.measure.gauss3 import polyhedra_mass
 
-        _bounded(cells)
-        return exact(*polyhedra_mass(cells.points, cells.offsets))
-    from reluscope.measure.gaussn import polytope_masses
-
-    A, b, offsets = rows()
-    found = polytope_masses(A, b, offsets, relative=relative, confidence=confidence, rng=rng)
-    return Masses(found.value, found.lower, found.upper, "confidence", confidence)
+    _bounded(cells)
+    return exact(*polyhedra_mass(cells.points, cells.offsets))
 
 
 def uniform_masses(cells: Any, volume: float) -> Masses:

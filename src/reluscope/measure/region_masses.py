@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -151,7 +150,7 @@ def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, confidence: flo
             cell = clip(starting_cell(r, box=box), A, b)
         except InputError:  # no interior
             return exact(np.zeros(1), np.full(1, np.finfo(float).tiny))
-        return gaussian_masses(cell, None, relative=relative, confidence=confidence, rng=rng)
+        return gaussian_masses(cell)
     from reluscope.measure.gaussn import polytope_mass
 
     found = polytope_mass(A, b, relative=relative, confidence=confidence, rng=rng)
@@ -282,18 +281,17 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Mas
     L = law.factor.push(np.eye(law.factor.k)).T
     square = L.shape == (n, n) and np.linalg.cond(L) < 1e8
     if n <= MOST_EXACT_DIMENSIONS and square:
-        unused: dict[str, Any] = {"relative": 0.5, "confidence": options.confidence, "rng": options.rng}
         if n == 1:
             ends = np.stack([regions.cells.low, regions.cells.high])
             with np.errstate(invalid="ignore"):
                 ends = np.sort((ends - law.mean[0]) / L[0, 0], axis=0)
-            return gaussian_masses(replace(regions.cells, low=ends[0], high=ends[1]), None, **unused)
+            return gaussian_masses(replace(regions.cells, low=ends[0], high=ends[1]))
         if not hasattr(regions.cells, "points"):
             raise InputError("cells reach to infinity: look for regions with law= or a box that holds the law")
         points = np.linalg.solve(L, (regions.cells.points - law.mean).T).T
         if n == 2 and np.linalg.det(L) < 0:
             points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric
-        return gaussian_masses(replace(regions.cells, points=np.ascontiguousarray(points)), None, **unused)
+        return gaussian_masses(replace(regions.cells, points=np.ascontiguousarray(points)))
     from reluscope.measure.shared_error import measure_together
 
     def rows_of(cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
@@ -321,13 +319,6 @@ def chosen_rows(regions: Regions, cells: npt.NDArray[np.int64]) -> tuple[FloatAr
 def _cells_at_once(regions: Regions) -> int:
     net = regions.network
     return int(max(1, _ROWS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1))))
-
-
-def rows_in_batches(regions: Regions) -> Iterator[tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]]:
-    """The inequalities of all regions, in batches of bounded memory: rows `A x <= b` and offsets."""
-    size = _cells_at_once(regions)
-    for start in range(0, len(regions), size):
-        yield facet_rows(regions, start, min(start + size, len(regions)))
 
 
 def standard_domain(component: Component) -> dict[str, Any]:

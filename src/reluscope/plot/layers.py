@@ -134,8 +134,8 @@ def plot_dimensions(found: Layers, ax: Any = None) -> Any:
         ax.plot(layer, found["rank"], **(_marks(found) | {"color": BLUE, "label": "rank of the local Jacobian"}))
         ax.plot(layer, found["rank_bound"], "--", color=RED, linewidth=1.2, label="bound: fewest active so far")
     _by_layer(ax, "cell dimension")
-    ax.set_ylim(bottom=0)
-    ax.legend(frameon=False, fontsize="small")
+    ax.set_ylim(0.0, 1.4 * ax.get_ylim()[1])  # room for the legend above the curves
+    ax.legend(frameon=False, fontsize="small", loc="upper right")
     return ax
 
 

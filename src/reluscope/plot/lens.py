@@ -69,9 +69,7 @@ def plot_attention(
         ax.imshow(weights, aspect="equal", **options)
         ax.set_xlabel("attended position")
         ax.set_ylabel("position")
-        if recording.labels is not None and len(recording.labels) <= 40:
-            ax.set_xticks(range(len(recording.labels)), recording.labels, rotation=90, fontsize=6)
-            ax.set_yticks(range(len(recording.labels)), recording.labels, fontsize=6)
+    _position_ticks(recording, ax, both=True)
     ax.set_title(name, fontsize="medium")
     return ax
 
@@ -202,6 +200,7 @@ def plot_z_scores(recording: Recording, head: str | int, ax: Any = None, *, step
     ax.figure.colorbar(shown, ax=ax, label="z-score", pad=0.01)
     ax.set_xlabel("time (frame)" if recording.kind == "memory" else "position")
     ax.set_ylabel("output")
+    _position_ticks(recording, ax)
     ax.set_title(f"outputs of head {recording.heads[recording.index(head)]}", fontsize="medium")
     return ax
 
@@ -320,6 +319,17 @@ def plot_ablation(found: Ablation, ax: Any = None, *, most: int = 30, **style: A
     ax.set_xlabel("KL of the output distribution (nats)")
     ax.margins(y=0.01)
     return ax
+
+
+def _position_ticks(recording: Recording, ax: Any, *, both: bool = False) -> None:
+    """Whole numbers along the axes, or the labels of positions if there are few."""
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.get_major_locator().set_params(integer=True)
+    labels = recording.labels
+    if recording.kind == "sequence" and labels is not None and len(labels) <= 40:
+        ax.set_xticks(range(len(labels)), labels, rotation=90, fontsize=6)
+        if both:
+            ax.set_yticks(range(len(labels)), labels, fontsize=6)
 
 
 def _show(ax: Any, picture: Array, **options: Any) -> None:

@@ -44,6 +44,7 @@ from scipy.stats import qmc
 from threadpoolctl import threadpool_limits
 
 import reluscope as rs
+from reluscope.activations import leaky_relu
 from reluscope.measure import lines as engine
 from reluscope.measure.lines import Request, integrate
 
@@ -59,7 +60,7 @@ class CpuClock:
     thread_time = staticmethod(time.thread_time)
 
 
-def random_network(widths, seed, kind="he"):
+def random_network(widths, seed, kind="he", activation="relu"):
     """Weights N(0, 2/inputs) and biases N(0, 0.01), or torch's uniform default."""
     rng = np.random.default_rng(seed)
     layers = []
@@ -68,7 +69,7 @@ def random_network(widths, seed, kind="he"):
             layers.append((rng.normal(size=(m, n)) * np.sqrt(2 / n), 0.1 * rng.normal(size=m)))
         else:
             layers.append((rng.uniform(-1, 1, (m, n)) / np.sqrt(n), rng.uniform(-1, 1, m) / np.sqrt(n)))
-    return rs.Network(layers)
+    return rs.Network(layers, activation)
 
 
 def fitted_network(widths, seed, steps=1500):
@@ -127,6 +128,11 @@ def cases():
     yield "he 5-50x6-1", random_network((5, 50, 50, 50, 50, 50, 50, 1), 0)
     yield "he 4-8x10-1", random_network((4, *[8] * 10, 1), 3)
     yield "he 16-64-64-1", random_network((16, 64, 64, 1), 0)
+    yield "he 16-200-200-1", random_network((16, 200, 200, 1), 0)
+    yield "he 10-12x12-1", random_network((10, *[12] * 12, 1), 1)
+    yield "leaky 10-32-32-1", random_network((10, 32, 32, 1), 0, activation=leaky_relu(0.1))
+    yield "relu6 10-32-32-1", random_network((10, 32, 32, 1), 0, activation="relu6")
+    yield "leaky 4-8x10-1", random_network((4, *[8] * 10, 1), 3, activation=leaky_relu(0.1))
 
 
 def sobol_points(net, thresholds, seconds, rng):
@@ -160,12 +166,13 @@ def run(name, net, seconds, repeats):
         thresholds = np.quantile(y, q)
         request = Request(levels={0: thresholds})
         integrate(net, law, request, lines=64, rng=0)
-        ours, used, first = [], 0.0, None
+        ours, used, by_lines, first = [], 0.0, 0, None
         for k in range(repeats):
             start = time.process_time()
             first = integrate(net, law, request, budget=seconds, interval="block", rng=k)
             used += (time.process_time() - start) / repeats
             ours.append(first.levels[0].sf.value)
+            by_lines += first.method == "lines"
         error = np.std(ours, axis=0, ddof=1)
         cost = monte_carlo_cost(seen, thresholds, rng)
         plain = np.sqrt((1 - q) * q * cost / used)
@@ -174,7 +181,7 @@ def run(name, net, seconds, repeats):
         sobol = np.std([f[0] for f in found], axis=0, ddof=1) * np.sqrt(spent / used)
         ratio = lambda other: float(np.exp(np.mean(np.log(np.maximum(other, 1e-300) / error))))  # noqa: B023, E731
         print(
-            f"{name:28s} {part:5s} {used:6.2f} {first.method:7s} {first.direction:9s} {first.lines:9,d} "
+            f"{name:28s} {part:5s} {used:6.2f} {by_lines:4d}/{repeats:<4d} {first.lines:10,d} "
             f"{ratio(plain):9.2f} {ratio(sobol):9.2f}",
             flush=True,
         )
@@ -182,8 +189,7 @@ def run(name, net, seconds, repeats):
 
 def main(seconds: float, repeats: int, names: list[str]) -> None:
     print(
-        f"{'network':28s} {'what':5s} {'CPU s':>6s} {'method':7s} {'direction':9s} {'lines':>9s} "
-        f"{'MC/ours':>9s} {'Sobol/ours':>9s}"
+        f"{'network':28s} {'what':5s} {'CPU s':>6s} {'by lines':>9s} {'lines':>10s} {'MC/ours':>9s} {'Sobol/ours':>9s}"
     )
     engine.time = CpuClock
     with threadpool_limits(1):

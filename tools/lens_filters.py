@@ -35,8 +35,8 @@ EFFICIENT = ("_bn0", "_blocks.2", "_blocks.5", "_blocks.10", "_blocks.15", "_bn1
 
 
 def spatial(model: Any, image: Any) -> list[str]:
-    """Convolutions and the ReLU layers that still have channels and positions."""
-    names = [x.name for x in model.layers if x.kind in ("Conv", "Relu")]
+    """The ReLU layers that still have channels and positions."""
+    names = [x.name for x in model.layers if x.kind == "Relu"]
     found = model.activations(image[None], names)
     return [n for n in names if found[n].ndim == 4]
 
@@ -58,8 +58,10 @@ def ranges(model: Any, layers: list[str], images: Any) -> dict[str, tuple[Any, A
 def study(name: str, model: Any, images: Any, layers: list[str], per_layer: int | None, steps: int) -> dict[str, Any]:
     """All numbers of one network."""
     rows = []
+    found_dead = {}
     for layer, (best, alive) in ranges(model, layers, images).items():
         count = len(best)
+        found_dead[layer] = np.flatnonzero(~alive).tolist()
         chosen = range(count) if per_layer is None else np.unique(np.linspace(0, count - 1, per_layer).astype(int))
         for c in map(int, chosen):
             objective = lens.channel(layer, c)
@@ -72,7 +74,7 @@ def study(name: str, model: Any, images: Any, layers: list[str], per_layer: int 
             row = {"layer": layer, "channel": c, "value": value, "real": float(best[c]), "dead": not bool(alive[c])}
             rows.append(row | {"seconds": seconds})
             print(f"{name} {layer}[{c}]: {value:.4g}, real {best[c]:.4g}, {seconds:.1f} s", file=sys.stderr, flush=True)
-    done = {"network": name, "rows": rows}
+    done = {"network": name, "rows": rows, "dead": found_dead}
     print(summary(done), flush=True)
     return done
 
@@ -90,11 +92,11 @@ def summary(done: dict[str, Any]) -> str:
     for r in alive:
         if r["value"] <= r["real"]:
             text += f"\n  lost: {r['layer']}[{r['channel']}] {r['value']:.4g}, real {r['real']:.4g}"
-    for layer in dict.fromkeys(r["layer"] for r in rows):
-        dead = [r for r in rows if r["dead"] and r["layer"] == layer]
+    for layer, dead in done["dead"].items():
         if dead:
-            names = ", ".join(f"{r['channel']}{'*' if r['value'] > r['real'] else ''}" for r in dead)
-            text += f"\n  dead in {layer} (* woken by the optimised image): {names}"
+            text += f"\n  dead in {layer}: {', '.join(map(str, dead))}"
+            woken = [str(r["channel"]) for r in rows if r["dead"] and r["layer"] == layer and r["value"] > r["real"]]
+            text += f" (woken by the optimised image: {', '.join(woken)})" if woken else ""
     return text
 
 

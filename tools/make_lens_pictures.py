@@ -17,7 +17,7 @@ from typing import Any
 import lens_models as real
 import numpy as np
 import torch
-from lens_filters import ranges
+from lens_filters import EFFICIENT, RESNET, ranges
 from PIL import Image
 
 from reluscope import lens
@@ -58,8 +58,13 @@ def cnn(
     ablated: str,
     names: Any = None,
     k: int = 500,
+    last: str = "output",
+    also: Sequence[str] = (),
 ) -> None:
-    """Every picture of one CNN; the first of `images` (uint8) is the one that is looked at."""
+    """Every picture of one CNN; the first of `images` (uint8) is the one that is looked at.
+
+    Dead channels are counted in `layer` and in the layers of `also`.
+    """
     image = images[0]
     side = model.image_shape[0]
     save(f"{name}-kernels", plot.plot_kernels(lens.kernels(model, first)), 60)
@@ -75,7 +80,10 @@ def cnn(
     mixed = lens.overlay(image, maps, channels=[int(c) for c in wide])
     title = f"{short(maps_of)}: channels {', '.join(map(str, wide))} (red, green, blue)"
     save(f"{name}-overlay", plot.plot_pictures(mixed[None], title=title), 100, photograph=True)
-    ((best, alive),) = ranges(model, [layer], competitors).values()
+    known = ranges(model, [layer, *(n for n in also if n != layer)], competitors)
+    for each, (_, living) in known.items():
+        print(f"{name}: dead in {each} on 1,000 real images: {np.flatnonzero(~living).tolist()} of {len(living)}")
+    best, alive = known[layer]
     made = [lens.visualise(model, lens.channel(layer, c), rng=c) for c in filters]
     titles = [
         f"{c}: {v.values[0]:.3g} > {best[c]:.3g}" if alive[c] else f"{c}: dead"
@@ -85,7 +93,9 @@ def cnn(
     title = f"{short(layer)}; channel: value > best of 1,000 real"
     sheet = plot.plot_pictures(np.stack([v.best for v in made]), columns=min(8, len(made)), titles=titles, title=title)
     save(f"{name}-filters", sheet, 130 if side > 32 else 110, photograph=side > 32)
-    save(f"{name}-templates", plot.plot_templates(lens.local_map(model, image, outputs), names=names), 75)
+    local = lens.local_map(model, image, outputs, layer=last)
+    print(name, local)
+    save(f"{name}-templates", plot.plot_templates(local, names=names), 75)
     few = competitors[: 100 if side <= 32 else 8]
     save(f"{name}-ablation", plot.plot_ablation(lens.ablate_channels(model, ablated, few), most=16), 75)
 
@@ -171,6 +181,8 @@ def resnet() -> None:
         outputs=(0, 1),
         competitors=crops(224),
         ablated=relu[0],
+        last="fc_nsfw/BiasAdd",
+        also=RESNET,
     )
 
 
@@ -193,6 +205,7 @@ def efficientnet() -> None:
         competitors=crops(224),
         ablated="_blocks.0",
         names={i: f"class {i}" for i in top},
+        also=EFFICIENT,
     )
 
 

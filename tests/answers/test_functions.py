@@ -420,7 +420,7 @@ def test_many_dimensions_go_by_lines():
 
 
 def test_a_time_budget_holds_where_masses_are_estimated():
-    net, law = random_net((20, 16, 8, 1), 0), Gaussian(np.zeros(20))
+    net, law = random_net((20, 16, 8, 1), 0), rs.Gaussian(np.zeros(20))
     assert "lines" in functions(net, law, budget="0.3s", rng=0).method
     listed = functions(net, law, method="enumerate", budget="0.4s", rng=0)
     assert listed.stopped == "budget of 0.4 s reached"

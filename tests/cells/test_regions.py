@@ -6,6 +6,7 @@ import pytest
 from nets import random_net
 from reluscope.budget import parse_budget
 from reluscope.cells.along import along
+from reluscope.cells.compare import equivalent
 from reluscope.cells.regions import Regions, regions, stream_regions
 from reluscope.errors import InputError
 from reluscope.network import Network
@@ -249,3 +250,14 @@ def test_all_geometries_give_the_same_regions(widths):
         found = [{tuple(p) for p in regions(net, geometry=k, **where).pattern.tolist()} for k in kinds]
         assert all(f == found[0] for f in found)
         assert len(found[0]) > 10
+
+
+def test_a_box_beyond_rounding_is_not_called_complete():
+    net = random_net((2, 6, 5, 1), 0)
+    whole = len(regions(net, progress=None))
+    assert [len(regions(net, (-s, s), progress=None)) for s in (1e4, 1e8)] == [whole, whole]
+    for size in (1e13, 1e16, 1e200):
+        found = regions(net, (-size, size), progress=None)
+        assert not found.complete and "rounding" in found.stopped
+        with pytest.raises(InputError, match="rounding is as large"):
+            equivalent(net, net, (-size, size))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 import reluscope as rs
 from nets import random_net
@@ -54,6 +54,7 @@ def test_normal_numbers():
         z = ndtri((bits[0] + 0.5) / 2**32)
         # Near 0 the spacing of single numbers below 1/2 counts.
         assert (np.abs(lanes[0] - z) <= 1e-6 * np.abs(z) + 1e-7).all()
+        assert (np.abs(ndtr(lanes[0].astype(float)) - (bits[0] + 0.5) / 2**32) <= 1e-7).all()
     assert np.abs(lanes).max() <= 6.34
 
 

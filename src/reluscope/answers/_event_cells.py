@@ -30,6 +30,7 @@ from reluscope.cells.polygon import Polygons
 from reluscope.cells.split import Split
 from reluscope.cells.subdivide import (
     BATCH_NUMBERS,
+    PROBABLE_ERRORS,
     Batch,
     Pending,
     advance,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 Index = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
 
-_PROBABLE_ERRORS = 16.0
 _CAUTION = 1e-9
 """Bounds this close to a row's limit, as a share of the numbers in them, decide nothing."""
 _IDLE = 8
@@ -215,7 +215,7 @@ class _Cells:
         """The children by the next group of units, in batches, last first."""
         units = plan.groups[self.group]
         breaks = net.layers[self.layer].units.breaks[units]
-        tolerance = _PROBABLE_ERRORS * np.sqrt(self.error2[:, units])
+        tolerance = PROBABLE_ERRORS * np.sqrt(self.error2[:, units])
         label = plan.first_label + sum(len(g) for g in plan.groups[: self.group]) * breaks.shape[1]
         maps = np.ascontiguousarray(self.maps[:, :, units])
         found: Split = self.cells.split(maps, np.ascontiguousarray(tolerance), breaks, label)
@@ -287,7 +287,7 @@ def _row_maps(rows: CaseRows, at: _Cells, features: FloatArray) -> tuple[FloatAr
     shift = features @ rows.F.T - rows.g
     maps[:, -1, :] += shift
     error2 = at.error2 @ (rows.G.T**2) + (EPS * EPS) * (rows.g**2 + (features**2) @ (rows.F.T**2))
-    return maps, _PROBABLE_ERRORS * np.sqrt(error2)
+    return maps, PROBABLE_ERRORS * np.sqrt(error2)
 
 
 # -- which cells can meet the event --------------------------------------------------------------------------------

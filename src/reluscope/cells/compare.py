@@ -26,11 +26,11 @@ from reluscope.activations import Units
 from reluscope.answer import Answer
 from reluscope.cells.complex import MOST_DIMENSIONS, vertex_geometry, with_vertices
 from reluscope.cells.domain import box_bounds
-from reluscope.cells.regions import Regions, stream_regions
+from reluscope.cells.regions import Regions, stream_regions, too_large
+from reluscope.cells.subdivide import PROBABLE_ERRORS
 from reluscope.errors import InputError
 from reluscope.network import Layer, Network
 
-_PROBABLE_ERRORS = 16.0
 _VOLUME_ROUNDING = 1e-12
 """Relative error allowed for volumes and sums in the brackets of integrals."""
 
@@ -296,7 +296,7 @@ def _rounding(both: Network, points: FloatArray, box: tuple[FloatArray, FloatArr
         top = np.abs(layer.units(h)).max(axis=0)
         error2 = (following.weight**2) @ (steepest * error2 + (EPS * top) ** 2) + (EPS * following.bias) ** 2
     m = both.n_outputs // 2
-    return _PROBABLE_ERRORS * float(np.sqrt((error2[:m] + error2[m:]).max()))
+    return PROBABLE_ERRORS * float(np.sqrt((error2[:m] + error2[m:]).max()))
 
 
 def _same_shape(net1: Any, net2: Any, box: Any) -> tuple[FloatArray, FloatArray]:
@@ -308,7 +308,14 @@ def _same_shape(net1: Any, net2: Any, box: Any) -> tuple[FloatArray, FloatArray]
             "net1 and net2 must have equally many inputs and outputs, got "
             f"{net1.n_inputs} -> {net1.n_outputs} and {net2.n_inputs} -> {net2.n_outputs}"
         )
-    return box_bounds(box, net1.n_inputs)
+    if box is None:
+        raise InputError("box must be (lo, hi): two networks are compared on a box")
+    bounds = box_bounds(box, net1.n_inputs)
+    for net in (net1, net2):
+        words = too_large(net, bounds)
+        if words is not None:
+            raise InputError(words)
+    return bounds
 
 
 def _padded(net: Network, depth: int) -> list[Layer]:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, integer, real_array
+from reluscope._check import EPS, FloatArray, describe, integer, real_array
 from reluscope._text import count
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds, half_spaces, starting_cell
-from reluscope.cells.subdivide import Leaves, first_labels, subdivide
+from reluscope.cells.subdivide import PROBABLE_ERRORS, Leaves, first_labels, subdivide
 from reluscope.errors import InputError
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network, Pattern
@@ -460,6 +460,7 @@ def regions(
         if not batches:
             raise
     first = batches[0]
+    stopped = stopped or too_large(net, first.domain.box)
     if len(batches) == 1:
         return replace(first, stopped=stopped)
     return Regions(
@@ -469,6 +470,29 @@ def regions(
         np.concatenate([b.pattern for b in batches]),
         np.concatenate([b.maps for b in batches]),
         stopped,
+    )
+
+
+_RESOLVED = 1e-3
+"""How far, as a share of its offset, rounding may move a first-layer unit before a box counts as too large."""
+
+
+def too_large(net: Network, box: tuple[FloatArray, FloatArray] | None) -> str | None:
+    """Words for a box so large that rounding at its corners hides the pieces in the middle, else None."""
+    if box is None or not net.hidden:
+        return None
+    first = net.layers[0]
+    reach = np.maximum(np.abs(box[0]), np.abs(box[1]))
+    away = first.bias != 0
+    if not away.any():
+        return None
+    with np.errstate(over="ignore"):
+        shift = PROBABLE_ERRORS * EPS * (abs(first.weight) @ reach)[away]
+    if float(np.median(shift / np.abs(first.bias[away]))) <= _RESOLVED:
+        return None
+    return (
+        f"the box reaches to {reach.max():.3g}, where rounding is as large as the pieces near the origin: some are "
+        "missed; take a smaller box"
     )
 
 

@@ -30,7 +30,8 @@ from reluscope.parallel import blas_threads
 BATCH_NUMBERS = 1 << 17
 """Numbers in the affine maps of one batch of cells: 1 MB, so that a batch stays in the cache."""
 
-_PROBABLE_ERRORS = 16.0
+PROBABLE_ERRORS = 16.0
+"""A unit switches inside a cell when it does so by more than this many probable rounding errors."""
 
 
 class Leaves(NamedTuple):
@@ -106,7 +107,7 @@ def children(net: Network, layer: int, cells: Any, at: Batch, size: int) -> list
     """Split a batch by one layer's units; the children come in batches, last first."""
     units = net.layers[layer].units
     first_label = first_labels(net)[layer]
-    tolerance = _PROBABLE_ERRORS * np.sqrt(at.error2)
+    tolerance = PROBABLE_ERRORS * np.sqrt(at.error2)
     found = cells.split(np.ascontiguousarray(at.maps), tolerance, units.breaks, first_label)
     at = at._replace(top=found.top)
     total = len(found.cells)

@@ -73,7 +73,7 @@ def by_distance(u: Unwrapped, centroid: FloatArray, neighbours: int = 10) -> Adj
     near = np.asarray(near).reshape(len(centroid), k)
     pairs = np.column_stack([np.repeat(np.arange(len(centroid)), k), near.ravel()])
     edges = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
-    nothing = np.zeros((0, u.words.shape[1]), dtype=np.uint64)
+    nothing = np.zeros((0, u._words.shape[1]), dtype=np.uint64)
     return Adjacency("nearest", connected(edges, centroid), nothing, np.zeros(0, dtype=np.int64))
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, describe, real_array
 from reluscope.errors import InputError
+from reluscope.local_models._source import Names, check_columns, columns_of
 from reluscope.network import Network
 
 TASKS = ("auto", "regression", "binary", "multiclass")
@@ -72,23 +73,13 @@ class Scaling:
         return C * self.scale, d + C @ self.shift
 
 
-def as_network(net: Any) -> Network:
-    """A Network from one, from an estimator that holds one, or from anything `reluscope.load` reads."""
-    if isinstance(net, Network):
-        return net
-    inside = getattr(net, "network_", None)
-    if isinstance(inside, Network):
-        return inside
-    from reluscope.formats import load
-
-    return load(net)
-
-
-def as_rows(X: Any, net: Network, name: str = "X") -> Any:
+def as_rows(X: Any, net: Network, name: str = "X", names: tuple[Names, ...] = ()) -> Any:
     """`X` as an array of shape (n, inputs), without a copy where possible; a memory map stays on disk.
 
-    Numbers are checked chunk by chunk as they are read (`read`).
+    A data frame must have its columns named as one of `names`, if any are known. Numbers are checked chunk by chunk as
+    they are read (`read`).
     """
+    check_columns(X, names, name)
     if isinstance(X, np.memmap) and X.dtype.kind in "fiu":
         rows: Any = X
     else:
@@ -110,14 +101,25 @@ def read(X: Any, rows: Any, name: str = "X") -> FloatArray:
     return part
 
 
-def names_of(X: Any, given: Any, n: int, name: str = "feature_names") -> tuple[str, ...]:
-    """Feature names: as given, else the columns of a data frame, else x0, x1, ..."""
+def names_of(X: Any, given: Any, known: Names | None, n: int) -> tuple[Names, Names | None]:
+    """Feature names (as given, else the columns of a data frame, else those `known` to the model, else x0, x1, ...),
+    and the names that the columns of new data frames must have (None: any).
+    """
+    own = columns_of(X)
     if given is None:
         columns = getattr(X, "columns", None)
-        given = [f"x{k}" for k in range(n)] if columns is None or len(columns) != n else list(columns)
+        given = known or ([f"x{k}" for k in range(n)] if columns is None or len(columns) != n else list(columns))
+        return tuple(str(g) for g in given), known or own
     if isinstance(given, str) or not isinstance(given, (Sequence, np.ndarray)) or len(given) != n:
-        raise InputError(f"{name} must be {n} names, one per input, got {describe(given)}")
-    return tuple(str(g) for g in given)
+        raise InputError(f"feature_names must be {n} names, one per input, got {describe(given)}")
+    names, columns = tuple(str(g) for g in given), known or own
+    if columns is not None and names != columns and sorted(names) == sorted(columns):
+        i = next(i for i in range(n) if names[i] != columns[i])
+        raise InputError(
+            f"feature_names has the names of the columns in another order: name {i} is {names[i]!r}, the column "
+            f"{columns[i]!r}; leave feature_names out, or reorder the columns of X"
+        )
+    return names, columns or names
 
 
 def weights_of(weight: Any, n: int) -> FloatArray | None:
@@ -154,55 +156,76 @@ def scaling_of(scaler: Any, n: int) -> Scaling | None:
     return Scaling(M.astype(np.float64), step.c)
 
 
-def prepare(net: Network, y: Any, n: int, task: str, classes: Any) -> tuple[Network, Response]:
-    """The response in terms of the network's outputs.
+def prepare(
+    net: Network, y: Any, n: int, task: str, classes: Any, known: tuple[Any, ...] | None = None
+) -> tuple[Network, Response]:
+    """The response in terms of the network's outputs; `known` are the classes of the model, if it has them.
 
-    Two classes and two outputs (softmax) become one output, the difference of the logits. Rules of `task="auto"`: with
-    one output, two distinct labels (whole numbers, truth values or text) are classes; with several, a column of labels
-    is classes; everything else is a number to be predicted.
+    Two classes and two outputs (softmax) become one output, the difference of the logits. Rules of `task="auto"`: one
+    column beside a model with classes, or beside `classes`, is labels; else with one output two distinct labels (whole
+    numbers, truth values) are classes, and text always is; with several outputs a column of labels is classes;
+    everything else is a number to be predicted.
     """
     choice(task, "task", TASKS)
+    if known is not None and (classes is not None or len(known) != max(2, net.n_outputs)):
+        known = None
     if y is None:
         if task != "auto":
             raise InputError(f"task={task!r} needs y, the response of each row")
-        return net, Response("none")
-    kind = _guess(net, y, n, classes) if task == "auto" else task
+        return net, Response("none", classes=known or ())
+    _check_length(y, n)
+    kind = _guess(net, y, classes, known) if task == "auto" else task
     if kind == "regression":
         return net, Response("regression", _target(y, n, net.n_outputs))
     labels = _labels(y, n)
-    known = _classes(labels, classes, kind, net.n_outputs)
-    code = _codes(labels, known)
-    if kind == "multiclass":
-        return net, Response(kind, None, code, known)
-    if net.n_outputs > 2:
+    if kind == "binary" and net.n_outputs > 2:
         raise InputError(f'task="binary" needs a network with 1 or 2 outputs, got {net.n_outputs}')
-    if net.n_outputs == 2:
-        net = net.then([[-1.0, 1.0]])
-    return net, Response("binary", None, code, known)
+    found = _classes(labels, known if classes is None else classes, kind, net.n_outputs)
+    response = Response(kind, None, _codes(labels, found), found)
+    return (net.then([[-1.0, 1.0]]) if kind == "binary" and net.n_outputs == 2 else net), response
 
 
-def _guess(net: Network, y: Any, n: int, classes: Any) -> str:
+def _check_length(y: Any, n: int) -> None:
+    """The length before anything else: every other message would mislead."""
+    shape = np.shape(y)
+    if not shape or shape[0] != n:
+        got = f"{shape[0]:,} entries" if shape else describe(y)
+        raise InputError(f"y must have one entry for each of the {n:,} rows of X, got {got}")
+
+
+def _guess(net: Network, y: Any, classes: Any, known: tuple[Any, ...] | None) -> str:
     raw = np.asarray(y)
     column = raw.reshape(-1) if raw.ndim == 2 and raw.shape[1] == 1 else raw
-    if column.ndim != 1 or len(column) != n:
+    if column.ndim != 1:
         return "regression"
-    if classes is not None:
-        return "binary" if len(classes) == 2 else "multiclass"
-    labels = column.dtype.kind not in "f" or bool((column == np.round(column)).all())
+    given = known if classes is None else classes
+    if given is not None:
+        return "binary" if len(given) == 2 else "multiclass"
+    if column.dtype.kind in "OUT":
+        return (
+            "binary" if net.n_outputs == 1 or (net.n_outputs == 2 and len(set(column.tolist())) <= 2) else "multiclass"
+        )
+    labels = column.dtype.kind != "f" or bool((column == np.round(column)).all())
     distinct = len(np.unique(column)) if labels else 0
     if net.n_outputs == 1:
         return "binary" if labels and distinct == 2 else "regression"
-    if net.n_outputs == 2 and distinct <= 2:
+    if net.n_outputs == 2 and labels and distinct <= 2:
         return "binary"
     return "multiclass" if labels else "regression"
 
 
 def _labels(y: Any, n: int) -> npt.NDArray[Any]:
+    _check_length(y, n)
     raw = np.asarray(y)
     raw = raw.reshape(-1) if raw.ndim == 2 and raw.shape[1] == 1 else raw
-    if raw.shape != (n,):
-        raise InputError(f"y must hold {n} labels, one per row of X, got {describe(y)}")
-    if raw.dtype.kind == "f" and not np.isfinite(raw).all():
+    if raw.ndim != 1:
+        raise InputError(f"y must hold one label per row of X, got {describe(y)}")
+    missing = (
+        not np.isfinite(raw).all()
+        if raw.dtype.kind == "f"
+        else raw.dtype.kind == "O" and any(v is None or v != v for v in raw.tolist())
+    )
+    if missing:
         raise InputError("y must not hold nan or infinite labels; drop or fill such rows first")
     return raw.astype(str) if raw.dtype.kind in "OUT" else raw
 
@@ -219,9 +242,10 @@ def _classes(labels: npt.NDArray[Any], given: Any, kind: str, n_outputs: int) ->
         return tuple(found.tolist())
     if labels.dtype.kind in "iubf" and set(found.tolist()) <= set(range(count)):
         return tuple(range(count))
+    shown = ", ".join(repr(v) for v in found[:6].tolist()) + (", ..." if len(found) > 6 else "")
     raise InputError(
-        f"y has {len(found)} different labels for {count} classes; pass classes=, the labels in the order of the "
-        "outputs"
+        f"y has {len(found):,} different label{'' if len(found) == 1 else 's'} ({shown}), but the network has {count} "
+        "classes; pass classes=, the labels in the order of the outputs"
     )
 
 
@@ -234,16 +258,21 @@ def _codes(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> Index:
     code = order[place]
     wrong = known[code] != labels
     if wrong.any():
-        raise InputError(f"y has the label {labels[wrong][0]!r}, which is not one of the classes {list(classes)[:10]}")
+        expected = ", ".join(repr(c) for c in classes[:10]) + (", ..." if len(classes) > 10 else "")
+        raise InputError(
+            f"y must hold the classes {expected} in the order of the outputs; it has the label "
+            f"{labels[wrong][0].item()!r} ({int(wrong.sum()):,} rows have labels that are not one of the classes)"
+        )
     return np.asarray(code, dtype=np.int64)
 
 
 def _target(y: Any, n: int, outputs: int) -> FloatArray:
+    _check_length(y, n)
     target = real_array(y, "y", ndim=(1, 2))
     target = target.reshape(len(target), -1)
     if target.shape != (n, outputs):
         raise InputError(
-            f"y must have shape ({n}, {outputs}), one number per row and output, got {np.shape(y)}; for class labels "
-            'pass task="binary" or task="multiclass"'
+            f"y must have shape ({n}, {outputs}), one number per row and output, or one column of class labels, got "
+            f"{np.shape(y)}"
         )
     return target

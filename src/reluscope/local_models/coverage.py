@@ -17,7 +17,7 @@ from reluscope._check import FloatArray, generator, integer, real
 from reluscope.answer import Answer
 from reluscope.cells.domain import box_bounds
 from reluscope.cells.regions import Regions, regions
-from reluscope.local_models._data import as_rows, read
+from reluscope.local_models._data import read
 from reluscope.local_models._grouping import pack, spans
 from reluscope.network import Network
 
@@ -107,7 +107,7 @@ def coverage(
     draws = integer(draws, "draws", low=1)
     confidence = real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     listed, varying = box_regions(u, bounds, budget, progress)
-    unseen = None if X is None else u._assign(as_rows(X, u.network))[0] < 0
+    unseen = None if X is None else u._assign(u._rows(X))[0] < 0
     rows = None if unseen is None else float(unseen.mean())
     if listed is None:
         share = _drawn(u, bounds, draws, confidence, generator(rng))

@@ -84,13 +84,7 @@ class _ReluBase(BaseEstimator):
     def unwrap(self, X: Any, y: Any = None, **options: Any) -> Unwrapped:
         """The fitted network as local linear models of a data set; options as for `reluscope.unwrap`."""
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        classes = getattr(self, "classes_", None)
-        if y is not None and classes is not None:
-            options = {"classes": classes.tolist(), "task": "binary" if len(classes) == 2 else "multiclass"} | options
-        if names is not None:
-            options = {"feature_names": list(names)} | options
-        return unwrap(self.network_, X, y, **options)
+        return unwrap(self, X, y, **options)  # names and classes are read off the estimator
 
 
 class ReluClassifier(ClassifierMixin, _ReluBase):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope.local_models import table
-from reluscope.local_models._data import Response, as_rows, weights_of
+from reluscope.local_models._data import Response, weights_of
 from reluscope.local_models.table import RegionTable, Rows
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Evaluation:
 
 def evaluate(u: Unwrapped, X: Any, y: Any, sample_weight: Any) -> Evaluation:
     """New rows, assigned and scored."""
-    rows = as_rows(X, u.network)
+    rows = u._rows(X)
     response = Response("none") if y is None else u.response.encode(y, len(rows))
     region, outputs = u._assign(rows)
     return Evaluation(u, Rows(rows, region, response, outputs, weights_of(sample_weight, len(rows))))

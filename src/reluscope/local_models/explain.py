@@ -18,8 +18,10 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, integer
 from reluscope._text import table as text_table
 from reluscope.cells.facets import _hidden_maps
+from reluscope.errors import InputError
 from reluscope.local_models._data import as_rows, read
 from reluscope.local_models._grouping import pack, spans, trace, unpack
+from reluscope.local_models._source import check_columns
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
@@ -208,12 +210,14 @@ def explain(u: Unwrapped, x: Any) -> Explanation:
         region = int(u.region[i])
         vector = read(u.X, slice(i, i + 1))
         # The pattern found in the batch: another batch size may round a tie the other way.
-        pattern, output = unpack(net, u.words[[region]]), u.prediction[i]
+        pattern, output = unpack(net, u._words[[region]]), u.prediction[i]
     else:
+        check_columns(x, u._names, "x")
         given = np.asarray(x)
-        vector = read(
-            as_rows(given[None] if given.shape in ((net.n_inputs,), net.input_shape) else given, net, "x"), slice(1)
-        )
+        rows = as_rows(given[None] if given.shape in ((net.n_inputs,), net.input_shape) else given, net, "x")
+        if len(rows) > 1:
+            raise InputError(f"x must be one row (or the index of one), got {len(rows):,} rows")
+        vector = read(rows, slice(1))
         with blas_threads(max(net.widths)):
             pattern, outputs = trace(net, vector)
         region, output = int(u._lookup.find(pack(net, pattern))[0]), outputs[0]

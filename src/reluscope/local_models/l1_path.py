@@ -125,7 +125,7 @@ def l1_path(
     penalties = np.unique(real_array(lambdas, "lambdas", ndim=1))
     if not len(penalties) or penalties[0] < 0:
         raise InputError("lambdas must be one or more numbers >= 0")
-    names = names_of(X, feature_names, rows.shape[1])
+    names, _ = names_of(X, feature_names, None, rows.shape[1])
     seed = int(generator(rng).integers(2**63))
     weight = weights_of(sample_weight, len(rows))
     labels = np.asarray(y)

@@ -367,7 +367,7 @@ def prune(u: Unwrapped, min_count: int, *, refit: bool = False, penalty: float =
     near = cKDTree(centroid[large] / spread).query(centroid / spread)[1]
     nodes = large[near]
     nodes[large] = large
-    nothing = np.zeros((0, u.words.shape[1]), dtype=np.uint64)
+    nothing = np.zeros((0, u._words.shape[1]), dtype=np.uint64)
     graph = _adjacency.Adjacency("nearest", np.zeros((0, 2), dtype=np.int64), nothing, np.zeros(0, dtype=np.int64))
     fitter: Callable[[Index, Index], Linear]
     if refit:
@@ -407,7 +407,7 @@ def _made(
         u.task,
         u.response.classes,
         graph.kind,
-        np.concatenate([u.words, graph.words]),
+        np.concatenate([u._words, graph.words]),
         np.concatenate([cluster, cluster[graph.owner]]),
         centroid,
         spread,

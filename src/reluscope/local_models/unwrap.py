@@ -21,7 +21,6 @@ from reluscope.local_models import table
 from reluscope.local_models._data import (
     Response,
     Scaling,
-    as_network,
     as_rows,
     names_of,
     prepare,
@@ -30,6 +29,7 @@ from reluscope.local_models._data import (
     weights_of,
 )
 from reluscope.local_models._grouping import Lookup, Words, group, pack, spans, trace, unpack
+from reluscope.local_models._source import Names, check_scaler, source_of
 from reluscope.local_models.table import RegionTable, Rows
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
@@ -74,22 +74,24 @@ class Unwrapped:
 
     `region` (n,) is the region of each row, `count` (regions,) the number of rows of each, `prediction` (n, outputs)
     the network's outputs (logits for classes). Coefficients are exact: see `certificate`. With two classes and two
-    outputs, `network` gives the difference of the two logits.
+    outputs, `network` gives the difference of the two logits. `columns` are the names that the columns of data frames
+    must have, in order (None: any).
     """
 
     network: Network
     X: Any
     response: Response
-    feature_names: tuple[str, ...]
-    output_names: tuple[str, ...]
+    feature_names: Names
+    columns: Names | None
+    output_names: Names
     weight: FloatArray | None
     scaling: Scaling | None
     region: Index
     count: Index
-    words: Words
     prediction: FloatArray
     certificate: Certificate
-    stored: tuple[FloatArray, FloatArray] | None
+    _words: Words
+    _stored: tuple[FloatArray, FloatArray] | None
 
     # -- the models ----------------------------------------------------------------------------------------------
 
@@ -113,13 +115,13 @@ class Unwrapped:
 
     def patterns(self, regions: Any = None) -> Pattern:
         """Activation patterns of some regions (default: all), shape (k, units)."""
-        return unpack(self.network, self.words if regions is None else self.words[np.atleast_1d(regions)])
+        return unpack(self.network, self._words if regions is None else self._words[np.atleast_1d(regions)])
 
     def maps(self, regions: Any = None) -> tuple[FloatArray, FloatArray]:
         """The local models `C x + d` of some regions (default: all): (k, outputs, inputs) and (k, outputs)."""
-        if self.stored is not None:
+        if self._stored is not None:
             which = slice(None) if regions is None else regions
-            return self.stored[0][which], self.stored[1][which]
+            return self._stored[0][which], self._stored[1][which]
         which = np.arange(len(self)) if regions is None else np.atleast_1d(regions)
         size = len(which) * self.network.n_outputs * self.network.n_inputs
         if size > 4 * _KEPT_NUMBERS:
@@ -156,7 +158,7 @@ class Unwrapped:
 
     def find(self, X: npt.ArrayLike) -> Index:
         """Region of each row of `X`; -1 where no row of the data lies in the same region."""
-        return self._assign(as_rows(X, self.network))[0]
+        return self._assign(self._rows(X))[0]
 
     # -- tables --------------------------------------------------------------------------------------------------
 
@@ -220,7 +222,7 @@ class Unwrapped:
         """Distance of each row (default: the data) to the boundary of its region, and the unit that makes it."""
         from reluscope.local_models.explain import margins
 
-        return margins(self.network, self.X if X is None else as_rows(X, self.network))
+        return margins(self.network, self.X if X is None else self._rows(X))
 
     def importance(self, *, output: int | None = None) -> Importance:
         """Share of each feature, by squared coefficients and by variance of contributions."""
@@ -316,7 +318,16 @@ class Unwrapped:
 
     @cached_property
     def _lookup(self) -> Lookup:
-        return Lookup(self.words)
+        return Lookup(self._words)
+
+    @property
+    def _names(self) -> tuple[Names, ...]:
+        """What the columns of a data frame may be called; nothing when no names are known."""
+        return () if self.columns is None else (self.columns, self.feature_names)
+
+    def _rows(self, X: Any, name: str = "X") -> Any:
+        """New rows, named (if they are) as the old ones."""
+        return as_rows(X, self.network, name, self._names)
 
     def _assign(self, X: Any) -> tuple[Index, FloatArray]:
         """Region (-1: unknown) and output of each row."""
@@ -361,18 +372,22 @@ def unwrap(
 
     `net` is a Network or anything `reluscope.load` takes. `X` has shape (n, inputs) in the network's own units; a numpy
     memory map is read in chunks. `y` is a number per output or a class label per row (see `task`; `classes` gives the
-    labels in the order of the outputs when they are not the sorted labels). `scaler` is what turned original features
-    into `X`, for explanations in original units.
+    labels in the order of the outputs when they are not the sorted labels). A scikit-learn model brings its classes
+    and the names of its columns along: a data frame whose columns differ, or stand in another order, is refused.
+    `scaler` is what turned original features into `X`, for explanations in original units; a pipeline that scales by
+    itself takes original features and no scaler.
 
     Cost: one forward pass over the rows and one backward pass over the regions; memory about `n (inputs + outputs) +
     regions * inputs * outputs` numbers. Guarantee: every region with a row in it is found, and `certificate` bounds the
     rounding error of all local models on the rows themselves.
     """
-    net = as_network(net)
-    rows = as_rows(X, net)
+    source = source_of(net)
+    check_scaler(source, scaler)
+    net = source.network
+    rows = as_rows(X, net, names=() if source.columns is None else (source.columns,))
     n = len(rows)
-    names = names_of(X, feature_names, net.n_inputs)
-    net, response = prepare(net, y, n, task, classes)
+    names, columns = names_of(X, feature_names, source.columns, net.n_inputs)
+    net, response = prepare(net, y, n, task, classes, source.classes)
     weight, scaling = weights_of(sample_weight, n), scaling_of(scaler, net.n_inputs)
     outputs = np.empty((n, net.n_outputs))
     words: Words | None = None
@@ -396,7 +411,20 @@ def unwrap(
         else tuple(f"y{k}" for k in range(net.n_outputs))
     )
     return Unwrapped(
-        net, rows, response, names, output_names, weight, scaling, region, count, words, outputs, certificate, stored
+        net,
+        rows,
+        response,
+        names,
+        columns,
+        output_names,
+        weight,
+        scaling,
+        region,
+        count,
+        outputs,
+        certificate,
+        words,
+        stored,
     )
 
 

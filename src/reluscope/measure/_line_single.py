@@ -6,8 +6,8 @@ near one of the thresholds is done again in double precision, so the answer to `
 *Near* is `SAFETY` times the largest difference between the two precisions on some trial points, more for points at
 which a hidden unit is larger than on all of those.
 
-The points are what 32 random bits make them: each coordinate is the normal quantile of `(bits + 1/2) / 2^32` to a
-relative error of 1e-6, and is at most 6.34. Both move a probability by less than 1e-7.
+The points are what 32 random bits make them: each coordinate is the normal quantile of `(bits + 1/2) / 2^32`, at most
+6.34, rounded so that its distribution function is within 1e-7 of the normal one.
 """
 
 from __future__ import annotations

@@ -99,6 +99,8 @@ def walk(event: EventRows, rays: Rays, population: int, rng: np.random.Generator
             Z[take], V[take], margin[take] = trial[take], there[take], new[take]
             evaluations += population
             step = _tuned(step, float(take.mean()))
+            if stop():
+                break
         if level <= 0.0:
             return Found(V, _halfway(ladder, log_probability), math.exp(log_probability), evaluations)
         ladder.append((log_probability, V.copy()))

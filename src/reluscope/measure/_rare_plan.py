@@ -47,6 +47,9 @@ _OUTLIER = 6.0
 
 _MOST_OUTLIERS = 4
 
+_WIDTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4, 1e-5)
+"""How far around known points rays are drawn, as shares of their distance."""
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -65,6 +68,8 @@ class Plan:
     """Seconds of a ray."""
     lost: float = 0.0
     """Probability beyond the end of the rays."""
+    known: bool = False
+    """Whether the search itself had no success: the rays go around given points of the event."""
 
     def doubt(self, searched: float) -> float:
         """How much the search is to be doubted: above 1 if it disagrees with the rays or these with one another."""
@@ -80,8 +85,10 @@ class Plan:
         return self.mean > 0.0
 
 
-def make_plan(weight: float, sampler: Sampler, rng: np.random.Generator, stop: Stop) -> Plan:
-    """Search for the event and adapt a proposal to it."""
+def make_plan(
+    weight: float, sampler: Sampler, rng: np.random.Generator, stop: Stop, starts: FloatArray | None = None
+) -> Plan:
+    """Search for the event and adapt a proposal to it. `starts` (m, r) are points known to lie in the event."""
     rays = sampler.rays
     population = min(max(POPULATION, 100 * rays.r), 4000)
     evaluations = 0
@@ -102,9 +109,38 @@ def make_plan(weight: float, sampler: Sampler, rng: np.random.Generator, stop: S
         evaluations += plan.evaluations
         if stop() or plan.doubt(search.probability) < 1.0:
             break
+    if plan is None or not plan.found:
+        inside = [*known, *([starts] if starts is not None and len(starts) else [])]
+        if inside:
+            plan = _planted(weight, sampler, np.concatenate(inside), rng, stop)
+            evaluations += plan.evaluations
     if plan is None:
         return _plain(weight, sampler, evaluations, rng)
     return replace(plan, evaluations=evaluations)
+
+
+def _planted(weight: float, sampler: Sampler, points: FloatArray, rng: np.random.Generator, stop: Stop) -> Plan:
+    """A plan about known points of the event: rays around them, ever closer until a quarter of them meets it."""
+    near = points[np.argsort(np.einsum("ij,ij->i", points, points), kind="stable")[:MOST_COMPONENTS]]
+    unit, size = np.eye(near.shape[1]), np.linalg.norm(near, axis=1)
+    evaluations = 0
+    for width in _WIDTHS:
+        factor = width * np.maximum(size, 1e-3)[:, None, None] * unit
+        proposal = Proposal(NOMINAL, Directions(np.full(len(near), 1.0 / len(near)), near, factor))
+        begin = time.perf_counter()
+        drawn = sampler.independent(proposal, ROUND_RAYS, rng, points=True)
+        cost = (time.perf_counter() - begin) / ROUND_RAYS
+        evaluations += drawn.segments
+        live = drawn.value > 0.0
+        if live.mean() >= 0.25 or stop():
+            break
+    mean, variance = float(drawn.value.mean()), float(drawn.value.var())
+    here = Plan(weight, sampler, proposal, len(near), mean, variance, evaluations, cost, known=True)
+    if not live.any():
+        return here
+    found = Found(drawn.points[live], drawn.points[live], mean, 0)
+    better = _adapt(weight, sampler, found, [found.points], rng, stop)
+    return replace(better if better.found else here, evaluations=evaluations + better.evaluations, known=True)
 
 
 def _adapt(

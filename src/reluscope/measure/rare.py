@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, choice, describe, generator, real
+from reluscope._check import FloatArray, choice, describe, generator, real, real_array
 from reluscope.answer import Answer
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
@@ -61,6 +61,9 @@ _MOST_RAYS = 1 << 22
 
 _FINITE_NOMINAL = 0.5
 """Share of rays in the law's own directions for the finite-sample interval, whose width is 1 over it."""
+
+_SEARCH = 0.6
+"""Share of the budget after which the search ends."""
 
 _UNSEEN_RAYS = 1 << 14
 _ROUND = 1 << 13
@@ -98,6 +101,7 @@ def rare_probability(
     interval: str = "replicate",
     rng: Any = None,
     progress: Any = None,
+    starts: Any = None,
 ) -> Answer:
     """P of a property (a union of cases `lower <= x <= upper, A x + G y <= g`) under `law`, however small it is.
 
@@ -110,13 +114,15 @@ def rare_probability(
       Holds at any size and whatever the search has missed, so its upper end is never below about `9 / rays`. The number
       of rays is fixed before they are drawn; only the clock may end them earlier.
 
+    `starts` (m, inputs) are inputs known to lie in the event, if any: the search looks around them when it finds none.
+
     Any law: Gaussians, mixtures (component by component), Gaussians restricted to a box, uniform. Particles, constant
     networks and laws that the network sees in one dimension are exact. Costs: the search takes some 10^4 evaluations,
     and `spread / (tolerance / 2)^2` rays follow, with `spread` 0.5 to 5 in up to ten dimensions.
     """
     found = rare_event(
         net, law, property, tolerance=tolerance, budget=budget, level=level, interval=interval, rng=rng,
-        progress=progress,
+        progress=progress, starts=starts,
     )  # fmt: skip
     if found.interval == "exact":
         return Answer(found.value, found.lower, found.upper, "exact", None, "rays", found.note)
@@ -124,7 +130,7 @@ def rare_probability(
         f"{found.interval} interval",
         f"{found.rays:,} rays",
         f"{found.evaluations:,} network evaluations",
-        f"{found.modes} {'mode' if found.modes == 1 else 'modes'}",
+        *([f"{found.modes} {'mode' if found.modes == 1 else 'modes'}"] if found.value > 0 else []),
         f"{found.seconds:.2g} s",
     ]
     note = ", ".join(words) + (f"; {found.note}" if found.note else "")
@@ -142,6 +148,7 @@ def rare_event(
     interval: str = "replicate",
     rng: Any = None,
     progress: Any = None,
+    starts: Any = None,
 ) -> RareEvent:
     """The work behind `rare_probability`, with all its numbers."""
     from reluscope.formats.vnnlib import Property
@@ -161,6 +168,10 @@ def rare_event(
     tolerance = real(tolerance, "tolerance", low=0.0, open_=True)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     limit, rng = parse_budget(None if budget == math.inf else budget), generator(rng)
+    if starts is not None:
+        starts = real_array(starts, "starts", ndim=2)
+        if starts.shape[1] != net.n_inputs:
+            raise InputError(f"starts must have shape (m, {net.n_inputs}), got {starts.shape}")
     from reluscope.measure._rare_event import property_rows, seen_network
 
     low, high = _support(law, net.n_inputs)
@@ -174,7 +185,7 @@ def rare_event(
         elif not len(rows.g):
             continue
         else:
-            pieces.append(_Piece(component, net, rows))
+            pieces.append(_Piece(component, net, rows, starts))
     exact = [piece for piece in pieces if piece.rays.r <= 1 and piece.divisor is None]
     fixed += sum(piece.exact() for piece in exact)
     pieces = [piece for piece in pieces if piece not in exact]
@@ -185,7 +196,6 @@ def rare_event(
             fixed, max(fixed - slack, 0.0), min(fixed + slack, 1.0), level, "exact", 0, 0, 0, 0.0, seconds
         )  # fmt: skip
     pieces[0].warm_up()
-    limit = dataclasses.replace(limit, started=time.monotonic())
     with blas_threads(max(net.widths)), meter(progress, "rare event") as report:
         run = _Run(pieces, fixed, tolerance, level, limit, rng, report)
         found = run.replicate() if interval == "replicate" else run.finite_sample()
@@ -195,7 +205,9 @@ def rare_event(
 class _Piece:
     """One component of the law: its rays, the event on them, and what its probability is divided by."""
 
-    def __init__(self, component: Component, net: Network, rows: PropertyRows) -> None:
+    def __init__(
+        self, component: Component, net: Network, rows: PropertyRows, starts: FloatArray | None = None
+    ) -> None:
         from reluscope.measure._rare_event import event_on
 
         self.weight = component.weight
@@ -214,6 +226,15 @@ class _Piece:
         else:
             self.event, self.rays = _placed(component, event)
         self.sampler = _sampler(self.event, self.rays)
+        self.starts: FloatArray | None = None
+        """Known points of the event in the coordinates of the rays."""
+        if starts is not None and component.r:
+            U = component.to_u(starts)
+            if component.kind == "uniform":
+                assert component.lower is not None and component.upper is not None
+                middle, width = 0.5 * (component.lower + component.upper), component.upper - component.lower
+                U = (U - middle) / (width / (2.0 * math.sqrt(3.0)))
+            self.starts = U[self.event.margin(U, np.ones(len(self.event.bound))) <= 0.0]
 
     def exact(self) -> float:
         """The weighted probability in one dimension: two rays. In none: one point."""
@@ -259,8 +280,12 @@ class _Run:
 
         for piece in self.pieces:
             mine, other = self.rng.spawn(2)
-            self.plans.append(make_plan(piece.weight * piece.factor, piece.sampler, mine, self._stop))
-            self.divisors.append(None if piece.divisor is None else make_plan(1.0, piece.divisor, other, self._stop))
+            self.plans.append(
+                make_plan(piece.weight * piece.factor, piece.sampler, mine, self._searched, piece.starts)
+            )
+            self.divisors.append(
+                None if piece.divisor is None else make_plan(1.0, piece.divisor, other, self._searched)
+            )
             self.evaluations += self.plans[-1].evaluations
             self.report(self.evaluations, f"searching, near {self._pilot():.3g}")
 
@@ -378,9 +403,11 @@ class _Run:
         bound = max(w / c * p.proposal.bound for w, c, p in zip(weights, chance, plans, strict=True))
         n = self._number(plans, bound)
         values: list[FloatArray] = []
+        cost = max(plan.cost for plan in plans)
+        size = int(min(_ROUND, max(256, 0.05 * self.limit.seconds / max(cost, 1e-9))))
         # In rounds, each an independent draw of the whole mixture: only the clock may end them earlier.
         while self.rays < n and not (values and self._stop()):
-            counts = self.rng.multinomial(min(_ROUND, n - self.rays), chance)
+            counts = self.rng.multinomial(min(size, n - self.rays), chance)
             for plan, c, count in zip(plans, chance, counts, strict=True):
                 if count:
                     drawn = plan.sampler.independent(plan.proposal, int(count), self.rng)
@@ -393,6 +420,8 @@ class _Run:
         value = self.fixed + float(all_values.mean())
         lost = sum(plan.weight * plan.lost for plan in plans)
         note = "" if upper - value <= self.tolerance * value else "the upper end is held up by what no ray has met"
+        if value <= 0.0:
+            note = self._not_met()
         return self._record(
             value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", all_values, note, single=True
         )  # fmt: skip
@@ -413,17 +442,17 @@ class _Run:
 
         parts = []
         upper = self.fixed
+        left = max(0.9 * (self.limit.seconds - self.limit.elapsed()), 0.0) / len(self.plans)
         for plan in self.plans:
-            drawn = plan.sampler.independent(plan.proposal.with_nominal(1.0), _UNSEEN_RAYS, self.rng)
+            n = int(min(_UNSEEN_RAYS, max(_SMALLEST * REPLICATES, left / max(plan.cost, 1e-9))))
+            drawn = plan.sampler.independent(plan.proposal.with_nominal(1.0), n, self.rng)
             self.evaluations += drawn.segments
             self.rays += len(drawn.value)
             level = 1.0 - (1.0 - self.level) / len(self.plans)
             upper += plan.weight * betting_interval(drawn.value, 1.0, level)[1]
             parts.append(plan.weight * drawn.value.mean())
         value = self.fixed + float(sum(parts))
-        note = "the event was not met; the upper end is what that many rays can miss"
-        if value > self.fixed:
-            note = "the search did not find the event, only single rays met it"
+        note = "the search did not find the event, only single rays met it" if value > self.fixed else self._not_met()
         return self._record(value, self.fixed, upper, "finite-sample", np.zeros(1), note)
 
     def _record(
@@ -437,6 +466,19 @@ class _Run:
             value, min(max(lower, 0.0), value), max(min(upper, 1.0), value), self.level, kind, rays, self.evaluations,
             sum(plan.modes for plan in self.plans), spread, 0.0, note,
         )  # fmt: skip
+
+    def _not_met(self) -> str:
+        """What a value of 0 means."""
+        if any(plan.known for plan in self.plans):
+            return (
+                "inputs of the event are known, but their part is too thin or too far out for rays to measure: the "
+                "probability need not be 0; the upper end is what that many rays can miss"
+            )
+        return "the event was not met, so 0 is no estimate; the upper end is what that many rays can miss"
+
+    def _searched(self) -> bool:
+        """Whether the search has had its share of the time: the rest is for rays."""
+        return self.limit.elapsed() >= _SEARCH * self.limit.seconds
 
     def _pilot(self) -> float:
         return self.fixed + sum(plan.weight * plan.mean for plan in self.plans)

@@ -308,8 +308,6 @@ def _same_shape(net1: Any, net2: Any, box: Any) -> tuple[FloatArray, FloatArray]
             "net1 and net2 must have equally many inputs and outputs, got "
             f"{net1.n_inputs} -> {net1.n_outputs} and {net2.n_inputs} -> {net2.n_outputs}"
         )
-    if box is None:
-        raise InputError("box must be (lo, hi): two networks are compared on a box")
     bounds = box_bounds(box, net1.n_inputs)
     for net in (net1, net2):
         words = too_large(net, bounds)

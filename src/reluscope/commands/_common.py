@@ -34,3 +34,8 @@ def numbers(text: str, option: str) -> Any:
     except ValueError:
         raise InputError(f"{option} takes numbers or lists such as 0,0,-1, got {text!r}") from None
     return values[0] if len(values) == 1 else values
+
+
+def names(text: str) -> list[str]:
+    """The names in a list such as `a,b,c`."""
+    return [name.strip() for name in text.split(",") if name.strip()]

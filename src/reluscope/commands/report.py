@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reluscope.commands._common import Options, command, numbers, show
+from reluscope.commands._common import Options, command, names, numbers, show
 
 
 def add(commands: Any) -> None:
@@ -19,6 +19,10 @@ def add(commands: Any) -> None:
         "--box", nargs=2, metavar=("LO", "HI"), help="range of the inputs: numbers or lists such as 0,0,-1"
     )
     parser.add_argument("--target", help="the column of --data to be predicted (a name, or a number from 0)")
+    parser.add_argument(
+        "--features", help="input columns of --data in the network's order, such as a,b,c (default: all)"
+    )
+    parser.add_argument("--drop", help="columns of --data to leave out, such as id,date")
     parser.add_argument("--event", action="append", default=[], help='such as "y[0] > 1"; may be given several times')
     parser.add_argument("--budget", default="60s", help='time for all sections together (default "60s")')
     parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
@@ -33,10 +37,14 @@ def run(options: Options) -> int:
     from reluscope.inputs import classes_from_json
     from reluscope.reporting.report import report
 
-    if options.target is not None and options.data is None:
-        raise InputError("--target names a column of --data; give --data too")
+    for option in ("target", "features", "drop"):
+        if getattr(options, option) is not None and options.data is None:
+            raise InputError(f"--{option} is about columns of --data; give --data too")
     net = load(options.model)
-    rows = None if options.data is None else read_csv(options.data, target=options.target)
+    rows = None
+    if options.data is not None:
+        features = None if options.features is None else names(options.features)
+        rows = read_csv(options.data, target=options.target, features=features, drop=names(options.drop or ""))
     done = report(
         net,
         None if options.law is None else classes_from_json(options.law),

@@ -1,7 +1,7 @@
 """Small charts as inline SVG: colours come from the page's style sheet by class, so they follow light and dark.
 
 A `Chart` has one plotting area with labelled axes; marks are added in data coordinates and drawn in order. Text is
-escaped. `svg()` returns the element; the caption belongs to the page.
+escaped. `svg()` returns the element with its legend above it; the caption belongs to the page.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 16, 28, 46
-"""Margins in pixels; the legend stands in the upper one."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 16, 12, 54
+"""Margins in pixels."""
+
+CATEGORIES: npt.NDArray[np.uint8] = np.array(
+    [(126, 176, 222), (240, 178, 122), (142, 200, 150), (226, 140, 140), (186, 160, 214), (190, 160, 140),
+     (232, 168, 206), (176, 176, 176), (204, 206, 120), (128, 206, 214)], np.uint8
+)  # fmt: skip
+"""Ten light colours, one per output that can win; edges stay visible on all of them."""
 
 
 class Chart:
@@ -89,6 +95,10 @@ class Chart:
         """An entry of the legend without a mark."""
         self._name(kind, name, shape)
 
+    def swatch(self, colour: npt.NDArray[np.uint8], name: str) -> None:
+        """An entry of the legend with a fixed colour, for pictures made of pixels."""
+        self._legend.append((f'fill="#{colour[0]:02x}{colour[1]:02x}{colour[2]:02x}"', name))
+
     def whiskers(
         self, at: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, kind: str = "ink", *, across: bool = False
     ) -> None:
@@ -130,19 +140,19 @@ class Chart:
         title = f"<title>{escape(self._title)}</title>" if self._title else ""
         clip = f"clip{zlib.crc32((self._title + repr((self._x, self._y)) + ''.join(self._marks)).encode()):08x}"
         parts = [
+            self._legend_html(),
             f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" xmlns="http://www.w3.org/2000/svg">{title}',
             f'<clipPath id="{clip}"><rect x="{x}" y="{y}" width="{w}" height="{h}"/></clipPath>',
             self._axis_x(),
             self._axis_y(),
             f'<g clip-path="url(#{clip})">{"".join(self._marks)}</g>',
-            self._legend_svg(),
             "</svg>",
         ]
         return "".join(parts)
 
     def _name(self, kind: str, name: str, shape: str) -> None:
         if name:
-            self._legend.append((f"{shape} {kind}", name))
+            self._legend.append((f'class="key {shape} {kind}"', name))
 
     def _area(self) -> tuple[int, int, int, int]:
         width, height = self._size
@@ -167,9 +177,9 @@ class Chart:
         for at, text in _ticks(self._x, self._names[0]):
             p = float(self._px([at])[0])
             out.append(f'<path class="grid" d="M{p:.1f} {y}V{y + h}"/>' if self._names[0] is None else "")
-            out.append(f'<text class="tick" x="{p:.1f}" y="{y + h + 16}" text-anchor="middle">{escape(text)}</text>')
+            out.append(f'<text class="tick" x="{p:.1f}" y="{y + h + 22}" text-anchor="middle">{escape(text)}</text>')
         label = escape(self._labels[0])
-        out.append(f'<text class="label" x="{x + w / 2:.0f}" y="{y + h + 36}" text-anchor="middle">{label}</text>')
+        out.append(f'<text class="label" x="{x + w / 2:.0f}" y="{y + h + 46}" text-anchor="middle">{label}</text>')
         return "".join(out)
 
     def _axis_y(self) -> str:
@@ -182,18 +192,20 @@ class Chart:
             out.append(f'<text class="tick" x="{x - 6}" y="{p + 4:.1f}" text-anchor="end">{escape(text)}</text>')
         middle = y + h / 2
         label = escape(self._labels[1])
-        turned = f'transform="translate(14 {middle:.0f}) rotate(-90)" text-anchor="middle"'
+        turned = f'transform="translate(19 {middle:.0f}) rotate(-90)" text-anchor="middle"'
         out.append(f'<text class="label" {turned}>{label}</text>')
         return "".join(out)
 
-    def _legend_svg(self) -> str:
-        x = self._area()[0]
-        out = []
-        for kind, name in self._legend:
-            out.append(f'<rect class="key {kind}" x="{x}" y="6" width="18" height="8" rx="2"/>')
-            out.append(f'<text class="tick" x="{x + 24}" y="14">{escape(name)}</text>')
-            x += 40 + int(6.6 * len(name))
-        return "".join(out)
+    def _legend_html(self) -> str:
+        """Keys and names above the picture, in a line that wraps on narrow screens."""
+        if not self._legend:
+            return ""
+        items = "".join(
+            f'<span><svg class="swatch" viewBox="0 0 18 8"><rect {key} width="18" height="8" rx="2"/></svg>'
+            f"{escape(name)}</span>"
+            for key, name in self._legend
+        )
+        return f'<div class="legend">{items}</div>'
 
 
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:

@@ -21,17 +21,17 @@ import numpy.typing as npt
 from reluscope._check import describe, integer, real
 from reluscope._extras import require
 from reluscope._version import __version__
-from reluscope.budget import parse_budget
+from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError, ReluscopeError
 from reluscope.network import Network
 from reluscope.progress import meter
-from reluscope.reporting import sections
+from reluscope.reporting import error_rates, sections
 from reluscope.reporting.blocks import Figure, Section, Table
-from reluscope.reporting.sections import Subject
+from reluscope.reporting.subject import Subject
 
 _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
     sections.events,
-    sections.errors,
+    error_rates.errors,
     sections.functions,
     sections.outputs,
     sections.regions,
@@ -140,9 +140,8 @@ def report(
     if names is not None and len(names) != net.n_inputs:
         raise InputError(f"feature_names must name the {net.n_inputs} inputs, got {len(names)}")
     asked = (events,) if isinstance(events, str) else tuple(events)
-    # The output's law asks several questions of the same length, so a section gets a small share.
-    share = max(0.2, min(seconds, 3600.0) / 30.0)
-    subject = Subject(net, law, law_from, classes, rows, y, names, asked, share, seed)
+    clock = Budget(seconds=min(seconds, 3600.0))
+    subject = Subject(net, law, law_from, classes, rows, y, names, asked, clock, seed)
     done: list[Section] = []
     started = time.perf_counter()
     with meter(progress, "report") as show:
@@ -190,7 +189,10 @@ def _rows(X: npt.ArrayLike, net: Network) -> Any:
 
     rows = data_rows(X)
     if rows.shape[1] != net.n_inputs:
-        raise InputError(f"X must have {net.n_inputs} columns, the inputs of the network, got {rows.shape[1]}")
+        raise InputError(
+            f"X must have {net.n_inputs} columns, the inputs of the network, got {rows.shape[1]}; choose them with "
+            "--features, --drop and --target, or X[:, columns] in Python"
+        )
     return rows
 
 

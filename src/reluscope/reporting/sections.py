@@ -2,89 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
 from typing import Any
 
 import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope._text import count
-from reluscope.errors import InputError
-from reluscope.network import Network
 from reluscope.reporting.blocks import Figure, Section, Table, percent
-from reluscope.reporting.charts import Chart, diverging, hex_colours, sequential
+from reluscope.reporting.charts import CATEGORIES, Chart, diverging, hex_colours, sequential
+from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
 
 _MOST_SHAPES = 6000
 """Polygons drawn in one picture."""
 
 _PIXELS = 220
-_DRAWS = 100_000
 _MOST_OUTPUTS = 6
-_MOST_LINE_UNITS, _MOST_LINE_INPUTS = 3000, 1000
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What a report is about: the network, the law of its inputs and where it came from, and what else was given."""
-
-    net: Network
-    law: Any
-    law_from: str
-    classes: Any = None
-    """One law per class (`ClassMixtures`), when known."""
-    X: FloatArray | None = None
-    y: Any = None
-    names: tuple[str, ...] | None = None
-    events: tuple[str, ...] = ()
-    seconds: float = 5.0
-    seed: int = 0
-    cache: dict[str, Any] = field(default_factory=dict)
-    """Answers that several sections share."""
-
-    def feature(self, i: int) -> str:
-        """The name of input i."""
-        return self.names[i] if self.names is not None else f"x[{i}]"
-
-    def functions(self) -> Any:
-        """`functions(net, law)`, asked once."""
-        if "functions" not in self.cache:
-            self.refuse_if_large("rs.functions")
-            from reluscope.answers.functions import functions
-
-            exact = _seen(self) <= 3
-            budget = f"{10 * self.seconds:g}s, 300000 regions" if exact else f"{self.seconds:g}s"
-            self.cache["functions"] = functions(
-                self.net, self.law, method="auto" if exact else "lines", budget=budget, rng=self.seed
-            )
-        return self.cache["functions"]
-
-    def outputs(self) -> Any:
-        """`outputs(net, law)`, asked once."""
-        if "outputs" not in self.cache:
-            self.refuse_if_large("rs.outputs")
-            from reluscope.answers.outputs import outputs
-
-            # each of some twenty questions takes this long where lines are drawn
-            exact = _seen(self) <= 3
-            budget = f"{10 * self.seconds:g}s, 300000 regions" if exact else f"{self.seconds / 8:g}s"
-            self.cache["outputs"] = outputs(self.net, self.law, budget=budget, rng=self.seed)
-        return self.cache["outputs"]
-
-    def refuse_if_large(self, call: str) -> None:
-        """Raise an error with the reason when lines through this network take longer than a report may."""
-        if self.net.n_units > _MOST_LINE_UNITS or self.net.n_inputs > _MOST_LINE_INPUTS:
-            raise InputError(
-                f"the network has {self.net.n_units:,} units and {self.net.n_inputs:,} inputs, too many for the time "
-                f"of a report; ask {call}(net, law, budget=...) by itself"
-            )
-
-    def draws(self) -> tuple[FloatArray, FloatArray]:
-        """Inputs from the law and their outputs: the Monte Carlo that is laid over exact curves."""
-        if "draws" not in self.cache:
-            n = int(np.clip(2e9 / max(1, self.net.n_parameters), 2000, _DRAWS))
-            x = self.law.sample(n, rng=self.seed)
-            self.cache["draws"] = (x, self.net(x))
-        return self.cache["draws"]
 
 
 def network(subject: Subject) -> Section:
@@ -118,20 +51,23 @@ def functions(subject: Subject) -> Section:
     entropy = found.entropy
     if complete:
         lead = (
-            f"It applies {count(found.support_size, 'affine function')} where the inputs live; {most:,} of them "
-            f"hold 99 % "
-            f"of the probability, the most likely one {percent(float(found.value[0]))}."
+            f"It applies {count(found.support_size, 'affine function')} where the inputs live; {most:,} of them hold "
+            f"99 % of the probability, the most likely one {percent(float(found.value[0]))}."
         )
     else:
         lead = (
-            f"{count(len(found.value), 'pattern')} were met; the most likely holds "
-            f"{percent(float(found.value[0]))}, and at "
-            f"most {percent(found.remainder)} lies in patterns that were not met."
+            f"{count(len(found.value), 'pattern')} were met; the most likely holds {percent(float(found.value[0]))}, "
+            f"and at most {percent(found.remainder)} lies in patterns that were not met."
         )
     answer = f"{lead} Their entropy is {entropy.value:.3g} bits (in [{entropy.lower:.3g}, {entropy.upper:.3g}])."
     columns: dict[str, Any] = {"probability": top.mass, "lower": top.lower, "upper": top.upper}
-    columns["rule for y[0]"] = [_rule(subject, top.C[i, 0], top.d[i, 0]) for i in range(len(top))]
-    blocks: list[Any] = [Table("functions", "The most probable affine functions.", columns)]
+    columns["rule"] = [_rule(subject, top.C[i, 0], top.d[i, 0]) for i in range(len(top))]
+    caption = "The most probable affine functions" + (
+        "; the terms that matter most under the law come first." if subject.net.n_inputs > 4 else "."
+    )
+    if subject.net.n_outputs > 1:
+        caption += " The rule is that for y[0]; rs.functions(net, law).top(12) has those of all outputs."
+    blocks: list[Any] = [Table("functions", caption, columns)]
     if len(total) > 1:
         shown = min(len(total), 2000)
         chart = Chart(
@@ -167,19 +103,25 @@ def regions(subject: Subject) -> Section:
         labels = ("first direction, in standard deviations", "second direction, in standard deviations")
         lower, upper = np.full(2, -3.0), np.full(2, 3.0)
     wide = np.where(upper > lower, upper, lower + 1.0)
-    found = enumerate_regions(
-        plane, box=(lower, wide), budget=f"20000 regions, {5 * subject.seconds:g}s", progress=None
-    )
+    found = enumerate_regions(plane, box=(lower, wide), budget=f"20000 regions, {subject.allow(0.1):g}s", progress=None)
     partial = "" if found.complete else f" (the first {len(found):,}: {found.stopped})"
     grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
-    values = plane(grid.reshape(-1, 2))[:, 0].reshape(_PIXELS, _PIXELS)
+    y = plane(grid.reshape(-1, 2))
     chart = Chart((lower[0], wide[0]), (lower[1], wide[1]), x_label=labels[0], y_label=labels[1], height=460,
                   title="The output and the edges of the affine pieces")  # fmt: skip
-    chart.image(diverging(values)[::-1])
+    if 2 <= net.n_outputs <= len(CATEGORIES):
+        word = _winning(subject)
+        winner = y.argmin(axis=1) if word == "smallest" else y.argmax(axis=1)
+        chart.image(CATEGORIES[winner].reshape(_PIXELS, _PIXELS, 3)[::-1])
+        for o in np.unique(winner).tolist():
+            chart.swatch(CATEGORIES[o], f"y[{o}]")
+        what = f"which output is {word}"
+    else:
+        values = y[:, 0].reshape(_PIXELS, _PIXELS)
+        chart.image(diverging(values)[::-1])
+        what = f"y[0] (blue below zero, red above, strongest at ±{float(np.abs(values).max()):.3g})"
     shapes = [found.vertices(i) for i in range(min(len(found), _MOST_SHAPES))]
     chart.polygons(shapes)
-    top = float(np.abs(values).max())
-    what = "y[0] (blue below zero, red above, strongest at ±" + f"{top:.3g})"
     where = "In the plane of the inputs" if flat else "In the plane through the mean along its two main directions"
     blocks: list[Any] = [
         Figure(chart.svg(), f"{where}: {what}, and the edges of {count(len(found), 'affine piece')}{partial}.")
@@ -197,7 +139,7 @@ def regions(subject: Subject) -> Section:
 def units(subject: Subject) -> Section:
     """Which units are dead, always on, or undecided."""
     net = subject.net
-    if net.n_units > _MOST_LINE_UNITS or net.n_inputs > _MOST_LINE_INPUTS:
+    if net.n_units > MOST_LINE_UNITS or net.n_inputs > MOST_LINE_INPUTS:
         x, _ = subject.draws()
         on = (net.pattern(x[:200]) > 0).mean(axis=0)
         low, high, kind = on, on, "estimate"
@@ -221,9 +163,8 @@ def units(subject: Subject) -> Section:
                 column.append(value)
     n = int(switching.sum())
     answer = (
-        f"Of {count(n, 'unit')} that can switch, {int(dead.sum()):,} are on less than one time in a million, "
-        f"{int(always.sum()):,} are off less than one time in a million, and "
-        f"{n - int(dead.sum()) - int(always.sum()):,} do both."
+        f"Of {count(n, 'unit')} that can switch, {n - int(dead.sum()) - int(always.sum()):,} do both; never on (less "
+        f"than once in a million): {int(dead.sum()):,}; always on: {int(always.sum()):,}."
     )
     chart = Chart((0, 1), (0.5, len(rows["layer"]) + 0.5), x_label="probability of being on", y_label="layer",
                   height=max(160, 80 + 34 * min(len(rows["layer"]), 12)), title="Activity of each unit")  # fmt: skip
@@ -240,37 +181,54 @@ def units(subject: Subject) -> Section:
 
 
 def outputs(subject: Subject) -> Section:
-    """The law of each output."""
+    """The law of each output, and which output wins."""
     out = subject.outputs()
     net = subject.net
     _, y = subject.draws()
     blocks: list[Any] = []
-    rows: dict[str, list[Any]] = {k: [] for k in ("output", "mean", "sd", "1 %", "median", "99 %", "atoms hold")}
+    names = ["output", "mean", "sd", "1 %", "median", "99 %", "atoms hold"]
+    on_data = None if subject.X is None else net(subject.X)
+    if on_data is not None:
+        names += ["mean on the data", "median on the data"]
+    rows: dict[str, list[Any]] = {k: [] for k in names}
     shown = min(net.n_outputs, _MOST_OUTPUTS)
     mean, cov = out.mean, out.cov
+    points = _curve_points(subject, out, shown)
     for o in range(shown):
         q = out.quantile([0.01, 0.5, 0.99], output=o)
         atoms = out.atoms(o)
         sd = float(np.sqrt(max(0.0, np.asarray(cov.value)[o, o])))
-        row = (f"y[{o}]", float(mean.value[o]), sd, *map(float, q.value), float(np.sum(atoms.mass.value)))
+        row = [f"y[{o}]", float(mean.value[o]), sd, *map(float, q.value), float(np.sum(atoms.mass.value))]
+        if on_data is not None:
+            row += [float(on_data[:, o].mean()), float(np.median(on_data[:, o]))]
         for column, value in zip(rows.values(), row, strict=True):
             column.append(value)
-        blocks += [_output_figure(out, o, y[:, o], q, atoms), _density_figure(out, o, y[:, o], q)]
+        blocks += [_output_figure(out, o, y[:, o], q, atoms, points), _density_figure(out, o, y[:, o], q, points)]
     q = [f"{v:.4g}" for v in (rows["1 %"][0], rows["median"][0], rows["99 %"][0])]
-    lead = (
-        f"y[0] has mean {rows['mean'][0]:.4g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
-        + (
-            f" It takes single values with probability {percent(rows['atoms hold'][0])}."
-            if rows["atoms hold"][0] > 0
-            else ""
-        )
-    )
+    lead = f"y[0] has mean {rows['mean'][0]:.4g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
+    if rows["atoms hold"][0] > 0:
+        lead += f" It takes single values with probability {percent(rows['atoms hold'][0])}."
     more = f" The first {shown} of {net.n_outputs} outputs are shown." if shown < net.n_outputs else ""
+    if on_data is not None:
+        more += " Where the data's own mean or median differs, the law that was fitted to them is not theirs."
     table = Table("outputs", "Moments and quantiles.", rows, shown=_MOST_OUTPUTS)
     if net.n_outputs > 1:
-        blocks.insert(0, _decisions(subject, y))
+        sentence, decisions = _decisions(subject, y)
+        lead = f"{sentence} {lead}"
+        blocks.insert(0, decisions)
     return Section("outputs", "What comes out", lead + more, out.guarantee, [table, *blocks],
                    facts={"mean": mean.to_dict(), "method": out.method}, headline=lead)  # fmt: skip
+
+
+def _curve_points(subject: Subject, out: Any, curves: int) -> int:
+    """Points per curve (11 to 121) that the time of a report allows, from a first question to the exact answer."""
+    if out.guarantee == "confidence":
+        return 121  # lines answer all points at once
+    out.cdf([0.0])  # compiles
+    begin = time.perf_counter()
+    out.cdf(np.quantile(subject.draws()[1][:, 0], [0.3, 0.5, 0.7]))
+    each = (time.perf_counter() - begin) / 3
+    return int(np.clip(subject.allow(0.25) / (2 * curves * max(each, 1e-6)), 11, 121))
 
 
 def events(subject: Subject) -> Section:
@@ -280,47 +238,46 @@ def events(subject: Subject) -> Section:
             "events", "How likely are the events you fear",
             'None was given. Add for example --event "y[0] > 1" (events= in Python) to have its probability here.',
         )  # fmt: skip
+    from reluscope.answers.events import event
     from reluscope.answers.probability import probability
 
-    rows: dict[str, list[Any]] = {k: [] for k in ("event", "probability", "lower", "upper", "guarantee", "how")}
-    facts, kinds = [], []
+    names = ["event", "probability", "lower", "upper", "guarantee", "how"]
+    if subject.X is not None:
+        names.insert(4, "on the data")
+    rows: dict[str, list[Any]] = {k: [] for k in names}
+    facts, kinds, said = [], [], []
+    net = subject.net
     for text in subject.events:
-        answer = probability(subject.net, subject.law, text, budget=f"{4 * subject.seconds:g}s", rng=subject.seed)
+        answer = probability(
+            subject.net, subject.law, text, budget=f"{subject.allow(0.15):g}s", names=subject.names, rng=subject.seed
+        )
         kind = answer.guarantee + (f" {100 * answer.level:g} %" if answer.level else "")
-        row = (str(text), answer.value, answer.lower, answer.upper, kind, answer.method)
+        row = [str(text), answer.value, answer.lower, answer.upper, kind, answer.method]
+        sentence = _likely(str(text), answer)
+        if subject.X is not None:
+            asked = event(text, net.n_inputs, net.n_outputs, net=net, law=subject.law, names=subject.names)
+            share = float(np.mean(asked.holds(subject.net, subject.X)))
+            row.insert(4, share)
+            sentence += f" (on the rows given: {percent(share)})"
         for column, value in zip(rows.values(), row, strict=True):
             column.append(value)
         facts.append({"event": str(text)} | answer.to_dict())
         kinds.append(answer.guarantee)
-    first = facts[0]
-    at, low, high = (percent(float(first[k])) for k in ("value", "lower", "upper"))
-    lead = f"{first['event']} has probability {at}" + ("." if low == high else f", between {low} and {high}.")
+        said.append(sentence + ".")
     weakest = next((k for k in ("confidence", "sound", "exact") if k in kinds), "")
+    lead = " ".join(said)
     return Section("events", "How likely are the events you fear", lead, weakest,
                    [Table("events", "Probabilities of the events.", rows, shown=40)],
                    facts={"events": facts}, headline=lead)  # fmt: skip
 
 
-def errors(subject: Subject) -> Section:
-    """How often the decision is wrong, class by class, when the classes are known."""
-    title = "How often it errs"
-    classes, fitted = subject.classes, ""
-    if classes is None and subject.X is not None and subject.y is not None:
-        classes = _fitted_classes(subject)
-        fitted = " (a Gaussian fitted to each class)"
-    if classes is None:
-        return Section(
-            "errors", title, "Needs one law per class, or data with labels (--data rows.csv --target column)."
-        )
-    if subject.net.n_outputs == 1 and len(classes) == 2:
-        return _two_class_errors(subject, classes, title, fitted)
-    if subject.net.n_outputs != len(classes):
-        return Section(
-            "errors", title,
-            f"Not shown: the network has {count(subject.net.n_outputs, 'output')} and the labels have "
-            f"{len(classes)} classes.",
-        )  # fmt: skip
-    return _many_class_errors(subject, classes, title, fitted)
+def _likely(text: str, answer: Any) -> str:
+    at, low, high = (percent(float(v)) for v in (answer.value, answer.lower, answer.upper))
+    if low == high:
+        return f"{text} has probability {at}"
+    if answer.lower == 0.0:
+        return f"{text} has probability at most {high}"
+    return f"{text} has probability {at}, between {low} and {high}"
 
 
 def spectrum(subject: Subject) -> Section:
@@ -329,7 +286,7 @@ def spectrum(subject: Subject) -> Section:
 
     net = subject.net
     draws = int(np.clip(4e9 / max(1, net.n_parameters * net.n_outputs), 200, 10_000))
-    found = ask(net, subject.law, draws=draws, budget=f"{5 * subject.seconds:g}s, 50000 regions", rng=subject.seed)
+    found = ask(net, subject.law, draws=draws, budget=f"{subject.allow(0.1):g}s, 50000 regions", rng=subject.seed)
     median, high = found.quantile(0.5), found.quantile(0.99)
     ranks = min(found.ranks, 10)
     rows: dict[str, list[Any]] = {
@@ -347,10 +304,11 @@ def spectrum(subject: Subject) -> Section:
     middle = 0.5 * (histogram.edges[1:] + histogram.edges[:-1])
     chart.whiskers(middle, histogram.lower, histogram.upper)
     lead = (
-        f"A small change of the input is amplified by {median.value:.3g} at the median and, 99 % of the time, by less "
-        f"than {high.upper:.3g}; no input anywhere can do worse than {float(found.bound[0]):.3g}."
+        f"A small change of the input is amplified by {median.value:.3g} at the median and, 99 % of the time, by at "
+        f"most {high.value:.3g}; no input anywhere can do worse than {float(found.bound[0]):.3g}."
     )
-    return Section("spectrum", "How sensitive it is", lead, median.guarantee,
+    note = _mixed_units(subject)
+    return Section("spectrum", "How sensitive it is", lead + note, median.guarantee,
                    [Table("spectrum", "Singular values of the Jacobian.", rows, shown=10),
                     Figure(chart.svg(), "Law of the largest singular value (the local Lipschitz constant).")],
                    facts=found.to_dict() if found.ranks <= 50 else {"median": median.to_dict(), "q99": high.to_dict()},
@@ -371,8 +329,7 @@ def local_models(subject: Subject) -> Section:
     half = int(np.searchsorted(np.cumsum(found.count), n / 2)) + 1
     lead = (
         f"The {n:,} rows meet {count(len(found), 'linear model')}; the {half:,} largest hold half of them, and "
-        f"{single:,} "
-        f"hold a single row each."
+        f"{single:,} hold a single row each."
     )
     importance = found.importance()
     rows = importance.rows()
@@ -394,9 +351,14 @@ def layers(subject: Subject) -> Section:
     x = subject.draws()[0][:most] if subject.X is None else subject.X[:most]
     work = subject.net.n_inputs * sum(subject.net.widths) * len(x)
     found = measure(subject.net, x, jacobians=0 if work > 1e9 else 16, rng=subject.seed)
-    shown = ("layer", "kind", "units", "activity", "always_on", "always_off", "mean_norm", "stable_rank",
-             "participation_ratio", "angle_mean", "distance_factor")  # fmt: skip
-    columns = {name: [getattr(row, name) for row in found.rows] for name in shown}
+    shown = {"layer": "layer", "kind": "kind", "units": "units", "share on": "activity", "always on": "always_on",
+             "never on": "always_off", "mean norm": "mean_norm", "stable rank": "stable_rank",
+             "participation ratio": "participation_ratio", "mean angle, degrees": "angle_mean",
+             "distance factor": "distance_factor"}  # fmt: skip
+    columns = {name: [getattr(row, key) for row in found.rows] for name, key in shown.items()}
+    columns["mean angle, degrees"] = [
+        None if v is None else float(np.degrees(v)) for v in columns["mean angle, degrees"]
+    ]
     first, last = found.rows[0], found.rows[-2 if len(found.rows) > 2 else -1]
     lead = (
         f"From the input to the last hidden layer the stable rank goes from {first.stable_rank:.3g} to "
@@ -422,119 +384,21 @@ def layers(subject: Subject) -> Section:
         chart.line(np.arange(len(ranks)), ranks)
         chart.dots(np.arange(len(ranks)), ranks, "c1")
         blocks.append(Figure(chart.svg(), "Stable rank of the cloud after each layer."))
-    return Section("geometry", "What the layers do", lead, "estimate", blocks, facts={"points": len(x)})
+    return Section(
+        "geometry", "What the layers do", lead + _mixed_units(subject), "estimate", blocks, facts={"points": len(x)}
+    )
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _fitted_classes(subject: Subject) -> Any:
-    """One Gaussian per label, or None where the target is no label."""
-    from reluscope.inputs import GaussianMixture
-
-    y = np.asarray(subject.y)
-    labels, sizes = np.unique(y, return_counts=True)
-    whole = y.dtype.kind in "USb" or bool((y == np.round(y)).all())
-    if not whole or not 2 <= len(labels) <= 100 or sizes.min() < 2:
-        return None
-    return GaussianMixture.fit_classes(subject.X, y, rng=subject.seed)  # type: ignore[arg-type]
-
-
-def _two_class_errors(subject: Subject, classes: Any, title: str, fitted: str) -> Section:
-    """Rates of "positive when y[0] > 0", and how they move with the threshold."""
-    from reluscope.answers.outputs import error_rates
-
-    negative, positive = classes.labels
-    exact = _seen(subject) <= 3
-    budget = f"{5 * subject.seconds:g}s, 300000 regions" if exact else f"{subject.seconds:g}s"
-    _, y = subject.draws()
-    low, high = (float(v) for v in np.quantile(y[:, 0], [0.01, 0.99]))
-    t = np.append(np.linspace(min(low, 0.0), max(high, 0.0), 81), 0.0)
-    rates = error_rates(subject.net, classes, t, budget=budget, rng=subject.seed)
-    at_zero = {k: [float(getattr(r, k)[-1]) for r in (rates.false_positive, rates.false_negative, rates.error)]
-               for k in ("value", "lower", "upper")}  # fmt: skip
-    columns: dict[str, list[Any]] = {
-        "rate": [
-            f"class {negative} taken for {positive}",
-            f"class {positive} taken for {negative}",
-            "either, by their shares",
-        ],
-        **at_zero,
-    }
-    seen = ""
-    if subject.X is not None and subject.y is not None:
-        called, is_positive = subject.net(subject.X)[:, 0] > 0.0, np.asarray(subject.y) == positive
-        wrong = called != is_positive
-        columns["on the data"] = [
-            float(wrong[~is_positive].mean()),
-            float(wrong[is_positive].mean()),
-            float(wrong.mean()),
-        ]
-        seen = f" On the data it is wrong for {percent(columns['on the data'][2])} of the rows."
-    chart = Chart((float(t[:-1].min()), float(t[:-1].max())), (0, 1.02), x_label="threshold on y[0]",
-                  y_label="error rate", title="Error rates and the threshold")  # fmt: skip
-    for values, kind, name in (
-        (rates.false_positive, "c1", columns["rate"][0]),
-        (rates.false_negative, "c2", columns["rate"][1]),
-    ):
-        if values.guarantee == "confidence":
-            chart.band(t[:-1], values.lower[:-1], values.upper[:-1], kind)
-        chart.line(t[:-1], values.value[:-1], kind, name)
-    lead = (
-        f"Deciding by y[0] > 0, {percent(at_zero['value'][0])} of class {negative} are taken for {positive}, and "
-        f"{percent(at_zero['value'][1])} of class {positive} for {negative}{fitted}."
-    )
-    return Section("errors", title, lead + seen, rates.error.guarantee,
-                   [Table("error_rates", "Error rates at the threshold 0.", columns, shown=3),
-                    Figure(chart.svg(), "Both error rates as the threshold moves.")],
-                   facts={"labels": list(classes.labels), **at_zero}, headline=lead)  # fmt: skip
-
-
-def _many_class_errors(subject: Subject, classes: Any, title: str, fitted: str) -> Section:
-    """The probability that the largest output is not the one of the class, for each class."""
-    from reluscope.answers.probability import probability
-
-    subject.refuse_if_large("rs.probability")
-    answers = [
-        probability(
-            subject.net, law, f"argmax != {k}", budget=f"{4 * subject.seconds / len(classes):g}s", rng=subject.seed
-        )
-        for k, law in enumerate(classes.laws)
-    ]
-    columns: dict[str, list[Any]] = {
-        "class": [str(label) for label in classes.labels],
-        "output": [f"y[{k}]" for k in range(len(classes))],
-        **{k: [float(getattr(a, k)) for a in answers] for k in ("value", "lower", "upper")},
-    }
-    seen = ""
-    if subject.X is not None and subject.y is not None:
-        y = np.asarray(subject.y)
-        wrong = np.asarray(classes.labels)[subject.net(subject.X).argmax(axis=1)] != y
-        columns["on the data"] = [float(wrong[y == label].mean()) for label in classes.labels]
-        seen = f" On the data it is wrong for {percent(float(wrong.mean()))} of the rows."
-    total = float(np.dot(classes.weights, columns["value"]))
-    worst = int(np.argmax(columns["value"]))
-    lead = (
-        f"The largest output is not the one of the input's class {percent(total)} of the time{fitted}; class "
-        f"{columns['class'][worst]} fares worst, with {percent(columns['value'][worst])}."
-    )
-    weakest = max((a.guarantee for a in answers), key=("exact", "sound", "confidence").index)
-    return Section("errors", title, lead + seen, weakest,
-                   [Table("error_rates", "How often each class is missed (largest output wins).", columns, shown=20)],
-                   facts={"labels": list(classes.labels), "total": total}, headline=lead)  # fmt: skip
-
-
-def _seen(subject: Subject) -> int:
-    from reluscope.inputs import standard
-
-    return max(c.r for c in standard(subject.law, subject.net))
-
-
 def _rule(subject: Subject, slopes: FloatArray, offset: float, most: int = 4) -> str:
-    order = np.argsort(-np.abs(slopes), kind="stable")[:most]
-    terms = [f"{offset:.3g}", *(f"{slopes[i]:+.3g} {subject.feature(int(i))}" for i in order if slopes[i] != 0)]
-    more = f" … ({int((slopes != 0).sum()) - most} more)" if int((slopes != 0).sum()) > most else ""
-    return " ".join(terms) + more
+    """`y[0] = d + C_i x_i + ...`, the terms that move the output most under the law first."""
+    spread = np.abs(slopes) * np.sqrt(np.asarray(subject.law.variance))
+    order = [int(i) for i in np.argsort(-spread, kind="stable") if slopes[i] != 0]
+    terms = [f"{'-' if slopes[i] < 0 else '+'} {abs(slopes[i]):.3g} {subject.feature(i)}" for i in order[:most]]
+    more = f" … ({len(order) - most} more)" if len(order) > most else ""
+    return " ".join([f"y[0] = {offset:.3g}", *terms]) + more
 
 
 def _pixel_centres(low: float, high: float) -> FloatArray:
@@ -595,10 +459,10 @@ def _mass_picture(
     return Figure(chart.svg(), caption)
 
 
-def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any) -> Figure:
+def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, points: int) -> Figure:
     low, high = float(q.value[0]), float(q.value[2])
     pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
-    t = np.linspace(low - pad, high + pad, 121)
+    t = np.linspace(low - pad, high + pad, points)
     jumps = np.asarray(atoms.value)[:20]
     t = np.unique(np.concatenate([t, jumps, np.nextafter(jumps, -np.inf)]))
     cdf = out.cdf(t, output=o)
@@ -618,10 +482,10 @@ def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any) -> F
     return Figure(chart.svg(), f"The law of y[{o}] and, as dots, Monte Carlo{what if len(jumps) else ''}.")
 
 
-def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any) -> Figure:
+def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int) -> Figure:
     low, high = float(q.value[0]), float(q.value[2])
     pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
-    t = np.linspace(low - pad, high + pad, 161)
+    t = np.linspace(low - pad, high + pad, points)
     density = np.asarray(out.pdf(t, output=o).value)
     counts, edges = np.histogram(drawn, bins=40, range=(float(t[0]), float(t[-1])))
     bars = counts / len(drawn) / (edges[1] - edges[0])
@@ -635,17 +499,46 @@ def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any) -> Figure:
     )
 
 
-def _decisions(subject: Subject, y: FloatArray) -> Table:
-    """How often each output is the largest, from draws, with exact binomial intervals."""
+def _decisions(subject: Subject, y: FloatArray) -> tuple[str, Table]:
+    """How often each output wins: exactly where that is quick, from draws with exact binomial intervals otherwise."""
     from scipy.stats import beta
 
+    from reluscope.answers.probability import probability
+
+    word = _winning(subject)
+    smallest, name = word == "smallest", "argmin" if word == "smallest" else "argmax"
     n, k = len(y), y.shape[1]
-    hits = np.bincount(y.argmax(axis=1), minlength=k)
-    order = np.argsort(-hits)[:_MOST_OUTPUTS]
+    hits = np.bincount(y.argmin(axis=1) if smallest else y.argmax(axis=1), minlength=k)
+    order = np.argsort(-hits, kind="stable")[:_MOST_OUTPUTS]
     low = np.nan_to_num(beta.ppf(0.005, hits, n - hits + 1), nan=0.0)
     high = np.nan_to_num(beta.ppf(0.995, hits + 1, n - hits), nan=1.0)
-    columns = {"largest output": [f"y[{i}]" for i in order], "share": (hits / n)[order], "lower": low[order],
+    share, how = hits / n, f"from {n:,} draws (99 % intervals)"
+    if subject.seen() <= 3 and k <= _MOST_OUTPUTS:
+        seconds = subject.allow(0.1) / k
+        asked = [probability(subject.net, subject.law, f"{name} == {i}", budget=f"{seconds:g}s") for i in range(k)]
+        if all(a.guarantee in ("exact", "sound") for a in asked):
+            share, low, high = (np.array([getattr(a, key) for a in asked]) for key in ("value", "lower", "upper"))
+            how = "exactly" if all(a.guarantee == "exact" for a in asked) else "with bounds that hold for certain"
+            order = np.argsort(-share, kind="stable")
+    columns = {f"{word} output": [f"y[{i}]" for i in order], "share": share[order], "lower": low[order],
                "upper": high[order]}  # fmt: skip
-    return Table(
-        "decisions", f"Which output is largest, from {n:,} draws (99 % intervals).", columns, shown=_MOST_OUTPUTS
+    parts = ", ".join(f"y[{i}] {percent(float(share[i]))}" for i in order[:4] if share[i] > 0)
+    sentence = f"The {word} output is {parts} of the time."
+    return sentence, Table("decisions", f"Which output is {word}, {how}.", columns, shown=_MOST_OUTPUTS)
+
+
+def _winning(subject: Subject) -> str:
+    """Whether the largest or the smallest output decides: the smallest where the events speak of argmin."""
+    return "smallest" if any("argmin" in text for text in subject.events) else "largest"
+
+
+def _mixed_units(subject: Subject) -> str:
+    """A caution where lengths add up inputs of very different scales."""
+    sd = np.sqrt(np.asarray(subject.law.variance))
+    sd = sd[sd > 0]
+    if not len(sd) or sd.max() <= 100 * sd.min():
+        return ""
+    return (
+        f" The inputs' standard deviations range from {sd.min():.3g} to {sd.max():.3g}: lengths and angles mix their "
+        "units, and say more for a network with scaled inputs."
     )

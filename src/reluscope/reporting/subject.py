@@ -1,0 +1,94 @@
+"""What a report is about, the answers that its sections share, and how long each may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope.budget import Budget
+from reluscope.errors import InputError
+from reluscope.network import Network
+
+_DRAWS = 100_000
+MOST_LINE_UNITS, MOST_LINE_INPUTS = 3000, 1000
+"""Larger networks get no lines: one takes longer than a report may."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a report is about: the network, the law of its inputs and where it came from, and what else was given."""
+
+    net: Network
+    law: Any
+    law_from: str
+    classes: Any = None
+    """One law per class (`ClassMixtures`), when known."""
+    X: FloatArray | None = None
+    y: Any = None
+    names: tuple[str, ...] | None = None
+    events: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=lambda: Budget(seconds=60.0))
+    seed: int = 0
+    cache: dict[str, Any] = field(default_factory=dict)
+    """Answers that several sections share."""
+
+    def feature(self, i: int) -> str:
+        """The name of input i."""
+        return self.names[i] if self.names is not None else f"x[{i}]"
+
+    def allow(self, share: float) -> float:
+        """Seconds for one question: this share of the whole, or half of what is left, but never less than 0.2."""
+        left = self.budget.seconds - self.budget.elapsed()
+        return max(0.2, min(share * self.budget.seconds, 0.5 * left))
+
+    def functions(self) -> Any:
+        """`functions(net, law)`, asked once."""
+        if "functions" not in self.cache:
+            self.refuse_if_large("rs.functions")
+            from reluscope.answers.functions import functions
+
+            exact = self.seen() <= 3
+            budget = f"{self.allow(0.2):g}s, 300000 regions" if exact else f"{self.allow(0.05):g}s"
+            self.cache["functions"] = functions(
+                self.net, self.law, method="auto" if exact else "lines", budget=budget, rng=self.seed
+            )
+        return self.cache["functions"]
+
+    def outputs(self) -> Any:
+        """`outputs(net, law)`, asked once."""
+        if "outputs" not in self.cache:
+            self.refuse_if_large("rs.outputs")
+            from reluscope.answers.outputs import outputs
+
+            # each of some twenty questions takes this long where lines are drawn
+            exact = self.seen() <= 3
+            budget = f"{self.allow(0.2):g}s, 300000 regions" if exact else f"{max(0.1, self.allow(0.1) / 20):g}s"
+            self.cache["outputs"] = outputs(self.net, self.law, budget=budget, rng=self.seed)
+        return self.cache["outputs"]
+
+    def seen(self) -> int:
+        """In how many dimensions the network sees the law, at most."""
+        from reluscope.inputs import standard
+
+        if "seen" not in self.cache:
+            self.cache["seen"] = max(c.r for c in standard(self.law, self.net))
+        return int(self.cache["seen"])
+
+    def refuse_if_large(self, call: str) -> None:
+        """Raise an error with the reason when lines through this network take longer than a report may."""
+        if self.net.n_units > MOST_LINE_UNITS or self.net.n_inputs > MOST_LINE_INPUTS:
+            raise InputError(
+                f"the network has {self.net.n_units:,} units and {self.net.n_inputs:,} inputs, too many for the time "
+                f"of a report; ask {call}(net, law, budget=...) by itself"
+            )
+
+    def draws(self) -> tuple[FloatArray, FloatArray]:
+        """Inputs from the law and their outputs: the Monte Carlo that is laid over exact curves."""
+        if "draws" not in self.cache:
+            n = int(np.clip(2e9 / max(1, self.net.n_parameters), 2000, _DRAWS))
+            x = self.law.sample(n, rng=self.seed)
+            self.cache["draws"] = (x, self.net(x))
+        return self.cache["draws"]

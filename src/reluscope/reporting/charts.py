@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 16, 12, 54
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 16, 12, 58
 """Margins in pixels."""
 
 CATEGORIES: npt.NDArray[np.uint8] = np.array(
@@ -177,9 +177,9 @@ class Chart:
         for at, text in _ticks(self._x, self._names[0]):
             p = float(self._px([at])[0])
             out.append(f'<path class="grid" d="M{p:.1f} {y}V{y + h}"/>' if self._names[0] is None else "")
-            out.append(f'<text class="tick" x="{p:.1f}" y="{y + h + 22}" text-anchor="middle">{escape(text)}</text>')
+            out.append(f'<text class="tick" x="{p:.1f}" y="{y + h + 25}" text-anchor="middle">{escape(text)}</text>')
         label = escape(self._labels[0])
-        out.append(f'<text class="label" x="{x + w / 2:.0f}" y="{y + h + 46}" text-anchor="middle">{label}</text>')
+        out.append(f'<text class="label" x="{x + w / 2:.0f}" y="{y + h + 49}" text-anchor="middle">{label}</text>')
         return "".join(out)
 
     def _axis_y(self) -> str:

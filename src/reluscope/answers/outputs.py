@@ -154,8 +154,8 @@ class Outputs:
         _, blur = _ordered(lambda s: self.cells.below(o, s), value)
         _, tail_blur = _ordered(lambda s: self.cells.above(o, s), value)
         blur = np.where(flat > 0.5, tail_blur, blur)
-        both = self._inverse(o, np.concatenate([flat - blur, flat + blur]), np.concatenate([rest + blur, rest - blur]))
-        lower, upper = np.minimum(both[: len(flat)], value), np.maximum(both[len(flat) :], value)
+        lower = np.minimum(self._inverse(o, flat - blur, rest + blur, (value, -1.0)), value)
+        upper = np.maximum(self._inverse(o, flat + blur, rest - blur, (value, 1.0)), value)
         arrays = [a.reshape(levels.shape) for a in (value, lower, upper)]
         return Values(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
 
@@ -310,10 +310,13 @@ class Outputs:
         arrays = [a.reshape(levels.shape) for a in np.split(found, 3)]
         return Values(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
 
-    def _inverse(self, o: int, q: FloatArray, rest: FloatArray) -> FloatArray:
+    def _inverse(
+        self, o: int, q: FloatArray, rest: FloatArray, near: tuple[FloatArray, float] | None = None
+    ) -> FloatArray:
         """Quantiles at levels q = 1 - rest (both given: each is accurate where it is small; nan asks for q alone).
 
-        Levels outside (0, 1) give the ends of the output's range.
+        Levels outside (0, 1) give the ends of the output's range. `near=(t, sign)` asks for a bound instead: a place
+        not far below (sign -1) or above (1) the quantile, found by growing steps from t.
         """
         tail = (q > 0.5) & ~np.isnan(rest)
         low, high = self.cells.limits(o)
@@ -331,23 +334,49 @@ class Outputs:
         out = np.where(jump, stop, 0.0)
         open_ = np.flatnonzero(~jump & (q > 0) & ~(rest <= 0))
         if len(open_):
-            out[open_] = self._roots(o, q[open_], rest[open_], start[open_], stop[open_])
+            ends = start[open_], stop[open_]
+            hint = None if near is None else (near[0][open_], near[1])
+            out[open_] = self._roots(o, q[open_], rest[open_], *ends, hint)
         return np.where(q <= 0, low, np.where(rest <= 0, high, out))
 
-    def _roots(self, o: int, q: FloatArray, rest: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    def _roots(
+        self, o: int, q: FloatArray, rest: FloatArray, low: FloatArray, high: FloatArray,
+        near: tuple[FloatArray, float] | None,
+    ) -> FloatArray:  # fmt: skip
         """Roots of `cdf(t) = q` in the brackets; beyond the middle by the upper tail, which has more digits there."""
         tail = (q > 0.5) & ~np.isnan(rest)
 
         def gap(t: FloatArray, which: npt.NDArray[np.intp]) -> FloatArray:
-            out = np.empty(len(t))
+            out, error = np.empty(len(t)), np.empty(len(t))
             up = tail[which]
             if (~up).any():
-                out[~up] = _ordered(lambda s: self.cells.below(o, s), t[~up])[0] - q[which[~up]]
+                out[~up], error[~up] = _ordered(lambda s: self.cells.below(o, s), t[~up])
+                out[~up] -= q[which[~up]]
             if up.any():
-                out[up] = rest[which[up]] - _ordered(lambda s: self.cells.above(o, s), t[up])[0]
-            return out
+                out[up], error[up] = _ordered(lambda s: self.cells.above(o, s), t[up])
+                out[up] = rest[which[up]] - out[up]
+            return np.where(np.abs(out) <= 0.25 * error, 0.0, out)  # what rounding leaves open is a root
 
+        if near is not None:
+            return _stepped(gap, low, high, *near)
+        # Draws say where to look: the range of a Gaussian law's output is hundreds of standard deviations wide.
+        y = self._drawn[:, o]
+        p = np.where(np.isnan(rest) | (q < 0.5), q, 1.0 - rest)
+        slack = 5.0 * np.sqrt(p * (1.0 - p) / len(y)) + 2.0 / len(y)
+        every = np.arange(len(q))
+        for level in (p - slack, p + slack):
+            t = y[np.clip((level * len(y)).astype(np.intp), 0, len(y) - 1)]
+            inside = np.flatnonzero((t > low) & (t < high))
+            if len(inside):
+                value = gap(t[inside], every[inside])
+                low[inside[value < 0]] = t[inside[value < 0]]
+                high[inside[value >= 0]] = t[inside[value >= 0]]
         return bracketed_roots(gap, low, high)
+
+    @cached_property
+    def _drawn(self) -> FloatArray:
+        """Some outputs, sorted one by one."""
+        return np.sort(self.network(self.law.sample(_PILOT_DRAWS, rng=0)), axis=0)
 
 
 def check_levels(t: npt.ArrayLike, name: str = "t") -> FloatArray:
@@ -358,6 +387,7 @@ def check_levels(t: npt.ArrayLike, name: str = "t") -> FloatArray:
     return levels
 
 
+_PILOT_DRAWS = 4096
 _SHOWN = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 
 
@@ -369,12 +399,32 @@ def _ordered(side: Any, t: FloatArray) -> tuple[FloatArray, FloatArray]:
     return value, error
 
 
+def _stepped(gap: Any, low: FloatArray, high: FloatArray, near: FloatArray, sign: float) -> FloatArray:
+    """Bounds on the roots of non-decreasing functions: below them for sign -1, above them for sign 1.
+
+    Steps from `near` grow tenfold until the gap has the sign that proves the bound, or the bracket ends.
+    """
+    end = low if sign < 0 else high
+    step = 8 * EPS * np.maximum(np.abs(near), 1e-3 * (high - low)) + 1e-300
+    out = near.copy()
+    live = np.arange(len(near))
+    while len(live):
+        t = near[live] + sign * step[live]
+        past = (t - end[live]) * sign >= 0
+        out[live] = np.where(past, end[live], t)
+        value = gap(out[live], live)
+        proved = value < 0 if sign < 0 else value > 0
+        live = live[~(past | proved)]
+        step[live] *= 10.0
+    return out
+
+
 def bracketed_roots(gap: Any, low: FloatArray, high: FloatArray) -> FloatArray:
     """Leftmost sign changes of non-decreasing functions, all at once: `gap(low) < 0 <= gap(high)`.
 
     `gap(t, which)` gives the values of function `which[i]` at `t[i]`. Inverse quadratic interpolation where the last
-    three points allow it and bisection otherwise (Chandrupatla's rule); stops at neighbouring doubles or at a width
-    of 4 eps. The end of the bracket where the gap is not negative is returned.
+    three points allow it and bisection otherwise (Chandrupatla's rule); stops at neighbouring doubles, at a width of
+    4 eps, or where a gap is 0. The end of the bracket where the gap is not negative is returned.
     """
     n = len(low)
     every = np.arange(n)
@@ -410,7 +460,7 @@ def bracketed_roots(gap: Any, low: FloatArray, high: FloatArray) -> FloatArray:
             ) * fb[live] / (fc[live] - fb[live])
             fits = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(guess)
         step[live] = np.clip(np.where(fits, guess, 0.5), half, 1.0 - half)
-        live = live[(width > close) & ~((fa[live] == 0) & (fb[live] == 0))]
+        live = live[(width > close) & (ft != 0)]
     return np.where(fa >= 0, a, b)
 
 

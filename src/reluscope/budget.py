@@ -8,6 +8,7 @@ is not counted: a budget means the same on the first call as on the second.
 from __future__ import annotations
 
 import re
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,6 +20,9 @@ from reluscope.errors import InputError
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
 _SECONDS |= {"minute": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}
+_LONG = 2.0
+"""Seconds of compiling after which a terminal is told why it waits."""
+
 _REGIONS = ("region", "regions", "cells", "cell")
 
 
@@ -58,10 +62,22 @@ def _clock() -> float:
 
 @cache
 def _compiling() -> Any:
-    """A listener that adds up the time spent under numba's compiler lock, from its first use on."""
+    """A listener that adds up the time spent under numba's compiler lock, from its first use on.
+
+    On a terminal it says once that compiling takes a while: silence would look like a hang.
+    """
     from numba.core import event
 
-    watch = event.TimingListener()
+    class Watch(event.TimingListener):
+        told = False
+
+        def on_end(self, happened: Any) -> None:
+            super().on_end(happened)
+            if not self.told and self.done and self.duration > _LONG and sys.stderr.isatty():
+                self.told = True
+                print("reluscope: compiling on first use (kept on disk for the next time) ...", file=sys.stderr)
+
+    watch = Watch()
     event.register("numba:compiler_lock", watch)
     return watch
 
@@ -92,6 +108,8 @@ def parse_budget(value: Any) -> Budget:
         else:
             if limits and min(limits.values()) > 0:
                 return Budget(**limits)
+            if limits:
+                raise InputError(f"budget must be more than zero, got {value!r}; leave it out for no limit")
     raise InputError(
         f'budget must be like "60s", "5 min", "10000 regions", "60s, 10000 regions" or a positive number of seconds, '
         f"got {describe(value)}"

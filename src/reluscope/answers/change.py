@@ -129,7 +129,8 @@ def change(
         raise InputError("features must name the inputs to re-draw, such as [0, 3]; None is for noise on all inputs")
     named = _features(features, net.n_inputs)
     e = None if noise is None else _noise(noise, len(named))
-    text = "re-drawn given the others" if e is None else "with noise added"
+    others = " given the others" if len(named) < net.n_inputs else ""
+    text = f"re-drawn{others}" if e is None else "with noise added"
     if e is None and _is_particles(law):
         return _among_particles(net, law, named, bool(decision), text)  # type: ignore[arg-type]
     if how != "draws":

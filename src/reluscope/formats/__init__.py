@@ -94,14 +94,20 @@ def _file_loader(file: Path, limits: Limits) -> tuple[Callable[..., Network], st
     raise _unknown_file(file, suffix, limits)
 
 
+_PICKLE = (
+    "pickles run code when loaded (joblib files are pickles); if you trust it, load it in Python and pass the object, or write "
+    "reluscope.load(model).save('net.npz') there for the command line"
+)
+
+
 def _unknown_file(file: Path, suffix: str, limits: Limits) -> InputError:
     advice = {
         ".keras": "keras files can run code when loaded; load the model with keras yourself and pass the object",
         ".h5": "HDF5 files of keras can run code when loaded; load the model with keras and pass the object",
         ".hdf5": "HDF5 files of keras can run code when loaded; load the model with keras and pass the object",
-        ".pkl": "pickles run code when loaded; load it yourself, if you trust it, and pass the object",
-        ".pickle": "pickles run code when loaded; load it yourself, if you trust it, and pass the object",
-        ".joblib": "joblib files are pickles and run code when loaded; load it yourself and pass the object",
+        ".pkl": _PICKLE,
+        ".pickle": _PICKLE,
+        ".joblib": _PICKLE,
         ".pb": "TensorFlow graphs are not read; convert the model to ONNX with tf2onnx",
         ".tflite": "TensorFlow Lite files are not read; convert the model to ONNX with tf2onnx",
         ".npy": "one array is not a network; save weights and biases together with numpy.savez",

@@ -23,6 +23,9 @@ from reluscope.inputs._law import Law
 from reluscope.network import Network
 from reluscope.progress import meter
 
+_CONSTANT = 1e-9
+"""A unit whose standard deviation is below this share of its mean, or of the layer's largest, is a constant."""
+
 _GRID = 401
 _ALMOST_ONE = 1 - 1e-14
 
@@ -32,7 +35,7 @@ class GrowthRow:
     """The pre-activations of one layer: `components` of the exact law, and the errors of the moment-matched Gaussian.
 
     `mean_error` is `|m - exact| / sqrt(trace exact cov)`, `cov_error` the Frobenius error over the norm of the exact
-    covariance, `kolmogorov` the largest difference of the two cdfs over all units and a grid of 401 levels.
+    covariance, `kolmogorov` the largest difference of the two cdfs over all units that vary and a grid of 401 levels.
     """
 
     layer: int
@@ -131,10 +134,10 @@ def _row(k: int, exact: Any, mean: FloatArray, cov: FloatArray) -> GrowthRow:
     true_mean, true_cov = exact.mean.value, np.atleast_2d(exact.cov.value)
     spread = math.sqrt(max(float(np.trace(true_cov)), 1e-300))
     worst = 0.0
-    for o in range(len(mean)):
-        sd = math.sqrt(max(float(cov[o, o]), 0.0))
-        if sd == 0:
-            continue
+    sds = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
+    for o, sd in enumerate(sds.tolist()):
+        if sd <= _CONSTANT * max(float(sds.max()), abs(float(mean[o]))):
+            continue  # constant up to rounding: comparing cdfs there compares rounding
         t = mean[o] + sd * np.linspace(-5, 5, _GRID)
         gap = np.abs(exact.cdf(t, output=o).value - special.ndtr((t - mean[o]) / sd))
         worst = max(worst, float(gap.max()))

@@ -1,6 +1,6 @@
 """Lines against points at equal CPU time: error on cdf values and on a tail probability.
 
-Run: python benchmarks/lines.py [seconds] [repeats] [name ...]   (one thread; a second each by default)
+Run: python benchmarks/lines.py [seconds] [repeats] [name ...] [cdf | tail]   (one thread; a second each by default)
 
 For each network: `integrate(..., interval="block")` under a time budget, pilot and choice included; plain Monte Carlo
 and scrambled Sobol points done well (inputs projected onto what the first layer sees, batches that stay in the cache,
@@ -156,13 +156,15 @@ def monte_carlo_cost(net, thresholds, rng):
     return (time.process_time() - start) / (20 * CHUNK)
 
 
-def run(name, net, seconds, repeats):
+def run(name, net, seconds, repeats, parts):
     law = rs.Gaussian(np.zeros(net.n_inputs), 1.0)
     (component,) = rs.standard(law, net)
     seen = component.network
     rng = np.random.default_rng(1)
     y = np.concatenate([seen(rng.standard_normal((100_000, seen.n_inputs)))[:, 0] for _ in range(8)])
     for part, q in (("cdf", BODY), ("tail", TAIL)):
+        if part not in parts:
+            continue
         thresholds = np.quantile(y, q)
         request = Request(levels={0: thresholds})
         integrate(net, law, request, lines=64, rng=0)
@@ -192,10 +194,12 @@ def main(seconds: float, repeats: int, names: list[str]) -> None:
         f"{'network':28s} {'what':5s} {'CPU s':>6s} {'by lines':>9s} {'lines':>10s} {'MC/ours':>9s} {'Sobol/ours':>9s}"
     )
     engine.time = CpuClock
+    parts = [n for n in names if n in ("cdf", "tail")] or ["cdf", "tail"]
+    names = [n for n in names if n not in ("cdf", "tail")]
     with threadpool_limits(1):
         for name, net in cases():
             if not names or any(n in name for n in names):
-                run(name, net, seconds, repeats)
+                run(name, net, seconds, repeats, parts)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Exact recovery of random networks from value queries: success over seeds, queries, time, errors.
+"""Networks from queries: success over seeds, queries, time, errors; other oracles; the walk from cell to cell.
 
 Run: python benchmarks/recover.py [seeds] [widths ...]      (default 20 seeds; widths such as 10-15-15-1)
+     python benchmarks/recover.py oracles [seeds]           (float32, noise, smooth functions; default 5 seeds)
+     python benchmarks/recover.py walk                      (method "regions")
 
 Networks: He weights N(0, 2 / inputs), biases N(0, 0.5^2), box [-2, 2]^n, float64 values only. A run counts as a success
 when the largest output error at 40,000 points (a quarter of them corners of the box) is at most 1e-10. "all units"
@@ -59,5 +61,78 @@ def main(seeds: int, shapes: list[str]) -> None:
         )
 
 
+def oracles(seeds: int) -> None:
+    """What is left of exact recovery when answers are rounded, noisy or smooth."""
+    for shape in ("20-10-1", "5-20-1", "10-15-15-1"):
+        rows = []
+        for seed in range(seeds):
+            net = random_network([int(w) for w in shape.split("-")], seed)
+            rows.append(_recovered(net, rs.Oracle(net, dtype="float32", limit=500_000), seed))
+        _show(f"float32 {shape}", rows)
+    for size in (1e-10, 1e-8, 1e-6, 1e-5, 1e-4):
+        rows = []
+        for seed in range(seeds):
+            net, noise = random_network([5, 8, 6, 1], seed), np.random.default_rng(5)
+
+            def noisy(X: np.ndarray, net=net, noise=noise, size=size) -> np.ndarray:  # type: ignore[no-untyped-def]
+                return net(X) + size * noise.normal(size=(len(X), 1))
+
+            rows.append(_recovered(net, rs.Oracle(noisy, 5, limit=500_000), seed))
+        _show(f"noise {size:g} 5-8-6-1", rows)
+    curves = {
+        "tanh": np.tanh,
+        "sigmoid": lambda h: 1 / (1 + np.exp(-h)),
+        "softplus": lambda h: np.logaddexp(0, h),
+        "squares": np.square,
+    }
+    for name, curve in curves.items():
+        told = 0
+        for seed in range(seeds):
+            rng = np.random.default_rng(seed)
+            W, v = rng.normal(size=(15, 10)), rng.normal(size=15)
+            found = rs.recover(rs.Oracle(lambda X, W=W, v=v, f=curve: f(X @ W.T) @ v, 10), (-2.0, 2.0), rng=seed)
+            told += "not piecewise affine" in found.statement[0]
+        print(f"{name} 10-15-1: told {told} of {seeds}", flush=True)
+
+
+def _recovered(net: rs.Network, oracle: rs.Oracle, seed: int) -> tuple[bool, float, int, float, str]:
+    start = time.process_time()
+    found = rs.recover(oracle, (-2.0, 2.0), rng=seed, check=2000)
+    took = time.process_time() - start
+    error = found.compare(net, certify=False).sampled
+    return found.complete, error, found.total_queries, took, "-".join(map(str, found.layers)) or "none"
+
+
+def _show(name: str, rows: list[tuple[bool, float, int, float, str]]) -> None:
+    good = [r for r in rows if r[0]]
+    print(
+        f"{name}: complete {len(good)} of {len(rows)}, their error <= {max((r[1] for r in good), default=0):.1e}; "
+        f"queries median {np.median([r[2] for r in rows]):,.0f}, CPU s median {np.median([r[3] for r in rows]):.1f}, "
+        f"largest {max(r[3] for r in rows):.1f}; incomplete: "
+        + (", ".join(f"{r[4]} (error {r[1]:.1e})" for r in rows if not r[0]) or "none"),
+        flush=True,
+    )
+
+
+def walk() -> None:
+    """Pieces found by the walk beside the regions there are."""
+    for shape in ("2-5-1", "2-6-5-1", "3-6-4-2", "2-10-10-1"):
+        net = random_network([int(w) for w in shape.split("-")], 1)
+        found = rs.recover(rs.Oracle(net), (-2.0, 2.0), "regions", rng=0, check=5000)
+        parts = rs.regions(net, (-2.0, 2.0), progress=None)
+        print(
+            f"{shape}: {len(found.result)} pieces, {len(parts)} regions ({parts.merge_equal().count} after merging "
+            f"neighbours with equal maps), {found.total_queries:,} queries, complete {found.complete}, "
+            f"largest error {found.sampled.largest:.1e}",
+            flush=True,
+        )
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, sys.argv[2:] or list(WIDTHS))
+    given = sys.argv[1:]
+    if given[:1] == ["oracles"]:
+        oracles(int(given[1]) if len(given) > 1 else 5)
+    elif given[:1] == ["walk"]:
+        walk()
+    else:
+        main(int(given[0]) if given else 20, given[1:] or list(WIDTHS))

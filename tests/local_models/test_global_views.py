@@ -179,3 +179,87 @@ def test_fits_minimise_the_penalised_objective(task):
         assert abs(slope) < 1e-4
     far = glm.fit(X, response, penalty=1e9, scale=scale, weight=w, towards=towards)
     assert np.allclose(far.C, towards.C, atol=1e-5) and np.allclose(far.d, towards.d, atol=1e-5)
+
+
+# -- coefficients that the rows do not determine -------------------------------------------------------------------
+
+
+def responses(eta, task, rng):
+    if task == "regression":
+        return eta + 0.7 * rng.normal(size=len(eta))
+    return (rng.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(int)
+
+
+@pytest.mark.parametrize("task", ["regression", "binary"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_two_equal_features_are_aliased_and_the_others_as_without_one_of_them(task, weighted):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(200, 3)) * [1.0, 30.0, 0.01] + [0.0, 5.0, 2.0]
+    y = responses(0.5 + X[:, 0] - 0.03 * X[:, 1], task, rng)
+    w = rng.uniform(0.2, 2, 200) if weighted else None
+    twice = np.column_stack([X, X[:, 0]])
+    found = rs.unwrap(linear([0.5, 0, 0, 0.5]), twice, y, task=task, sample_weight=w).intervals(0)
+    alone = rs.unwrap(linear([1.0, 0, 0]), X, y, task=task, sample_weight=w).intervals(0)
+    assert found.aliased.tolist() == [False, True, False, False, True] and not alone.aliased.any()
+    for name in ("estimate", "error", "lower", "upper", "p_value"):
+        ours, theirs = getattr(found, name), getattr(alone, name)
+        assert np.isnan(ours[[1, 4]]).all()
+        assert np.allclose(ours[[0, 2, 3]], theirs[[0, 2, 3]], rtol=1e-6)
+    assert [row["aliased"] for row in found.rows()] == found.aliased.tolist()
+    assert "2 aliased" in repr(found) and "aliased" not in repr(alone).splitlines()[-1]
+    from matplotlib.figure import Figure
+
+    labels = [t.get_text() for t in found.plot(Figure().add_subplot()).get_yticklabels()]
+    assert labels == ["x0 (aliased)", "x1", "x2", "x3 (aliased)"]
+
+
+def test_dummies_alias_the_intercept():
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 3, 150)
+    X = np.column_stack([kind == 0, kind == 1, kind == 2, rng.normal(size=150)]).astype(float)
+    y = kind + 2.0 * X[:, 3] + 0.1 * rng.normal(size=150)
+    found = rs.unwrap(linear([0.0, 1.0, 2.0, 2.0]), X, y, task="regression").intervals(0)
+    assert found.aliased.tolist() == [True, True, True, True, False]
+    Z = X  # the dummies span the constant
+    beta = np.linalg.solve(Z.T @ Z, Z.T @ y)
+    error = np.sqrt(((y - Z @ beta) ** 2).sum() / 146 * np.linalg.inv(Z.T @ Z)[3, 3])
+    assert found.estimate[4] == pytest.approx(beta[3]) and found.error[4] == pytest.approx(error)
+
+
+def test_a_feature_that_does_not_vary_is_aliased_and_its_part_is_in_the_intercept():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=60), np.full(60, 4.0)])
+    y = 1.0 + X @ [2.0, 3.0] + 0.1 * rng.normal(size=60)
+    found = rs.unwrap(linear([2.0, 3.0]), X, y, task="regression").intervals(0)
+    assert found.aliased.tolist() == [False, False, True] and np.isnan(found.estimate[2])
+    assert found.lower[0] < 13.0 < found.upper[0]
+
+
+def test_nearly_equal_features_are_not_aliased():
+    """A difference of 1e-6 standard deviations still tells them apart; one of 1e-14 does not."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 1))
+    y = x[:, 0] + 0.1 * rng.normal(size=100)
+    for gap, aliased in ((1e-6, False), (1e-14, True)):
+        X = np.column_stack([x, x + gap * rng.normal(size=(100, 1))])
+        found = rs.unwrap(linear([0.5, 0.5]), X, y, task="regression").intervals(0)
+        assert found.aliased[1:].tolist() == [aliased, aliased] and not found.aliased[0]
+    assert np.isnan(found.error[1])
+
+
+def test_aliased_coefficients_with_a_ridge_and_by_bootstrap():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(120, 1))
+    X, y = np.column_stack([x, x]), responses(x[:, 0], "binary", rng)
+    u = rs.unwrap(linear([0.5, 0.5]), X, y)
+    ridge = u.intervals(0, penalty=1.0)
+    assert ridge.aliased.tolist() == [False, True, True]
+    assert np.isfinite(ridge.estimate).all() and np.isnan(ridge.error[1:]).all() and np.isfinite(ridge.error[0])
+    boot = u.intervals(0, method="bootstrap", draws=30)
+    assert np.isnan(boot.estimate[1:]).all() and np.isnan(boot.lower[1:]).all() and np.isfinite(boot.lower[0])
+    both = u.intervals(0, method="bootstrap", draws=30, penalty=1.0)
+    assert np.isfinite(both.lower).all() and both.aliased.tolist() == [False, True, True]
+    few = rs.unwrap(linear(np.ones(9)), rng.normal(size=(6, 9)), rng.normal(size=6), task="regression")
+    with pytest.raises(InputError, match="6 rows for 10 coefficients"):
+        few.intervals(0)
+    assert few.intervals(0, penalty=1.0).aliased.sum() == 10

@@ -9,6 +9,7 @@ from sklearn.datasets import make_circles
 import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
+from reluscope.local_models import _adjacency, merge
 from reluscope.local_models._agglomerate import agglomerate, polish
 from reluscope.local_models.merge import candidates
 
@@ -49,10 +50,12 @@ def test_agglomeration_by_definition(seed):
     tree = np.column_stack([np.arange(1, n), [rng.integers(0, k) for k in range(1, n)]])
     extra = rng.integers(0, n, (n, 2))
     edges = np.concatenate([tree, extra[extra[:, 0] != extra[:, 1]]])
-    merges, costs = agglomerate(theta, gram, edges)
     expected, theirs = slow_agglomeration(theta, gram, edges)
-    assert [set(pair) for pair in merges.tolist()] == expected
-    assert np.allclose(costs, theirs)
+    # Bounds on the costs only spare work: any floor below the smallest eigenvalues gives the same merges.
+    for floor in (None, 0.5 * np.linalg.eigvalsh(gram)[:, 0], np.linalg.eigvalsh(gram)[:, 0] * (1 - 1e-9)):
+        merges, costs = agglomerate(theta, gram, edges, floor)
+        assert [set(pair) for pair in merges.tolist()] == expected
+        assert np.allclose(costs, theirs)
 
 
 def test_polishing_never_raises_the_cost():
@@ -228,3 +231,142 @@ def test_the_rule_of_one_standard_error():
     chosen = min(v.n for v in m.validation if v.loss <= best.loss + best.error)
     assert len(m) == chosen < best.n
     assert [v.n for v in m.validation if v.chosen] == [chosen]
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 300))
+def test_polishing_by_definition(seed):
+    """Rounds of trying every neighbouring cluster, with all sums made anew."""
+    rng = np.random.default_rng(seed)
+    n, p, m, k = 30, int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.integers(2, 6))
+    theta, factor = rng.normal(size=(n, p, m)), rng.normal(size=(n, p, p + 1))
+    gram = factor @ factor.transpose(0, 2, 1)
+    edges = np.concatenate([np.column_stack([np.arange(n - 1), np.arange(1, n)]), rng.integers(0, n, (20, 2))])
+    label = rng.permutation(np.arange(n) % k)
+    expected = label.copy()
+    for _ in range(4):
+        common = [
+            np.linalg.solve(gram[expected == c].sum(axis=0), (gram[expected == c] @ theta[expected == c]).sum(axis=0))
+            for c in range(k)
+        ]
+        best = expected.copy()
+        for i in range(n):
+            beside = {expected[b] for a, b in edges if a == i} | {expected[a] for a, b in edges if b == i}
+            cost = {c: np.sum((theta[i] - common[c]) * (gram[i] @ (theta[i] - common[c]))) for c in beside | {best[i]}}
+            best[i] = min(cost, key=cost.get)
+        for c in set(expected) - set(best):
+            best[expected == c] = c
+        expected = best
+    assert np.array_equal(polish(label, theta, gram, edges, 4), expected)
+
+
+@pytest.mark.parametrize("inputs", [3, 14])
+def test_nearest_points_by_trees_and_by_pairs(inputs):
+    points = np.random.default_rng(0).normal(size=(700, inputs)) + 100
+    near = np.sort(_adjacency._nearest(points, 6), axis=1)
+    apart = ((points[:, None] - points) ** 2).sum(axis=2)
+    assert np.array_equal(near, np.sort(np.argsort(apart, axis=1)[:, :6], axis=1))
+
+
+def test_a_merge_is_not_made_twice(monkeypatch):
+    net, X, y = circles()
+    u = rs.unwrap(net, X, y)
+    made = []
+    slow = merge.agglomerate
+    monkeypatch.setattr(merge, "agglomerate", lambda *a: made.append(len(a[0])) or slow(*a))
+    notes = []
+    m = u.merge(most=5, progress=lambda done, text: notes.append(text))
+    assert any("fold 3 of 5" in text for text in notes) and any("cutting the tree" in text for text in notes)
+    assert u.merge(most=5) is m and len(made) == 1
+    assert u.merge(4) is u.merge(4) and len(made) == 1  # another number of models: the same tree
+    u.flatten(4, tune=False)
+    assert len(made) == 1
+    fitted = []
+    monkeypatch.setattr(merge, "_validate", lambda *a: fitted.append(1))
+    u.merge(4)
+    assert not fitted
+    monkeypatch.undo()
+    rng = np.random.default_rng(0)
+    assert u.merge(most=3, rng=rng) is not u.merge(most=3, rng=rng)  # a generator goes on
+    assert u.merge(4, penalty=7.0) is not u.merge(4)
+    fresh = rs.unwrap(net, X, y).merge(4)
+    assert np.array_equal(fresh.C, u.merge(4).C)
+    for n in range(1, 9):
+        u.merge(n)
+    assert len(u._memory["merge"]) == 4 and len(u._memory["tree"]) == 1
+
+
+def test_cross_validation_reports_by_default(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    net, X, y = folded()
+    rs.unwrap(net, X, y, task="regression").merge(most=3)
+    assert "merge" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_dropped_regions_are_adopted_where_they_cost_least(task, weighted):
+    outputs = 3 if task == "multiclass" else 1
+    net = random_net((3, 7, outputs), 4)
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(250, 3))
+    eta = net(X)
+    y = {"regression": eta[:, 0], "binary": (eta[:, 0] > 0) * 1, "multiclass": eta.argmax(axis=1), "none": None}[task]
+    w = rng.uniform(0.2, 2, 250) if weighted else np.ones(250)
+    u = rs.unwrap(net, X, y, sample_weight=w if weighted else None)
+    m = u.prune(12, breadth=0.3)
+    kept = np.flatnonzero(u.count >= 12)
+    assert sorted(m.kept.tolist()) == kept.tolist() and np.array_equal(m.own, u.count[m.kept])
+    if task in ("regression", "none"):
+        h = w
+    else:
+        p = np.exp(eta) / np.exp(eta).sum(axis=1, keepdims=True) if outputs == 3 else 1 / (1 + np.exp(-eta))
+        h = w * (p * (1 - p)).mean(axis=1)  # of two classes: the same for both
+    centre = np.eye(3) - 1 / 3 if outputs == 3 else np.eye(1)
+    C, d = u.maps()
+    for r in range(len(u)):
+        if u.count[r] >= 12:
+            assert m.kept[m.cluster_of_centroid[r]] == r
+            continue
+        rows = u.region == r
+        costs = []
+        for k in kept:
+            gap = (X @ (C[k] - C[r]).T + d[k] - d[r]) @ centre  # difference of the two models on all rows
+            square = (gap**2).sum(axis=1)
+            costs.append(h[rows] @ square[rows] + 0.3 * h[rows].sum() * np.average(square, weights=w))
+        assert m.kept[m.cluster_of_centroid[r]] == kept[np.argmin(costs)]
+    assert np.allclose(m.decision(X)[np.isin(u.region, kept)], eta[np.isin(u.region, kept)])
+
+
+def test_pruned_tables_tell_own_rows_from_adopted_ones(tmp_path):
+    net, X, y = circles()
+    u = rs.unwrap(net, X, y)
+    m = u.prune(10)
+    rows = m.table_rows()
+    assert list(rows[0])[:5] == ["cluster", "region", "own", "adopted", "count"]
+    assert all(row["own"] + row["adopted"] == row["count"] and row["own"] == u.count[row["region"]] for row in rows)
+    own = int(u.count[u.count >= 10].sum())
+    text = repr(m)
+    assert f"{len(m)} of {len(u)} regions kept" in text and f"{own} rows of their own, {500 - own} rows" in text
+    assert m.data_score == pytest.approx(m.score(X, y))
+    assert f"auc {m.data_score:.4f} on these data (network {u.score:.4f})" in text
+    assert f"auc {u.merge(3).data_score:.4f} on these data" in repr(u.merge(3)) and "adopted" not in repr(u.merge(3))
+    m.save(tmp_path / "m.npz")
+    back = rs.MergedModels.load(tmp_path / "m.npz")
+    assert back.table_rows() == rows and np.isnan(back.data_score) and "on these data" not in repr(back)
+    with np.load(tmp_path / "m.npz") as file:
+        arrays = dict(file)
+    np.savez(tmp_path / "bad.npz", **(arrays | {"own": arrays["own"][:-1]}))
+    with pytest.raises(InputError, match="damaged"):
+        rs.MergedModels.load(tmp_path / "bad.npz")
+
+
+def test_regions_are_adopted_by_the_side_with_the_same_function():
+    """|x0| + x1, few regions kept: each strip joins a kept one of its own slope, however near the other side is."""
+    net, X, y = folded(400)
+    u = rs.unwrap(net, X, y, task="regression")
+    slope = u.coefficients[:, 0, 0]
+    both = next(k for k in range(2, 17) if len(set(slope[:k])) == 2)  # the first regions that hold both slopes
+    m = u.prune(int(u.count[both - 1]))
+    assert len(m) < 8 and m.data_score < 1e-20
+    assert np.array_equal(m.C[m.cluster_of_centroid, 0, 0], slope)

@@ -38,8 +38,11 @@ def test_table_and_pictures(files, capsys):
     assert json.loads((out / "m-unwrap.json").read_text())["table"][0]["count"] == facts["largest_region"]
     for name in ("regions", "importance", "violin", "parallel", "profile", "partial", "pair", "bubble", "dendrogram"):
         assert (out / f"m-{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert [p["region"] for p in facts["portraits"]] == list(range(min(5, facts["regions"])))
+    assert {f["feature"] for f in facts["portraits"][0]["features"]} == {"a", "b"}
     assert main(call) == 0
-    assert "importance:" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "importance:" in text and "rows of the largest regions against all rows:" in text and " sd, " in text
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def _file_loader(file: Path, limits: Limits) -> tuple[Callable[..., Network], st
 
 
 _PICKLE = (
-    "pickles run code when loaded (joblib files are pickles); if you trust it, load it in Python and pass the object, or write "
-    "reluscope.load(model).save('net.npz') there for the command line"
+    "pickles run code when loaded (joblib files are pickles); if you trust it, load it in Python and pass the object, "
+    "or write reluscope.load(model).save('net.npz') there for the command line"
 )
 
 

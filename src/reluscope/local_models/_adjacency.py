@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from reluscope._check import FloatArray
-from reluscope.local_models._grouping import Words, pack
+from reluscope.local_models._grouping import Words, pack, spans
+from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
@@ -20,6 +22,12 @@ Index = npt.NDArray[np.int64]
 
 _MARGIN = 0.01
 """The box of the data is widened by this share of its size, so that rows on its sides lie in listed regions."""
+
+_TREE_INPUTS = 12
+"""Below this many inputs a tree finds nearest points faster than all pairs do."""
+
+_MOST_PAIRED = 50_000
+"""Points of which all pairs are looked at (about 30 CPU seconds)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +74,51 @@ def by_facets(u: Unwrapped, factor: FloatArray, centroid: FloatArray, budget: An
 
 def by_distance(u: Unwrapped, centroid: FloatArray, neighbours: int = 10) -> Adjacency:
     """Each region beside those with the nearest centroids."""
-    from scipy.spatial import cKDTree
-
     k = min(neighbours + 1, len(centroid))
-    _, near = cKDTree(centroid).query(centroid, k=k)
-    near = np.asarray(near).reshape(len(centroid), k)
+    near = _nearest(centroid, k)
     pairs = np.column_stack([np.repeat(np.arange(len(centroid)), k), near.ravel()])
     edges = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
     nothing = np.zeros((0, u._words.shape[1]), dtype=np.uint64)
     return Adjacency("nearest", connected(edges, centroid), nothing, np.zeros(0, dtype=np.int64))
+
+
+def _nearest(points: FloatArray, k: int) -> Index:
+    """The k nearest points of each, itself among them, shape (n, k)."""
+    n = len(points)
+    if points.shape[1] < _TREE_INPUTS or n > _MOST_PAIRED:
+        from scipy.spatial import cKDTree
+
+        return np.asarray(cKDTree(points).query(points, k=k)[1], dtype=np.int64).reshape(n, k)
+    # In many dimensions a tree visits nearly all pairs: products of blocks are faster.
+    centred = points - points.mean(axis=0)
+    left = np.column_stack([centred, np.ones(n)])
+    right = np.ascontiguousarray(np.column_stack([-2.0 * centred, (centred**2).sum(axis=1)]).T)
+    found = np.empty((n, k), dtype=np.int64)
+    with blas_threads(points.shape[1]):
+        for part in spans(n, max(1, (1 << 21) // n)):
+            _keep_nearest(left[part] @ right, k, found[part])
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def _keep_nearest(distance, k, found):  # type: ignore[no-untyped-def]
+    """Indices of the k smallest entries of each row, by insertion."""
+    low = np.empty(k)
+    for r in range(distance.shape[0]):
+        filled = 0
+        worst = np.inf
+        for j in range(distance.shape[1]):
+            d = distance[r, j]
+            if d >= worst:
+                continue
+            i = min(filled, k - 1)
+            while i > 0 and low[i - 1] > d:
+                low[i], found[r, i] = low[i - 1], found[r, i - 1]
+                i -= 1
+            low[i], found[r, i] = d, j
+            filled = min(filled + 1, k)
+            if filled == k:
+                worst = low[k - 1]
 
 
 def connected(edges: Index, centroid: FloatArray) -> Index:
@@ -99,11 +143,13 @@ def connected(edges: Index, centroid: FloatArray) -> Index:
 class Models:
     """Local models and where they matter, in coordinates in which the data's second moments are the identity.
 
-    `theta` (regions, p, outputs): `θᵀ F⁻¹ (x, 1)` is the output. `gram` (regions, p, p).
+    `theta` (regions, p, outputs): `θᵀ F⁻¹ (x, 1)` is the output. `gram` (regions, p, p), whose eigenvalues are at least
+    `floor` (regions,).
     """
 
     theta: FloatArray
     gram: FloatArray
+    floor: FloatArray
     factor: FloatArray
 
 
@@ -115,7 +161,6 @@ def models_of(u: Unwrapped, breadth: float) -> Models:
     regions with fewer rows than coefficients could be joined to anything at no cost.
     """
     from reluscope.local_models._data import read
-    from reluscope.local_models._grouping import spans
 
     factor, inverse = _metric(u)
     curvature = _curvature(u)
@@ -136,7 +181,43 @@ def models_of(u: Unwrapped, breadth: float) -> Models:
     mass = np.bincount(u.region, curvature, minlength=len(u))
     floor = breadth * np.maximum(mass, 1e-9 * curvature.mean())
     gram += floor[:, None, None] * np.eye(p)
-    return Models(_points(*u.maps(), factor), gram, factor)
+    return Models(_points(*u.maps(), factor), gram, floor, factor)
+
+
+def adopted(u: Unwrapped, kept: int, breadth: float) -> Index:
+    """For each region the one among the first `kept` (the largest) whose model costs its rows least; see `prune`."""
+    from reluscope.local_models._data import read
+
+    owner = np.minimum(np.arange(len(u)), kept - 1)
+    factor, _ = _metric(u)
+    curvature = _curvature(u)
+    if u.weight is not None:
+        curvature = curvature * u.weight
+    C, d = u.maps(np.arange(kept))
+    eta = u.prediction
+    if C.shape[1] > 2:  # logits count up to a common shift
+        C, d = C - C.mean(axis=1, keepdims=True), d - d.mean(axis=1, keepdims=True)
+        eta = eta - eta.mean(axis=1, keepdims=True)
+    theirs = _points(C, d, factor).reshape(kept, -1)
+    mass = np.maximum(np.bincount(u.region, curvature, minlength=len(u)), 1e-9 * curvature.mean())
+    order = np.argsort(u.region, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(u.count)])
+    for part in spans(len(u) - kept, max(1, (1 << 21) // kept)):
+        which = np.arange(kept + part.start, kept + part.stop)
+        mine = _points(*u.maps(which), factor).reshape(len(which), -1)
+        apart = (mine**2).sum(axis=1)[:, None] - 2 * mine @ theirs.T + (theirs**2).sum(axis=1)
+        cost = breadth * mass[which, None] * np.maximum(apart, 0.0)
+        rows = order[ends[which[0]] : ends[which[-1] + 1]]
+        for some in spans(len(rows), max(1, (1 << 21) // (kept * C.shape[1]))):
+            x, own = read(u.X, rows[some]), u.region[rows[some]] - which[0]  # rising: the rows are sorted by region
+            square = np.zeros((len(x), kept))
+            for o in range(C.shape[1]):
+                square += (x @ C[:, o].T + d[:, o] - eta[rows[some], o, None]) ** 2
+            square *= curvature[rows[some], None]
+            starts = np.flatnonzero(np.diff(own, prepend=-1))
+            cost[own[starts]] += np.add.reduceat(square, starts, axis=0)
+        owner[which] = cost.argmin(axis=1)
+    return owner
 
 
 def model_points(u: Unwrapped, pattern: Any, factor: FloatArray) -> FloatArray:
@@ -166,7 +247,6 @@ def _curvature(u: Unwrapped) -> FloatArray:
 def _metric(u: Unwrapped) -> tuple[FloatArray, FloatArray]:
     """A factor F with `F Fᵀ = E[(x, 1)(x, 1)ᵀ]`, so that `|θᵀF|² = E[(w · x + b)²]`, and its (pseudo-)inverse."""
     from reluscope.local_models._data import read
-    from reluscope.local_models._grouping import spans
 
     k = u.network.n_inputs
     total = np.zeros((k + 1, k + 1))

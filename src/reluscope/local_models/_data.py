@@ -258,10 +258,11 @@ def _codes(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> Index:
     code = order[place]
     wrong = known[code] != labels
     if wrong.any():
-        expected = ", ".join(repr(c) for c in classes[:10]) + (", ..." if len(classes) > 10 else "")
+        expected = ", ".join(str(c) for c in classes[:10]) + (", ..." if len(classes) > 10 else "")
         raise InputError(
-            f"y must hold the classes {expected} in the order of the outputs; it has the label "
-            f"{labels[wrong][0].item()!r} ({int(wrong.sum()):,} rows have labels that are not one of the classes)"
+            f"y must hold the classes {expected}, but it has the label {labels[wrong][0].item()!r} "
+            f"({int(wrong.sum()):,} of {len(labels):,} labels are not one of the classes); rename the labels, or pass "
+            "classes=, yours in the order of the outputs"
         )
     return np.asarray(code, dtype=np.int64)
 

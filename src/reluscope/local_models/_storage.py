@@ -25,6 +25,8 @@ _FIELDS = {  # name: (kind, dimensions)
     "d": ("f", 2),
     "count": ("i", 1),
 }
+_PRUNED = ("kept", "own")
+"""Further whole numbers, one per cluster, of models that were pruned."""
 
 
 def save_merged(models: MergedModels, path: str | PathLike[str]) -> None:
@@ -39,6 +41,7 @@ def save_merged(models: MergedModels, path: str | PathLike[str]) -> None:
         "task": models.task,
         "classes": [c if isinstance(c, (bool, int, float, str)) else str(c) for c in models.classes],
         "adjacency": models.adjacency,
+        "columns": None if models.columns is None else list(models.columns),
         "validation": [[v.n, v.loss, v.error, v.chosen] for v in models.validation],
     }
     out |= {"network": _text(header), "facts": _text(json.dumps(facts))}
@@ -46,6 +49,7 @@ def save_merged(models: MergedModels, path: str | PathLike[str]) -> None:
     if models.dendrogram is not None:
         tree = models.dendrogram
         out |= {"tree.merges": tree.merges, "tree.cost": tree.cost, "tree.weight": tree.weight}
+    out |= {name: getattr(models, name) for name in _PRUNED if getattr(models, name) is not None}
     write_npz(out, path)
 
 
@@ -71,6 +75,9 @@ def load_merged(path: str | PathLike[str]) -> MergedModels:
             validation=tuple(Validation(int(n), float(a), float(b), bool(c)) for n, a, b, c in facts["validation"]),
             dendrogram=tree,
             unwrapped=None,
+            columns=None if facts.get("columns") is None else tuple(str(name) for name in facts["columns"]),
+            kept=arrays.get("kept"),
+            own=arrays.get("own"),
             **fields,
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -97,6 +104,9 @@ def _check(m: MergedModels, what: str) -> None:
             and len(m.centroid) == len(m.cluster_of_centroid) > 0
             and m.centroid.shape[1] == len(m.spread) == net.n_inputs
             and len(m.count) == k
+            and (m.columns is None or len(m.columns) == net.n_inputs)
+            and (m.kept is None) == (m.own is None)
+            and all(a is None or (a.dtype.kind == "i" and a.shape == (k,)) for a in (m.kept, m.own))
             and _within(m.owner, k)
             and _within(m.cluster_of_centroid, k)
             and all(np.isfinite(a).all() for a in (m.C, m.d, m.centroid, m.spread))

@@ -160,7 +160,7 @@ class _Merging:
         u = unwrap(self.network_, X, y, task=response.task, classes=classes)  # type: ignore[attr-defined]
         n = None if self.n_models is None else min(int(self.n_models), len(u))  # type: ignore[attr-defined]
         # Facets of the box would not be found in time for many inputs, and neighbours serve as well.
-        self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest")  # type: ignore[attr-defined]
+        self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", progress=None)  # type: ignore[attr-defined]
 
     def _outputs(self, X: Any) -> FloatArray:
         rows = self._rows(X)  # type: ignore[attr-defined]

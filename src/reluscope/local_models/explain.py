@@ -3,7 +3,8 @@
 On the region of `x` the network is `C x + d`, so feature j adds exactly `C_j x_j` to the output. Centred contributions
 `C_j (x_j - mean_j)` add up to the difference from the same local model at the mean of the data. The distance from
 `x` to the boundary is `min_i slack_i / |a_i|` over the rows `a_i x <= b_i` of all units, redundant ones included: the
-nearest hyperplane is always a facet.
+nearest hyperplane is always a facet, in any norm. Distances are in the inputs' own units, and also with each input
+divided by its standard deviation over the data, because raw inputs mix units.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer
+from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.cells.facets import _hidden_maps
 from reluscope.errors import InputError
+from reluscope.local_models import scores
 from reluscope.local_models._data import as_rows, read
 from reluscope.local_models._grouping import pack, spans, trace, unpack
 from reluscope.local_models._source import check_columns
@@ -36,6 +39,9 @@ _NUMBERS = 1 << 21
 _STEPS = 10.0 ** np.arange(-3, -11, -1)
 """Lengths of the step across a facet, relative to the room there; shorter ones overrule longer ones."""
 
+_SHOWN = 12
+"""Features listed in the text of an explanation."""
+
 _MOST_INPUTS = 60
 """Above this, facets that only a linear program could tell from redundant rows are left undecided."""
 
@@ -44,28 +50,33 @@ _MOST_INPUTS = 60
 class Margins:
     """For each row the distance to the boundary of its region (`inf`: the whole space) and what makes that boundary.
 
-    `layer` and `unit` count from 0 within the layer, `step` is the break point of the unit; -1 where there is none.
+    `layer` is the index of the hidden layer and `unit` that of the unit in it, both from 0; `step` is the break point
+    of the unit; -1 where there is none. Distances are in the inputs' own units, or with `scaled` in standard
+    deviations of each input over the data.
     """
 
     distance: FloatArray
     layer: Index
     unit: Index
     step: Index
+    scaled: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Neighbour:
-    """The region across one facet.
+    """The region across one facet, which is made by unit `unit` of hidden layer `layer` (indices, both from 0).
 
-    `distance` is that of the point to the facet's hyperplane, `normal` points across, `region` and `count` are those of
-    the unwrapped data (-1 and 0 where no data are). `jump` (outputs, inputs) is the change of the coefficients; it is a
-    multiple of the normal, because the function is continuous.
+    `distance` is that of the point to the facet's hyperplane in the inputs' own units, `distance_scaled` the same in
+    standard deviations of each input (`inf` when only inputs that do not vary lead there). `normal` points across,
+    `region` and `count` are those of the unwrapped data (-1 and 0 where no data are). `jump` (outputs, inputs) is the
+    change of the coefficients; it is a multiple of the normal, because the function is continuous.
     """
 
     layer: int
     unit: int
     step: int
     distance: float
+    distance_scaled: float
     normal: FloatArray
     pattern: Pattern
     region: int
@@ -78,9 +89,9 @@ class Neighbour:
         return float(np.linalg.norm(self.jump, axis=1).max())
 
     def __repr__(self) -> str:
-        where = f"region {self.region} ({self.count} rows)" if self.region >= 0 else "a region without data"
+        where = f"region {self.region} ({counted(self.count, 'row')})" if self.region >= 0 else "a region without data"
         return (
-            f"Neighbour(layer {self.layer} unit {self.unit} at distance {self.distance:.4g}: {where}, "
+            f"Neighbour({_unit_name(self)} at distance {self.distance:.4g} ({self.distance_scaled:.4g} sd): {where}, "
             f"jump {self.jump_size:.4g})"
         )
 
@@ -137,24 +148,60 @@ class Explanation:
         found = self.neighbours(1)
         return found[0] if found else None
 
+    @cached_property
+    def nearest_scaled(self) -> Neighbour | None:
+        """The region across the facet that is nearest in standard deviations of the data."""
+        found = self.neighbours(1, scaled=True)
+        return found[0] if found else None
+
     @property
     def distance(self) -> float:
-        """Distance from `x` to the boundary of its region."""
-        return float(_slacks(self.unwrapped.network, self.pattern, self.x)[0].min(initial=np.inf))
+        """Distance from `x` to the boundary of its region, in the inputs' own units."""
+        return float(_slacks(self.unwrapped, self.pattern, self.x)[0].min(initial=np.inf))
 
-    def neighbours(self, limit: int | None = None) -> list[Neighbour]:
+    @property
+    def distance_scaled(self) -> float:
+        """The same with each input divided by its standard deviation over the data, for inputs of unlike units.
+
+        Inputs that do not vary in the data are held.
+        """
+        return float(_slacks(self.unwrapped, self.pattern, self.x)[1].min(initial=np.inf))
+
+    @property
+    def probability(self) -> FloatArray | None:
+        """Probability of each class, in the order of `classes`; None when the outputs are no classes."""
+        classes = self.classes
+        return scores.probabilities(self.output[None])[0] if classes else None
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The labels, in the order of the outputs; empty when the outputs are no classes."""
+        classes = self.unwrapped.response.classes
+        return classes if len(classes) == max(2, len(self.output)) else ()
+
+    @property
+    def predicted(self) -> Any:
+        """The most probable class; None when the outputs are no classes."""
+        p = self.probability
+        return None if p is None else self.classes[int(p.argmax())]
+
+    def neighbours(self, limit: int | None = None, *, scaled: bool = False) -> list[Neighbour]:
         """Regions across the facets of this region, nearest facet first; all of them unless limited.
 
-        A hyperplane is known to be a facet when the foot of `x` on it lies in the region; other ones take a linear
-        program each (with more than 60 inputs they are left out). Each neighbour's pattern is read off a
-        point just across.
+        With `scaled` nearness is in standard deviations of the data (`distance_scaled`). A hyperplane is known to be a
+        facet when the nearest point of it lies in the region; other ones take a linear program each (with more than 60
+        inputs they are left out). Each neighbour's pattern is read off a point just across.
         """
         if limit is not None:
             integer(limit, "limit", low=1)
-        return _neighbours(self, limit)
+        return _neighbours(self, limit, scaled)
 
     def rows(self, output: int = 0) -> list[dict[str, Any]]:
-        """One dictionary per feature: value, coefficient, contribution, centred contribution, largest first."""
+        """One dictionary per feature: value, coefficient, contribution, centred contribution, largest first.
+
+        Values, coefficients and contributions are in original units when a scaler is known. The contributions and the
+        intercept of `original` add up to the output; so do the centred ones and `baseline`.
+        """
         k = integer(output, "output", low=0, high=len(self.d) - 1)
         value, coefficient, _ = self.original
         names = self.unwrapped.feature_names
@@ -162,10 +209,11 @@ class Explanation:
         return [
             {
                 "feature": names[j],
-                "value": float(value[j]),
-                "coefficient": float(coefficient[k, j]),
-                "contribution": float(coefficient[k, j] * value[j]),
-                "centred": float(self.centred[k, j]),
+                # + 0.0: a product with 0 may be -0, which nobody wants to read.
+                "value": float(value[j]) + 0.0,
+                "coefficient": float(coefficient[k, j]) + 0.0,
+                "contribution": float(coefficient[k, j] * value[j]) + 0.0,
+                "centred": float(self.centred[k, j]) + 0.0,
             }
             for j in order.tolist()
         ]
@@ -183,23 +231,69 @@ class Explanation:
         return plot_explanation(self, ax, **options)
 
     def __repr__(self) -> str:
-        where = f"region {self.region} with {self.count} rows" if self.has_data else "a region without data"
-        shown = " ".join(f"{v:.6g}" for v in self.output[:6]) + (" ..." if len(self.output) > 6 else "")
-        near = self.nearest
-        edge = (
-            "the network is affine everywhere"
-            if near is None
-            else f"boundary at distance {near.distance:.4g} (layer {near.layer}, unit {near.unit})"
-        )
-        lines = [f"output {shown} in {where}; {edge}; error {self.error:.1e}"]
+        names = self.unwrapped.output_names
         top = int(np.argmax(self.output))
-        rows = self.rows(top)
+        where = f"region {self.region} with {counted(self.count, 'row')}" if self.has_data else "a region without data"
+        lines = [f"{self._headline()}; in {where}; error {self.error:.1e}", self._edge()]
         if len(self.output) > 1:
-            lines.append(f"output {self.unwrapped.output_names[top]}:")
-        lines.append(text_table(rows[:12]))
-        if len(rows) > 12:
-            lines.append(f"... {len(rows) - 12} more features")
+            lines.append(f"output {names[top]}:")
+        rows = self.rows(top)
+        first = {
+            "feature": "intercept",
+            "contribution": float(self.original[2][top]) + 0.0,
+            "centred": float(self.baseline[top]) + 0.0,
+        }
+        shown = [first, *rows[:_SHOWN]]
+        rest = rows[_SHOWN:]
+        if rest:
+            both = {name: sum(row[name] for row in rest) + 0.0 for name in ("contribution", "centred")}
+            shown.append({"feature": counted(len(rest), "other feature")} | both)
+        total = float(self.output[top]) + 0.0
+        shown.append({"feature": "total", "contribution": total, "centred": total})
+        columns = ("feature", "value", "coefficient", "contribution", "centred")
+        lines.append(text_table([{_head(name): _figure(row.get(name)) for name in columns} for row in shown]))
+        lines.append(
+            "contributions start from the intercept, centred ones from this local model at the mean of the data"
+            + ("; all features: to_pandas()" if rest else "")
+        )
         return "\n".join(lines)
+
+    def _headline(self) -> str:
+        shown = " ".join(f"{v + 0.0:.6g}" for v in self.output[:6]) + (" ..." if len(self.output) > 6 else "")
+        p = self.probability
+        if p is None:
+            return f"output {shown}"
+        k = int(p.argmax())
+        said = f"class {self.classes[k]} with probability {p[k]:.4g}"
+        if len(self.output) == 1:
+            said += f" (class {self.classes[1]}: {p[1]:.4g})" if k == 0 else ""
+            return f"{said}; output {shown}, the logit of class {self.classes[1]}"
+        return f"{said}; outputs {shown}, the logits of the classes"
+
+    def _edge(self) -> str:
+        near, scaled = self.nearest, self.nearest_scaled
+        if near is None or scaled is None:
+            return "the network is affine everywhere"
+        units = "the inputs' own units" if self.unwrapped.scaling is None else "the network's scaled inputs"
+        return (
+            f"boundary at distance {near.distance:.4g} in {units} ({_unit_name(near)}), "
+            f"{scaled.distance_scaled:.4g} in standard deviations of the data ({_unit_name(scaled)})"
+        )
+
+
+def _unit_name(n: Neighbour) -> str:
+    """Layers are counted from 1 in text, units from 0 as in arrays."""
+    return f"hidden layer {n.layer + 1}, unit {n.unit}"
+
+
+def _figure(value: Any) -> Any:
+    """A number as text flush right, also in columns with gaps."""
+    return f"{value:>12.6g}" if isinstance(value, float) else value
+
+
+def _head(name: str) -> str:
+    """The name of a column, flush right above figures."""
+    return name if name == "feature" else f"{name:>12}"
 
 
 def explain(u: Unwrapped, x: Any) -> Explanation:
@@ -227,8 +321,11 @@ def explain(u: Unwrapped, x: Any) -> Explanation:
     return Explanation(u, vector[0], pattern[0], region, count, output, C[0], d[0], error)
 
 
-def margins(net: Network, X: Any) -> Margins:
-    """Distances to the boundary of many rows. Cost `n * units * inputs * width`, memory bounded by chunks."""
+def margins(net: Network, X: Any, spread: FloatArray | None = None) -> Margins:
+    """Distances to the boundary of many rows, in units of `spread` if given.
+
+    Cost `n * units * inputs * width`, memory bounded by chunks.
+    """
     n = len(X)
     best = np.full(n, np.inf)
     layers, units, steps = (np.full(n, -1, dtype=np.int64) for _ in range(3))
@@ -239,7 +336,7 @@ def margins(net: Network, X: Any) -> Margins:
             pattern, _ = trace(net, x)
             for layer, (maps, piece) in enumerate(_hidden_maps(net, pattern)):
                 for low in (True, False):
-                    distance, step = _distances(net, layer, maps, piece, x, low)
+                    distance, step = _distances(net, layer, maps, piece, x, low, spread)
                     unit = distance.argmin(axis=1)
                     near = distance[np.arange(len(x)), unit]
                     closer = np.flatnonzero(near < best[part])
@@ -247,11 +344,17 @@ def margins(net: Network, X: Any) -> Margins:
                     layers[part][closer] = layer
                     units[part][closer] = unit[closer]
                     steps[part][closer] = step[closer, unit[closer]]
-    return Margins(best, layers, units, steps)
+    return Margins(best, layers, units, steps, spread is not None)
 
 
 def _distances(
-    net: Network, layer: int, maps: FloatArray, piece: Pattern, x: FloatArray, low: bool
+    net: Network,
+    layer: int,
+    maps: FloatArray,
+    piece: Pattern,
+    x: FloatArray,
+    low: bool,
+    spread: FloatArray | None,
 ) -> tuple[FloatArray, Index]:
     """Distance of each row to the lower (or upper) break point of each unit of a layer, and which break that is."""
     units = net.layers[layer].units
@@ -259,35 +362,47 @@ def _distances(
     step = piece.astype(np.int64) - (1 if low else 0)
     level = edges[np.arange(len(units)), step + 1]
     h = np.einsum("ucd,cd->cu", maps[:, :, :-1], x) + maps[:, :, -1].T
-    norm = np.sqrt((maps[:, :, :-1] ** 2).sum(axis=2)).T
+    slope = maps[:, :, :-1] if spread is None else maps[:, :, :-1] * spread
+    norm = np.sqrt((slope**2).sum(axis=2)).T
     slack = h - level if low else level - h
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.where(norm > 0, np.maximum(slack, 0.0) / norm, np.inf)
     return distance, step
 
 
-def _slacks(net: Network, pattern: Pattern, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, Index]:
-    """Distance of `x` to each hyperplane of its region, with unit rows `A x <= b` and the hidden unit of each."""
-    cell = net.polytope(pattern)
+def _slacks(
+    u: Unwrapped, pattern: Pattern, x: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, Index]:
+    """Distances of `x` to the hyperplanes of its region, own and scaled; unit rows `A x <= b`; hidden units."""
+    cell = u.network.polytope(pattern)
     norm = np.linalg.norm(cell.A, axis=1)
     keep = norm > 0
     A, b = cell.A[keep] / norm[keep, None], cell.b[keep] / norm[keep]
-    return np.maximum(b - A @ x, 0.0), A, b, cell.unit[keep].astype(np.int64)
+    slack = np.maximum(b - A @ x, 0.0)
+    scaled = np.full(len(slack), np.inf)
+    np.divide(slack, size := np.linalg.norm(A * u.spread, axis=1), out=scaled, where=size > 0)
+    return slack, scaled, A, b, cell.unit[keep].astype(np.int64)
 
 
-def _neighbours(e: Explanation, limit: int | None) -> list[Neighbour]:
+def _neighbours(e: Explanation, limit: int | None, by_scaled: bool) -> list[Neighbour]:
     u, net = e.unwrapped, e.unwrapped.network
-    distance, A, b, unit = _slacks(net, e.pattern, e.x)
+    distance, scaled, A, b, unit = _slacks(u, e.pattern, e.x)
     found: list[Neighbour] = []
     seen: list[int] = []
     size = max(1.0, float(np.abs(e.x).max()))
     facets: set[int] | None = None
-    for i in np.argsort(distance, kind="stable").tolist():
+    # Where scaled distances are infinite, the own ones decide.
+    order = np.lexsort((distance, scaled)) if by_scaled else np.argsort(distance, kind="stable")
+    for i in order.tolist():
         if limit is not None and len(found) >= limit:
             break
         if any(abs(A[i] @ A[k] - 1) < 1e-12 and abs(b[i] - b[k]) < 1e-12 * size for k in seen):
             continue  # another unit with the same hyperplane
-        foot = e.x + distance[i] * A[i]
+        towards = A[i]
+        if by_scaled and np.isfinite(scaled[i]):  # the nearest point in the scaled norm
+            towards = A[i] * u.spread**2
+            towards = towards / (A[i] @ towards)
+        foot = e.x + distance[i] * towards
         room = b - A @ foot
         room[i] = np.inf
         point: FloatArray | None = foot
@@ -300,7 +415,7 @@ def _neighbours(e: Explanation, limit: int | None) -> list[Neighbour]:
         if point is None:
             continue
         seen.append(i)
-        found.append(_across(u, e, int(unit[i]), float(distance[i]), A, b, i, point))
+        found.append(_across(u, e, int(unit[i]), float(distance[i]), float(scaled[i]), A, b, i, point))
     return found
 
 
@@ -328,7 +443,15 @@ def _facet_point(A: FloatArray, b: FloatArray, i: int) -> FloatArray | None:
 
 
 def _across(
-    u: Unwrapped, e: Explanation, unit: int, distance: float, A: FloatArray, b: FloatArray, i: int, point: FloatArray
+    u: Unwrapped,
+    e: Explanation,
+    unit: int,
+    distance: float,
+    scaled: float,
+    A: FloatArray,
+    b: FloatArray,
+    i: int,
+    point: FloatArray,
 ) -> Neighbour:
     net = u.network
     room = np.delete(b - A @ point, i)
@@ -348,4 +471,4 @@ def _across(
     C, _ = net.output_maps(pattern)
     count = int(u.count[region]) if region >= 0 else 0
     step = here if rising else here - 1
-    return Neighbour(layer, local, step, distance, A[i], pattern, region, count, C[0] - e.C)
+    return Neighbour(layer, local, step, distance, scaled, A[i], pattern, region, count, C[0] - e.C)

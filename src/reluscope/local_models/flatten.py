@@ -17,6 +17,7 @@ from reluscope.local_models import glm
 from reluscope.local_models._data import read
 from reluscope.local_models.training import Recipe, train
 from reluscope.network import Network
+from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.merge import MergedModels
@@ -40,7 +41,8 @@ def flatten(
     X = read(u.X, slice(None))
     W, b = _hidden(models, X)
     features = np.maximum(X @ W.T + b, 0.0)
-    top = glm.fit(features, u.response, penalty=1.0, scale=glm.Scale.of(features, u.weight), weight=u.weight)
+    with blas_threads(len(W)):
+        top = glm.fit(features, u.response, penalty=1.0, scale=glm.Scale.of(features, u.weight), weight=u.weight)
     net = Network([(W, b), (top.C, top.d)], name=f"flat {u.network.name}")
     if not tune:
         return net

@@ -1,8 +1,8 @@
 """Which features matter, from the local models.
 
-`squares`: FI_j ∝ Σ_regions count · w_j², scaled to sum to 1: the convention people know. It depends on the units of the
-features. `variance`: the variance over the rows of the contribution `w_j x_j`, scaled to sum to 1; it does not depend
-on units, and takes into account how much a feature varies.
+`variance`: the variance over the rows of the contribution `w_j (x_j - mean_j)`, scaled to sum to 1; it does not depend
+on units, and takes into account how much a feature varies. `squares`: FI_j ∝ Σ_regions count · w_j², scaled to sum to
+1: the convention people know. It depends on the units of the features, and is of use for standardised inputs only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Importance:
         """One dictionary per feature, most important first (by variance)."""
         order = np.argsort(-self.variance, kind="stable")
         return [
-            {"feature": self.feature_names[j], "squares": float(self.squares[j]), "variance": float(self.variance[j])}
+            {"feature": self.feature_names[j], "variance": float(self.variance[j]), "squares": float(self.squares[j])}
             for j in order.tolist()
         ]
 

@@ -8,6 +8,12 @@ again to those rows, by maximum likelihood (or with a ridge), and
 - `bootstrap`: quantiles over resampled rows; makes no assumption of normality.
 
 Both treat the region as given: that the network found it on the same data is not accounted for.
+
+Rows may not determine every coefficient: two features may be equal in all of them, or dummies add up to one. The
+singular values of the standardised design below `1e-10` times the largest count as 0; a coefficient with a component
+(above `1e-7`) in the null space that belongs to them is *aliased*: another one fits equally well. It has no standard
+error, interval or p-value, and without a ridge no estimate: these are nan. A feature that does not vary in the rows is
+left out and aliased too; its part is in the intercept.
 """
 
 from __future__ import annotations
@@ -16,22 +22,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, generator, integer, real
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import glm
 from reluscope.local_models._data import Response, read
+from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
+
+
+_RANK = 1e-10
+"""Singular values of the standardised design below this share of the largest count as 0."""
+
+_COMPONENT = 1e-7
+"""Smallest component in the null space (of a vector of length 1) that makes a coefficient aliased."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Intervals:
     """Estimates with intervals at `level`, intercept first; `network` holds those of the local (or merged) model.
 
-    Arrays have one entry per name. `p_value` (Wald only, else nan) tests whether the coefficient is 0.
+    Arrays have one entry per name. `p_value` (Wald only, else nan) tests whether the coefficient is 0. `aliased` marks
+    coefficients that the rows do not determine; what is not determined is nan.
     """
 
     names: tuple[str, ...]
@@ -44,6 +60,7 @@ class Intervals:
     level: float
     method: str
     rows_used: int
+    aliased: npt.NDArray[np.bool_]
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per coefficient."""
@@ -56,7 +73,8 @@ class Intervals:
             "p_value": self.p_value,
         }
         return [
-            {"coefficient": name} | {k: float(v[i]) for k, v in columns.items()} for i, name in enumerate(self.names)
+            {"coefficient": name} | {k: float(v[i]) for k, v in columns.items()} | {"aliased": bool(self.aliased[i])}
+            for i, name in enumerate(self.names)
         ]
 
     def to_pandas(self) -> Any:
@@ -73,7 +91,9 @@ class Intervals:
 
     def __repr__(self) -> str:
         head = f"{self.method} intervals at {100 * self.level:g} %, {self.rows_used:,} rows"
-        return f"{head}\n{text_table(self.rows())}"
+        lost = int(self.aliased.sum())
+        note = f"\n{lost} aliased: these rows do not determine them one by one" if lost else ""
+        return f"{head}\n{text_table(self.rows())}{note}"
 
 
 def intervals(
@@ -137,47 +157,87 @@ def of_rows(
     choice(method, "method", ("wald", "bootstrap"))
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     penalty = real(penalty, "penalty", low=0.0)
+    if weight is not None and not weight.all():  # rows that count for nothing determine nothing
+        counted = np.flatnonzero(weight)
+        X, response, weight = X[counted], response.part(counted), weight[counted]
     free = np.flatnonzero(np.ptp(X, axis=0) > 0)  # features that vary here; the others have no estimate
-    _enough(response, len(X), len(free), penalty)
     scale = glm.Scale.of(X[:, free], weight)
+    design = _Design.of(X[:, free], scale)
+    _enough(response, len(X), len(free) + 1, design.rank, penalty)
     labelled = ("intercept", *names)
     spots = np.append(0, 1 + free)
-    if method == "wald":
-        value, error, lower, upper, p = _wald(X[:, free], response, weight, scale, level, penalty)
-    else:
-        draws = integer(draws, "draws", low=20)
-        value, error, lower, upper = _bootstrap(
-            X[:, free], response, weight, scale, level, penalty, draws, generator(rng)
-        )
-        p = np.full(len(value), np.nan)
+    with blas_threads(X.shape[1]):
+        if method == "wald":
+            value, error, lower, upper, p = _wald(X[:, free], response, weight, scale, design, level, penalty)
+        else:
+            draws = integer(draws, "draws", low=20)
+            value, error, lower, upper = _bootstrap(
+                X[:, free], response, weight, scale, level, penalty, draws, generator(rng)
+            )
+            p = np.full(len(value), np.nan)
+    if penalty == 0:
+        for column in (value, error, lower, upper):
+            column[design.aliased] = np.nan
     columns = [np.full(len(labelled), np.nan) for _ in range(5)]
     for column, found in zip(columns, (value, error, lower, upper, p), strict=True):
         column[spots] = found
     estimate, error, lower, upper, p_value = columns
-    return Intervals(labelled, network, estimate, error, lower, upper, p_value, level, method, len(X))
+    aliased = np.ones(len(labelled), dtype=bool)
+    aliased[spots] = design.aliased
+    return Intervals(labelled, network, estimate, error, lower, upper, p_value, level, method, len(X), aliased)
 
 
-def _enough(response: Response, n: int, features: int, penalty: float) -> None:
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """What the rows determine: an orthonormal basis `seen` (k + 1, rank) of the standardised coefficients (intercept
+    last) that they do, and which of (intercept, coefficients) are `aliased`.
+    """
+
+    seen: FloatArray
+    aliased: npt.NDArray[np.bool_]
+
+    @property
+    def rank(self) -> int:
+        return self.seen.shape[1]
+
+    @classmethod
+    def of(cls, X: FloatArray, scale: glm.Scale) -> _Design:
+        """By singular values of the triangular factor: as accurate as of the design itself, and small."""
+        Z = scale.design(X)
+        _, values, basis = np.linalg.svd(np.linalg.qr(Z, mode="r"))
+        rank = int((values > _RANK * values[0]).sum())
+        J = _back(scale)
+        hidden = np.linalg.norm(J @ basis[rank:].T, axis=1) > _COMPONENT * np.linalg.norm(J, axis=1)
+        return cls(np.ascontiguousarray(basis[:rank].T), hidden)
+
+
+def _enough(response: Response, n: int, coefficients: int, rank: int, penalty: float) -> None:
     if response.code is not None and len(np.unique(response.code)) < 2 and penalty == 0:
         raise InputError("the region holds a single class, so the model has no finite estimate; pass penalty=1.0")
-    if n < features + 2 and penalty == 0:
+    if n < rank + 1 and penalty == 0:
         raise InputError(
-            f"the region has {n} rows for {features + 1} coefficients; take a larger region, merge regions, or pass "
-            "penalty=1.0"
+            f"the region has {n} rows for {coefficients} coefficients; take a larger region, merge regions, or pass "
+            'penalty=1.0 and method="bootstrap"'
         )
 
 
-def _original(scale: glm.Scale, covariance: FloatArray) -> FloatArray:
-    """Standard errors of (intercept, coefficients) from the covariance in standardised features."""
+def _back(scale: glm.Scale) -> FloatArray:
+    """(intercept, C) as a linear function of (standardised C, value at the centre)."""
     k = len(scale.spread)
-    J = np.zeros((k + 1, k + 1))  # (intercept, C) as a linear function of (standardised C, value at the centre)
+    J = np.zeros((k + 1, k + 1))
     J[0, :k], J[0, k] = -scale.centre / scale.spread, 1.0
     J[1 + np.arange(k), np.arange(k)] = 1.0 / scale.spread
-    return np.sqrt(np.maximum(np.diag(J @ covariance @ J.T), 0.0))
+    return J
 
 
 def _wald(
-    X: FloatArray, response: Response, weight: FloatArray | None, scale: glm.Scale, level: float, penalty: float
+    X: FloatArray,
+    response: Response,
+    weight: FloatArray | None,
+    scale: glm.Scale,
+    design: _Design,
+    level: float,
+    penalty: float,
 ) -> tuple[FloatArray, ...]:
     from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
@@ -188,7 +248,7 @@ def _wald(
     ridge = np.full(Z.shape[1], penalty)
     ridge[-1] = 0.0
     if response.target is not None:
-        freedom = max(len(X) - Z.shape[1], 1)
+        freedom = max(len(X) - design.rank, 1)
         noise = float(w @ (response.target[:, 0] - eta) ** 2) / freedom
         fisher, outer = (Z * w[:, None]).T @ Z, noise
     else:
@@ -197,8 +257,16 @@ def _wald(
                 "the classes of the region can be separated, so the model has no finite estimate; pass penalty=1.0"
             )
         freedom, fisher, outer = 0, glm.information(Z, eta, w), 1.0
-    inverse = np.linalg.pinv(fisher + np.diag(ridge), hermitian=True)
-    error = _original(scale, outer * inverse @ fisher @ inverse)
+    # Within what the rows determine the information is regular; outside there is nothing to invert.
+    V, J = design.seen, _back(scale)
+    if penalty > 0:
+        half = np.linalg.solve(fisher + np.diag(ridge), J.T)
+        variance = ((fisher @ half) * half).sum(axis=0)
+    else:
+        half = J @ V
+        variance = (half * np.linalg.solve(V.T @ fisher @ V, half.T).T).sum(axis=1)
+    error = np.sqrt(outer * np.maximum(variance, 0.0))
+    error[design.aliased] = np.nan
     value = np.append(model.d, model.C)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = value / error

@@ -16,6 +16,7 @@ from reluscope._check import FloatArray, generator, real_array
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models._data import Response, names_of, prepare, weights_of
+from reluscope.local_models._source import check_columns
 from reluscope.local_models.training import Recipe, train
 from reluscope.local_models.unwrap import Unwrapped, unwrap
 from reluscope.network import Network
@@ -125,7 +126,7 @@ def l1_path(
     penalties = np.unique(real_array(lambdas, "lambdas", ndim=1))
     if not len(penalties) or penalties[0] < 0:
         raise InputError("lambdas must be one or more numbers >= 0")
-    names, _ = names_of(X, feature_names, None, rows.shape[1])
+    names, columns = names_of(X, feature_names, None, rows.shape[1])
     seed = int(generator(rng).integers(2**63))
     weight = weights_of(sample_weight, len(rows))
     labels = np.asarray(y)
@@ -138,6 +139,7 @@ def l1_path(
         rows, labels, response = rows[train_rows], labels[train_rows], response.part(train_rows)
         weight = None if weight is None else weight[train_rows]
     else:
+        check_columns(X_test, () if columns is None else (columns, names), "X_test")
         test = (real_array(X_test, "X_test", ndim=2), y_test)
     try:
         base = Recipe(hidden=hidden, **recipe)

@@ -10,7 +10,7 @@ the best.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,14 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from reluscope._check import FloatArray, choice, generator, integer, real
+from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import _adjacency, glm, scores, table
 from reluscope.local_models._agglomerate import agglomerate, polish
 from reluscope.local_models._data import Response, as_rows, read, weights_of
 from reluscope.local_models._grouping import Lookup, Words, pack, spans, trace
+from reluscope.local_models._source import Names
 from reluscope.local_models.glm import Linear
 from reluscope.network import Network
 from reluscope.parallel import blas_threads
@@ -42,6 +44,12 @@ _MOST_NUMBERS = 200_000_000
 
 _MOST_FACET_INPUTS = 3
 """With `adjacency="auto"`, facets are looked for up to this many inputs."""
+
+_REMEMBERED = 4
+"""Results that an unwrapped network remembers of each kind, so that asking again costs nothing."""
+
+_REMEMBERED_NUMBERS = 1 << 25
+"""Numbers in the Gram matrices of a tree that is remembered (256 MB)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,11 +119,14 @@ class Validation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MergedModels:
-    """A few linear models and the regions each is for.
+    """A few linear models and the regions each is for; clusters are numbered by their rows, most first.
 
     Row x is sent to the cluster of its region; if no data lie in its region, to the cluster that owns the empty region
     (facet adjacency), else to that of the nearest region's centroid. `C` (clusters, outputs, inputs), `d` (clusters,
-    outputs). `unwrapped` is None after loading from a file.
+    outputs), `count` (clusters,) rows of each. After `prune`, `kept` is the region whose model each cluster has and
+    `own` the rows of that region itself; the other rows of the cluster are adopted (both None after `merge`).
+    `columns` are the names that the columns of data frames must have (None: any). `unwrapped` is None after loading
+    from a file.
     """
 
     network: Network
@@ -134,6 +145,9 @@ class MergedModels:
     validation: tuple[Validation, ...]
     dendrogram: Dendrogram | None
     unwrapped: Unwrapped | None
+    columns: Names | None = None
+    kept: Index | None = None
+    own: Index | None = None
 
     def __len__(self) -> int:
         return len(self.C)
@@ -145,11 +159,11 @@ class MergedModels:
 
     def assign(self, X: npt.ArrayLike) -> Index:
         """Cluster of each row."""
-        return self._assign(as_rows(X, self.network))
+        return self._assign(self._rows(X))
 
     def decision(self, X: npt.ArrayLike) -> FloatArray:
         """Outputs of the merged models, shape (n, outputs): numbers, or logits of classes."""
-        rows = as_rows(X, self.network)
+        rows = self._rows(X)
         cluster = self._assign(rows)
         out = np.empty((len(rows), self.C.shape[1]))
         for part in spans(len(rows), max(1, (1 << 21) // self.C[0].size)):
@@ -159,14 +173,14 @@ class MergedModels:
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """Numbers (n,) or (n, outputs), or the most probable class of each row."""
         eta = self.decision(X)
-        if self.task == "regression":
+        if self.task in ("regression", "none"):
             return eta[:, 0] if eta.shape[1] == 1 else eta
         best = (eta[:, 0] > 0).astype(np.int64) if eta.shape[1] == 1 else eta.argmax(axis=1)
         return np.asarray(self.classes)[best]
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Class probabilities, shape (n, classes)."""
-        if self.task == "regression":
+        if self.task in ("regression", "none"):
             raise InputError("predict_proba is for classes; these models predict numbers")
         return scores.probabilities(self.decision(X))
 
@@ -178,13 +192,25 @@ class MergedModels:
         rows = table.Rows(None, np.zeros(len(eta), dtype=np.int64), response, eta, weight)
         return table.overall(rows, None)
 
+    @cached_property
+    def data_score(self) -> float:
+        """The score on the data these models were made from; nan without a response, or after loading from a file."""
+        u = self.unwrapped
+        if u is None or u.task == "none":
+            return float("nan")
+        return table.overall(table.Rows(None, u.region, u.response, self.decision(u.X), u.weight), None)
+
     def table_rows(self, output: int = 0) -> list[dict[str, Any]]:
-        """One dictionary per cluster: rows, share, regions, intercept, coefficients."""
+        """One dictionary per cluster: rows, share, regions, intercept, coefficients.
+
+        After pruning also the region that was kept, its own rows, and the rows it adopted from smaller regions.
+        """
         k = integer(output, "output", low=0, high=self.d.shape[1] - 1)
         regions = np.bincount(self.cluster_of_centroid, minlength=len(self))
         return [
-            {
-                "cluster": i,
+            {"cluster": i}
+            | self._origin(i)
+            | {
                 "count": int(self.count[i]),
                 "share": float(self.count[i] / self.count.sum()),
                 "regions": int(regions[i]),
@@ -244,11 +270,41 @@ class MergedModels:
         return plot_merged(self, kind, ax, **options)
 
     def __repr__(self) -> str:
-        rows = [dict(list(row.items())[:11]) for row in self.table_rows()[:12]]
-        head = f"{len(self)} merged models ({self.task}, {self.adjacency}) of {len(self.centroid):,} regions"
-        return f"{head}\n{text_table(rows)}"
+        first = 5 if self.own is None else 8
+        rows = [dict(list(row.items())[: first + 6]) for row in self.table_rows()[:12]]
+        lines = [self._headline(), text_table(rows)]
+        left = [f"{len(self) - 12:,} more models"] if len(self) > 12 else []
+        more = len(self.feature_names) - 6
+        left += [f"{more:,} more coefficients"] if more > 0 else []
+        return "\n".join([*lines, f"{', '.join(left)} (to_pandas())"] if left else lines)
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _headline(self) -> str:
+        regions = f"{len(self.centroid):,} regions"
+        if self.own is None:
+            head = f"{counted(len(self), 'merged model')} ({self.task}, {self.adjacency}) of {regions}"
+        else:
+            own, rows = int(self.own.sum()), int(self.count.sum())
+            share = 100 * (rows - own) / rows
+            head = (
+                f"{len(self):,} of {regions} kept ({self.task}): {own:,} rows of their own, {rows - own:,} rows "
+                f"({share:.1f} %) adopted from smaller regions"
+            )
+        u = self.unwrapped
+        if u is None or np.isnan(self.data_score):
+            return head
+        return f"{head}; {self.metric} {self.data_score:.4f} on these data (network {u.score:.4f})"
+
+    def _origin(self, i: int) -> dict[str, int]:
+        if self.own is None or self.kept is None:
+            return {}
+        own = int(self.own[i])
+        return {"region": int(self.kept[i]), "own": own, "adopted": int(self.count[i]) - own}
+
+    def _rows(self, X: Any) -> Any:
+        known = self.columns is not None
+        return as_rows(X, self.network, names=(self.columns, self.feature_names) if known else ())  # type: ignore[arg-type]
 
     @cached_property
     def _lookup(self) -> Lookup:
@@ -299,86 +355,151 @@ def merge(
     folds: int = 5,
     budget: Any = "10s",
     rng: Any = 0,
-    progress: Any = None,
+    progress: Any = "auto",
 ) -> MergedModels:
-    """Merge to `n` models, or to the number (at most `most`) that cross-validation chooses.
+    """Merge to `n` models, or to the number (at most `most`) that cross-validation with `folds` chooses (`n=None`).
 
     `adjacency` is `"facets"`, `"nearest"` (with that many `neighbours`), or `"auto"`: facets for up to three inputs
     when they are found within the `budget`. `penalty` is the ridge of the refits towards the one model of all data, in
     units of rows and standard deviations (see `reluscope.local_models.glm`). `breadth` is the weight of agreement
     everywhere against agreement on the cluster's own rows (see `reluscope.local_models._adjacency.models_of`). After
-    the tree is cut, regions may move between neighbouring clusters in at most `rounds` rounds.
+    the tree is cut, regions may move between neighbouring clusters in at most `rounds` rounds. `rng` deals the rows to
+    the folds.
+
+    The tree does not depend on `n`: it is kept for the next call (up to 256 MB), and so are the last results.
     """
     if u.task == "none":
         raise InputError("merge refits models and needs a response; pass y to unwrap")
     choice(adjacency, "adjacency", ("auto", "facets", "nearest"))
-    penalty = real(penalty, "penalty", low=0.0)
+    penalty, breadth = real(penalty, "penalty", low=0.0), real(breadth, "breadth", low=1e-6)
     if n is not None:
         n = integer(n, "n", low=1, high=len(u))
     most, folds = integer(most, "most", low=1), integer(folds, "folds", low=2)
+    rounds, neighbours = integer(rounds, "rounds", low=0), integer(neighbours, "neighbours", low=1)
     if 2 * len(u) * (u.network.n_inputs + 1) * (u.network.n_inputs + 1 + u.network.n_outputs) > _MOST_NUMBERS:
         raise InputError(
             f"{len(u):,} regions with {u.network.n_inputs} inputs are too many to cluster; unwrap fewer rows"
         )
-    with meter(progress, "merge") as report:
-        centroid, spread = _centroids(u)
-        models = _adjacency.models_of(u, real(breadth, "breadth", low=1e-6))
-        graph = _graph(u, models.factor, centroid / spread, adjacency, neighbours, budget)
-        weight = np.bincount(u.region, u.weight, minlength=len(u)).astype(np.float64)
-        tree = Dendrogram(*agglomerate(models.theta, models.gram, graph.edges), weight)
-        report(1, f"{len(u):,} regions joined")
-        cut = _Cut(tree, models, graph, integer(rounds, "rounds", low=0))
-        validation: tuple[Validation, ...] = ()
-        if n is None:
-            validation = _validate(u, cut, penalty, min(most, len(u)), folds, generator(rng), report)
-            n = next(v.n for v in validation if v.chosen)
-        return _made(u, graph, centroid, spread, cut(n), _Refit(u, penalty), tree, validation)
+    # A generator would go on, and a budget object may have been spent: what they gave is not remembered.
+    plain = budget is None or isinstance(budget, (str, int, float))
+    tree_key = (adjacency, neighbours, breadth, budget) if plain else None
+    again = tree_key is not None and (n is not None or isinstance(rng, (int, np.integer)))
+    key = (n, tree_key, penalty, rounds, *(() if n is not None else (most, folds, int(rng)))) if again else None
+
+    def make() -> MergedModels:
+        with meter(progress, "merge") as report, blas_threads(u.network.n_inputs):
+            report(0, f"joining {len(u):,} regions")
+            big = len(u) * (u.network.n_inputs + 1) ** 2 > _REMEMBERED_NUMBERS
+            joined = _remembered(
+                u, "tree", None if big else tree_key, 1, lambda: _join(u, adjacency, neighbours, breadth, budget)
+            )
+            cut = _Cut(joined, rounds, {})
+            validation: tuple[Validation, ...] = ()
+            if n is None:
+                validation = _validate(u, cut, penalty, min(most, len(u)), folds, generator(rng), report)
+            chosen = n or next(v.n for v in validation if v.chosen)
+            report(len(u), f"fitting {counted(chosen, 'model')}")
+            return _made(
+                u,
+                joined.graph,
+                joined.centroid,
+                joined.spread,
+                cut(chosen),
+                _Refit(u, penalty),
+                joined.tree,
+                validation,
+            )
+
+    found: MergedModels = _remembered(u, "merge", key, _REMEMBERED, make)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Joined:
+    """All that merging knows before the number of clusters is chosen."""
+
+    centroid: FloatArray
+    spread: FloatArray
+    models: _adjacency.Models
+    graph: _adjacency.Adjacency
+    tree: Dendrogram
+
+
+def _join(u: Unwrapped, adjacency: str, neighbours: int, breadth: float, budget: Any) -> _Joined:
+    centroid, spread = _centroids(u)
+    models = _adjacency.models_of(u, breadth)
+    graph = _graph(u, models.factor, centroid / spread, adjacency, neighbours, budget)
+    weight = np.bincount(u.region, u.weight, minlength=len(u)).astype(np.float64)
+    tree = Dendrogram(*agglomerate(models.theta, models.gram, graph.edges, models.floor), weight)
+    return _Joined(centroid, spread, models, graph, tree)
+
+
+def _remembered(u: Unwrapped, kind: str, key: Any, most: int, make: Callable[[], Any]) -> Any:
+    """What `make` gave for the same key before, or gives now; the last `most` of a kind are kept (key None: none)."""
+    if key is None:
+        return make()
+    memory = u._memory.setdefault(kind, {})
+    if key not in memory:
+        memory[key] = make()
+        while len(memory) > most:
+            del memory[next(iter(memory))]
+    return memory[key]
 
 
 @dataclass(frozen=True, eq=False)
 class _Cut:
-    """The regions in n clusters: the tree cut, and polished."""
+    """The regions in n clusters: the tree cut, and polished; each n once."""
 
-    tree: Dendrogram
-    models: _adjacency.Models
-    graph: _adjacency.Adjacency
+    joined: _Joined
     rounds: int
+    done: dict[int, Index]
 
     def __call__(self, n: int) -> Index:
-        label = np.unique(self.tree.nodes(n), return_inverse=True)[1].astype(np.int64)
-        return polish(label, self.models.theta, self.models.gram, self.graph.edges, self.rounds)
+        if n not in self.done:
+            j = self.joined
+            label = np.unique(j.tree.nodes(n), return_inverse=True)[1].astype(np.int64)
+            self.done[n] = polish(label, j.models.theta, j.models.gram, j.graph.edges, self.rounds)
+        return self.done[n]
 
 
-def prune(u: Unwrapped, min_count: int, *, refit: bool = False, penalty: float = 1.0) -> MergedModels:
-    """Regions with at least `min_count` rows keep their own local models; the others go to the nearest of them.
+def prune(
+    u: Unwrapped, min_count: int, *, refit: bool = False, penalty: float = 1.0, breadth: float = 0.1
+) -> MergedModels:
+    """Regions with at least `min_count` rows keep their own local models; each of the others is adopted by one of them.
 
-    Nearest by centroids in units of the features' standard deviations. With `refit`, a generalised linear model is
-    fitted to the rows of each.
+    A region goes where the network's own fit suffers least: to the kept model k with the smallest
+
+        Σ_rows h (eta_k(x) - eta(x))² + breadth Σ_rows h |θ_k - θ|²,
+
+    the sum over the region's rows, `h` the curvature of the loss and `|θ_k - θ|²` the mean square difference of the two
+    models over all data (the cost of `merge`, with one side fixed). With `refit`, a generalised linear model with a
+    ridge `penalty` is fitted to the rows of each. Cost about `adopted rows * kept regions * inputs`.
     """
     min_count = integer(min_count, "min_count", low=1)
+    breadth = real(breadth, "breadth", low=0.0)
     large = np.flatnonzero(u.count >= min_count)
     if not len(large):
         raise InputError(f"no region has {min_count} rows; the largest has {int(u.count[0])}")
     if refit and u.task == "none":
         raise InputError("refit needs a response; pass y to unwrap")
-    from scipy.spatial import cKDTree
-
     centroid, spread = _centroids(u)
-    near = cKDTree(centroid[large] / spread).query(centroid / spread)[1]
-    nodes = large[near]
-    nodes[large] = large
-    nothing = np.zeros((0, u._words.shape[1]), dtype=np.uint64)
-    graph = _adjacency.Adjacency("nearest", np.zeros((0, 2), dtype=np.int64), nothing, np.zeros(0, dtype=np.int64))
     fitter: Callable[[Index, Index], Linear]
-    if refit:
-        fitter = _Refit(u, real(penalty, "penalty", low=0.0))
-    else:
+    with blas_threads(u.network.n_inputs):
+        nodes = _adjacency.adopted(u, len(large), breadth)
+        nothing = np.zeros((0, u._words.shape[1]), dtype=np.uint64)
+        graph = _adjacency.Adjacency("adopted", np.zeros((0, 2), dtype=np.int64), nothing, np.zeros(0, dtype=np.int64))
+        if refit:
+            fitter = _Refit(u, real(penalty, "penalty", low=0.0))
+        else:
 
-        def fitter(node: Index, rows: Index) -> Linear:
-            C, d = u.maps([int(node)])
-            return Linear(C[0], d[0])
+            def fitter(node: Index, rows: Index) -> Linear:
+                C, d = u.maps([int(node)])
+                return Linear(C[0], d[0])
 
-    return _made(u, graph, centroid, spread, nodes, fitter, None, ())
+        made = _made(u, graph, centroid, spread, nodes, fitter, None, ())
+    kept = np.empty(len(made), dtype=np.int64)
+    kept[made.cluster_of_centroid[large]] = large
+    return replace(made, kept=kept, own=u.count[kept])
 
 
 def _made(
@@ -418,6 +539,7 @@ def _made(
         validation,
         tree,
         u,
+        u.columns,
     )
 
 
@@ -460,19 +582,22 @@ def _validate(
     fold = np.empty(n, dtype=np.int64)
     fold[_stratified(u.response, rng)] = np.arange(n) % folds
     tried = candidates(most)
-    clusters = [cut(k)[u.region] for k in tried]
+    clusters = []
+    for k in tried:
+        report(k, f"cutting the tree, {k} of at most {tried[-1]} models")
+        clusters.append(cut(k)[u.region])
     loss = np.empty((folds, len(tried)))
     for f in range(folds):
         kept, held = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
         fitter = _Refit(u, penalty, kept)
         for i, cluster in enumerate(clusters):
+            report(f * len(tried) + i, f"fold {f + 1} of {folds}, {tried[i]} of at most {tried[-1]} models")
             eta = np.empty((len(held), u.network.n_outputs))
             of_kept, of_held = cluster[kept], cluster[held]
             for k in np.unique(of_held):
                 there = of_held == k
                 eta[there] = fitter(k, kept[of_kept == k])(fitter.X[held[there]])
             loss[f, i] = _loss(u.response.part(held), eta, None if u.weight is None else u.weight[held])
-        report(f + 2, f"fold {f + 1} of {folds}")
     mean, error = loss.mean(axis=0), loss.std(axis=0, ddof=1) / np.sqrt(folds)
     best = int(mean.argmin())
     chosen = int(np.flatnonzero(mean <= mean[best] + error[best])[0])
@@ -516,4 +641,4 @@ def _graph(
             raise InputError(
                 'the regions of the data\'s box could not be listed; raise budget=, or pass adjacency="nearest"'
             )
-    return _adjacency.by_distance(u, centroid, integer(neighbours, "neighbours", low=1))
+    return _adjacency.by_distance(u, centroid, neighbours)

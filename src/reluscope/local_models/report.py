@@ -40,7 +40,10 @@ def unwrap_file(
     facts: dict[str, Any] = {"model": name, "network": repr(u.network), "data": str(data)} | u.describe()
     top = u.importance()
     facts["importance"] = {row["feature"]: row["variance"] for row in top.rows()}
-    lines = [f"{name}: {u!r}", str(u.certificate), _counts(u), "", repr(u.table.head(10)), "", "importance:", repr(top)]
+    whose = u.portraits(5)
+    facts["portraits"] = [{"region": p.region, "count": p.count, "features": p.rows()} for p in whose]
+    lines = [f"{name}: {u!r}", str(u.certificate), _counts(u), "", repr(u.table.head(10)), ""]
+    lines += ["rows of the largest regions against all rows:", *map(repr, whose), "", "importance:", repr(top)]
     covered = u.coverage(budget=_COVERAGE_BUDGET, draws=5000)
     facts["coverage"] = {
         "regions_in_box": covered.n_regions,
@@ -53,7 +56,7 @@ def unwrap_file(
     if merge is not None:
         models = u.merge(merge or None, progress=progress)
         facts["merged"] = {"models": len(models), u.metric: models.score(X, y), "table": models.table_rows()}
-        lines += ["", repr(models), f"{u.metric} of the merged models: {models.score(X, y):.4f}"]
+        lines += ["", repr(models)]
     if folder is not None:
         facts["files"] = _write(u, models, folder, Path(name).stem, facts)
         lines += ["", f"written to {folder}: {', '.join(facts['files'])}"]

@@ -298,6 +298,18 @@ def weighted_mean(X: Any, weight: FloatArray | None) -> FloatArray:
     return total / (len(X) if weight is None else weight.sum())
 
 
+def weighted_spread(X: Any, weight: FloatArray | None, centre: FloatArray) -> FloatArray:
+    """Standard deviation of each column (divisor n), read in chunks; rounding of a constant column counts as 0."""
+    total, size = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for rows in spans(len(X), _ROWS):
+        part = read(X, rows)
+        size = np.maximum(size, np.abs(part).max(axis=0))
+        square = (part - centre) ** 2
+        total += square.sum(axis=0) if weight is None else weight[rows] @ square
+    spread = np.sqrt(total / (len(X) if weight is None else weight.sum()))
+    return np.where(spread > 1e-13 * size, spread, 0.0)
+
+
 def single_class(region: Index, code: Index | None, n_regions: int) -> npt.NDArray[np.bool_]:
     """Which regions hold rows of one class only (and at least one row)."""
     assert code is not None

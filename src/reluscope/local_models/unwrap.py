@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from reluscope.local_models.importance import Importance, PairProfile, Profile
     from reluscope.local_models.inference import Intervals
     from reluscope.local_models.merge import MergedModels
+    from reluscope.local_models.portrait import Portrait
 
 Index = npt.NDArray[np.int64]
 
@@ -152,6 +153,11 @@ class Unwrapped:
         return table.weighted_mean(self.X, self.weight)
 
     @cached_property
+    def spread(self) -> FloatArray:
+        """Standard deviation of each input over the rows (by weight, if there are weights), shape (inputs,)."""
+        return table.weighted_spread(self.X, self.weight, self.centre)
+
+    @cached_property
     def rows(self) -> Rows:
         """The data with their regions, responses and outputs."""
         return Rows(self.X, self.region, self.response, self.prediction, self.weight)
@@ -218,11 +224,28 @@ class Unwrapped:
 
         return explain(self, x)
 
-    def margins(self, X: npt.ArrayLike | None = None) -> Margins:
-        """Distance of each row (default: the data) to the boundary of its region, and the unit that makes it."""
+    def margins(self, X: npt.ArrayLike | None = None, *, scaled: bool = False) -> Margins:
+        """Distance of each row (default: the data) to the boundary of its region, and the unit that makes it.
+
+        In the inputs' own units, or (`scaled`) with each input divided by its standard deviation over the data.
+        """
         from reluscope.local_models.explain import margins
 
-        return margins(self.network, self.X if X is None else self._rows(X))
+        return margins(self.network, self.X if X is None else self._rows(X), self.spread if scaled else None)
+
+    def portrait(self, region: int, features: int = 3) -> Portrait:
+        """Whose region it is: the features whose mean among its rows differs most from the overall mean."""
+        from reluscope.local_models.portrait import portraits
+
+        return portraits(self, [integer(region, "region", low=0, high=len(self) - 1)], features)[0]
+
+    def portraits(self, regions: int | Any = 10, features: int = 3) -> list[Portrait]:
+        """Portraits of the largest regions (their number), or of the regions listed."""
+        from reluscope.local_models.portrait import portraits
+
+        if isinstance(regions, (int, np.integer)):
+            return portraits(self, range(min(integer(regions, "regions", low=0), len(self))), features)
+        return portraits(self, [integer(r, "regions", low=0, high=len(self) - 1) for r in regions], features)
 
     def importance(self, *, output: int | None = None) -> Importance:
         """Share of each feature, by squared coefficients and by variance of contributions."""
@@ -261,22 +284,28 @@ class Unwrapped:
     # -- simpler models ------------------------------------------------------------------------------------------
 
     def merge(self, n: int | None = None, **options: Any) -> MergedModels:
-        """Fewer models: neighbouring regions joined and refitted; `n=None` chooses by cross-validation.
+        """Fewer models: neighbouring regions joined and refitted; `n` is their number, None: by cross-validation.
 
-        Options are those of `reluscope.local_models.merge.merge`.
+        Options are those of `reluscope.local_models.merge.merge`. Asking again for the same costs nothing.
         """
         from reluscope.local_models.merge import merge
 
         return merge(self, n, **options)
 
     def prune(self, min_count: int, **options: Any) -> MergedModels:
-        """Regions with fewer rows than `min_count` go to the nearest larger one, whose model they take."""
+        """Regions with fewer rows than `min_count` take the model of a larger one, the one that costs them least.
+
+        Options are those of `reluscope.local_models.merge.prune`.
+        """
         from reluscope.local_models.merge import prune
 
         return prune(self, min_count, **options)
 
     def flatten(self, n: int | None = None, **options: Any) -> Network:
-        """A network with one hidden layer made from merged models and trained on; see `flatten.flatten`."""
+        """A network with one hidden layer made from `merge(n)` and trained on; see `flatten.flatten`.
+
+        A merge made before is used again; `merge(n, ...).flatten()` starts from one with other options.
+        """
         from reluscope.local_models.flatten import flatten
 
         return flatten(self.merge(n), **options)
@@ -339,6 +368,11 @@ class Unwrapped:
                 pattern, outputs[part] = trace(net, read(X, part))
                 region[part] = self._lookup.find(pack(net, pattern))
         return region, outputs
+
+    @cached_property
+    def _memory(self) -> dict[str, dict[Any, Any]]:
+        """Costly results by kind and arguments; see `merge`."""
+        return {}
 
     def _output(self, output: int | None) -> int | None:
         return None if output is None else integer(output, "output", low=0, high=self.network.n_outputs - 1)

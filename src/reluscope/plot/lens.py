@@ -279,7 +279,8 @@ def plot_pictures(
     unit = min(max(1.1, 3.4 / columns), 10 / columns)
     room = max(1, round(0.13 / unit * w)) if titles else 0
     stack = np.pad(stack, ((0, 0), (room, 0), *((0, 0),) * (stack.ndim - 2)), constant_values=1.0)
-    ax = axes(ax, figsize=(unit * columns + 0.2, min(10.0, unit * rows * (h + room) / w + (0.5 if title else 0.2))))
+    spare = 0.12 + 0.17 * (title.count("\n") + 1 if title else 0)
+    ax = axes(ax, figsize=(unit * columns + 0.2, min(10.0, unit * rows * (h + room) / w + spare)))
     ax.imshow(tiles(stack, columns, gap), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     for i, text in enumerate(titles):
         across, down = (i % columns) * (w + gap), (i // columns) * (h + room + gap)

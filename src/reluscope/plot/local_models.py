@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import FloatArray, choice, integer
+from reluscope._text import count
 from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError
 from reluscope.plot._axes import EDGE, axes
@@ -80,12 +81,18 @@ def plot_models_2d(
     return drawn
 
 
-def plot_parallel(u: Unwrapped, ax: Any = None, *, top: int = 30, features: int = 20, output: int = 0) -> Any:
-    """Coefficients of the largest regions as lines across the features, coloured by their mean response."""
+def plot_parallel(
+    u: Unwrapped, ax: Any = None, *, top: int = 30, features: int = 20, output: int = 0, scaled: bool = True
+) -> Any:
+    """Coefficients of the largest regions as lines across the features, coloured by their mean response.
+
+    `scaled` coefficients are multiplied by the feature's standard deviation over the data: the change of the output for
+    one standard deviation, which can be compared across features of unlike units.
+    """
     ax = axes(ax, figsize=(7.2, 4.2))
     shown = np.arange(min(integer(top, "top", low=1), len(u)))
     columns = _top_features(u, features, output)
-    C = u.maps(shown)[0][:, output][:, columns]
+    C = u.maps(shown)[0][:, output][:, columns] * (u.spread[columns] if scaled else 1.0)
     value, label = _colour(u, shown, output)
     place = np.arange(len(columns))
     from matplotlib import colormaps
@@ -100,19 +107,22 @@ def plot_parallel(u: Unwrapped, ax: Any = None, *, top: int = 30, features: int 
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
     _name_ticks(ax, place, [u.feature_names[j] for j in columns])
     ax.set_xlabel("feature, most important first")
-    ax.set_ylabel("local coefficient")
+    ax.set_ylabel(_coefficient_name(scaled))
     ax.set_title(f"the {len(shown)} largest regions", fontsize="medium")
     ax.figure.colorbar(ScalarMappable(norm, cmap), ax=ax, label=label, shrink=0.85)
     return ax
 
 
-def plot_violin(u: Unwrapped, ax: Any = None, *, features: int = 20, output: int = 0) -> Any:
-    """How the local coefficient of each feature varies over the rows; most important feature on top."""
+def plot_violin(u: Unwrapped, ax: Any = None, *, features: int = 20, output: int = 0, scaled: bool = True) -> Any:
+    """How the local coefficient of each feature varies over the rows; most important feature on top.
+
+    `scaled` coefficients are multiplied by the feature's standard deviation over the data (see `plot_parallel`).
+    """
     columns = _top_features(u, features, output)
     ax = axes(ax, figsize=(5.6, 1.2 + 0.32 * len(columns)))
     every = np.arange(0, len(u.region), max(1, len(u.region) // _MOST_POINTS))
     found, row = np.unique(u.region[every], return_inverse=True)
-    C = u.maps(found)[0][row, output][:, columns]
+    C = u.maps(found)[0][row, output][:, columns] * (u.spread[columns] if scaled else 1.0)
     place = np.arange(len(columns))[::-1]
     varied = [k for k in range(len(columns)) if np.ptp(C[:, k]) > 0]
     if varied:
@@ -126,7 +136,7 @@ def plot_violin(u: Unwrapped, ax: Any = None, *, features: int = 20, output: int
     ax.plot(mid, place, "o", color="white", markersize=3.5, markeredgecolor=EDGE, zorder=4)
     ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
     ax.set_yticks(place, [u.feature_names[j] for j in columns], fontsize="small")
-    ax.set_xlabel("local coefficient (over rows)")
+    ax.set_xlabel(f"{_coefficient_name(scaled)}, over rows")
     return ax
 
 
@@ -137,7 +147,7 @@ def plot_importance(u: Unwrapped, ax: Any = None, *, features: int = 20, output:
     ax = axes(ax, figsize=(5.6, 1.2 + 0.3 * len(order)))
     place = np.arange(len(order))[::-1]
     ax.barh(place + 0.2, found.variance[order], 0.38, color=BLUE, label="variance of contributions")
-    ax.barh(place - 0.2, found.squares[order], 0.38, color=GREY, label="count × coefficient²")
+    ax.barh(place - 0.2, found.squares[order], 0.38, color=GREY, label="count × coefficient² (depends on units)")
     ax.set_yticks(place, [u.feature_names[j] for j in order], fontsize="small")
     ax.set_xlabel("share")
     _legend_above(ax)
@@ -284,7 +294,7 @@ def plot_explanation(
     ax.set_xlim(levels.min() - 0.06 * reach, levels.max() + 0.16 * reach)
     which = "" if len(e.output) == 1 else f" {e.unwrapped.output_names[k]}"
     ax.set_xlabel(f"output{which}")
-    where = f"region {e.region}, {e.count:,} rows" if e.has_data else "no data in this region"
+    where = f"region {e.region}, {count(e.count, 'row')}" if e.has_data else "no data in this region"
     ax.set_title(f"exact contributions ({where})", fontsize="medium")
     return ax
 
@@ -301,7 +311,8 @@ def plot_intervals(found: Intervals, ax: Any = None, *, intercept: bool = False)
     )
     ax.plot(found.network[first:], place, "x", color=RED, markersize=5, label="local model")
     ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    ax.set_yticks(place, found.names[first:], fontsize="small")
+    named = zip(found.names[first:], found.aliased[first:].tolist(), strict=True)
+    ax.set_yticks(place, [f"{name} (aliased)" if lost else name for name, lost in named], fontsize="small")
     ax.set_ylim(-0.7, len(place) - 0.3)
     ax.set_xlabel(f"coefficient ({found.method}, {100 * found.level:g} %, {found.rows_used:,} rows)")
     _legend_above(ax)
@@ -528,6 +539,10 @@ def _scored(u: Unwrapped) -> tuple[Any, str]:
     if u.task == "none":
         raise InputError("this picture shows scores and needs a response; pass y to unwrap")
     return u.table, u.metric
+
+
+def _coefficient_name(scaled: bool) -> str:
+    return "local coefficient × sd of the feature" if scaled else "local coefficient"
 
 
 def _score_name(metric: str) -> str:

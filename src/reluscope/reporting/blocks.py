@@ -9,12 +9,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Table:
-    """Columns by name, shown up to `shown` rows and written whole to a CSV file called `name`."""
+    """Columns by name, shown up to `shown` rows and `wide` columns and written whole to a CSV file called `name`."""
 
     name: str
     caption: str
     columns: Mapping[str, Any]
     shown: int = 12
+    wide: int | None = None
+
+    @property
+    def heads(self) -> list[str]:
+        """Names of the columns shown."""
+        return list(self.columns)[: self.wide]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -22,11 +28,11 @@ class Table:
     def rows(self) -> list[list[str]]:
         """The first `shown` rows as text."""
         count = min(len(self), self.shown)
-        return [[cell(column[i]) for column in self.columns.values()] for i in range(count)]
+        return [[cell(self.columns[name][i]) for name in self.heads] for i in range(count)]
 
     def numeric(self) -> list[bool]:
         """Which columns hold numbers (set flush right)."""
-        return [all(_is_number(v) for v in list(c)[: self.shown]) for c in self.columns.values()]
+        return [all(_is_number(v) for v in list(self.columns[name])[: self.shown]) for name in self.heads]
 
 
 @dataclass(frozen=True)

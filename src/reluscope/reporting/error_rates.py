@@ -43,6 +43,8 @@ def _fitted_classes(subject: Subject) -> Any:
     whole = y.dtype.kind in "USb" or bool((y == np.round(y)).all())
     if not whole or not 2 <= len(labels) <= 100 or sizes.min() < 2:
         return None
+    if y.dtype.kind == "f":
+        y = y.astype(np.int64)  # class 1, not class 1.0
     return GaussianMixture.fit_classes(subject.X, y, rng=subject.seed)  # type: ignore[arg-type]
 
 

@@ -194,7 +194,11 @@ def outputs(subject: Subject) -> Section:
     shown = min(net.n_outputs, _MOST_OUTPUTS)
     mean, cov = out.mean, out.cov
     points = _curve_points(subject, out, shown)
+    began, time_for = time.perf_counter(), subject.allow(0.3)
     for o in range(shown):
+        if o and (time.perf_counter() - began) * (o + 1) > o * time_for:
+            shown = o  # another one would take too long
+            break
         q = out.quantile([0.01, 0.5, 0.99], output=o)
         atoms = out.atoms(o)
         sd = float(np.sqrt(max(0.0, np.asarray(cov.value)[o, o])))
@@ -335,9 +339,20 @@ def local_models(subject: Subject) -> Section:
     rows = importance.rows()
     columns = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
     table = found.summary(global_regions=20).to_dict()
+    portraits = list(found.portraits(8))
+    who = {"region": [p.region for p in portraits], "rows": [p.count for p in portraits],
+           "share": [p.count / n for p in portraits], "whose": [str(p) for p in portraits]}  # fmt: skip
     blocks: list[Any] = [
-        Table("local_models", "The local models, by the number of rows they hold.", table, shown=8),
+        Table("portraits", "Whose rules the largest models are: how their rows differ from the average row.", who),
+        Table(
+            "local_models",
+            "The local models, by the number of rows they hold; coefficients are in local_models.csv.",
+            table,
+            shown=8,
+            wide=list(table).index("intercept") + 1 if "intercept" in table else 8,
+        ),
         Table("importance", "Importance of the inputs.", columns, shown=12),
+        f"Backed by data: {found.coverage(budget=f'{subject.allow(0.05):g}s', rng=subject.seed)}.",
         f"Certificate: {found.certificate}.",
     ]
     return Section("local", title, lead, "exact", blocks, facts=found.describe(), headline=lead)

@@ -63,22 +63,6 @@ def main(seeds: int, shapes: list[str]) -> None:
 
 def oracles(seeds: int) -> None:
     """What is left of exact recovery when answers are rounded, noisy or smooth."""
-    for shape in ("20-10-1", "5-20-1", "10-15-15-1"):
-        rows = []
-        for seed in range(seeds):
-            net = random_network([int(w) for w in shape.split("-")], seed)
-            rows.append(_recovered(net, rs.Oracle(net, dtype="float32", limit=500_000), seed))
-        _show(f"float32 {shape}", rows)
-    for size in (1e-10, 1e-8, 1e-6, 1e-5, 1e-4):
-        rows = []
-        for seed in range(seeds):
-            net, noise = random_network([5, 8, 6, 1], seed), np.random.default_rng(5)
-
-            def noisy(X: np.ndarray, net=net, noise=noise, size=size) -> np.ndarray:  # type: ignore[no-untyped-def]
-                return net(X) + size * noise.normal(size=(len(X), 1))
-
-            rows.append(_recovered(net, rs.Oracle(noisy, 5, limit=500_000), seed))
-        _show(f"noise {size:g} 5-8-6-1", rows)
     curves = {
         "tanh": np.tanh,
         "sigmoid": lambda h: 1 / (1 + np.exp(-h)),
@@ -93,6 +77,22 @@ def oracles(seeds: int) -> None:
             found = rs.recover(rs.Oracle(lambda X, W=W, v=v, f=curve: f(X @ W.T) @ v, 10), (-2.0, 2.0), rng=seed)
             told += "not piecewise affine" in found.statement[0]
         print(f"{name} 10-15-1: told {told} of {seeds}", flush=True)
+    for size in (1e-10, 1e-8, 1e-6, 1e-5, 1e-4):
+        rows = []
+        for seed in range(seeds):
+            net, noise = random_network([5, 8, 6, 1], seed), np.random.default_rng(5)
+
+            def noisy(X: np.ndarray, net=net, noise=noise, size=size) -> np.ndarray:  # type: ignore[no-untyped-def]
+                return net(X) + size * noise.normal(size=(len(X), 1))
+
+            rows.append(_recovered(net, rs.Oracle(noisy, 5, limit=500_000), seed))
+        _show(f"noise {size:g} 5-8-6-1", rows)
+    for shape in ("20-10-1", "5-20-1", "10-15-15-1"):
+        rows = []
+        for seed in range(seeds):
+            net = random_network([int(w) for w in shape.split("-")], seed)
+            rows.append(_recovered(net, rs.Oracle(net, dtype="float32", limit=500_000), seed))
+        _show(f"float32 {shape}", rows)
 
 
 def _recovered(net: rs.Network, oracle: rs.Oracle, seed: int) -> tuple[bool, float, int, float, str]:
@@ -100,6 +100,7 @@ def _recovered(net: rs.Network, oracle: rs.Oracle, seed: int) -> tuple[bool, flo
     found = rs.recover(oracle, (-2.0, 2.0), rng=seed, check=2000)
     took = time.process_time() - start
     error = found.compare(net, certify=False).sampled
+    print(f"  seed {seed}: {found!r} error {error:.1e} {took:.1f} s", file=sys.stderr, flush=True)
     return found.complete, error, found.total_queries, took, "-".join(map(str, found.layers)) or "none"
 
 

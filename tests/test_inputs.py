@@ -168,11 +168,17 @@ def test_closed_form_fit():
 
 def test_fit_of_degenerate_samples():
     few = np.random.default_rng(1).normal(size=(3, 10))
-    law = Gaussian.fit(few)
+    with pytest.warns(ReluscopeWarning, match="singular: 3 samples of 10 inputs leave no spread in 8 directions"):
+        law = Gaussian.fit(few)
     np.testing.assert_allclose(law.cov, np.cov(few.T, bias=True), atol=1e-14)
+    assert Gaussian.fit(few, covariance="diag").variance.all()  # enough for variances: no warning
+    for components in (1, 2):
+        with pytest.warns(ReluscopeWarning, match="singular"):
+            GaussianMixture.fit(few, components, rng=0)
     constant = Gaussian.fit(np.full((5, 2), 0.1))
     assert constant.variance.tolist() == [0.0, 0.0] and constant.mean.tolist() == [0.1, 0.1]
-    assert Gaussian.fit([[1.0, 2.0]]).cov.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    with pytest.warns(ReluscopeWarning, match="1 sample of 2 inputs"):
+        assert Gaussian.fit([[1.0, 2.0]]).cov.tolist() == [[0.0, 0.0], [0.0, 0.0]]
     mixed = np.column_stack([np.full(20, 0.1), np.arange(20.0)])
     assert Gaussian.fit(mixed).variance[0] == 0.0
 

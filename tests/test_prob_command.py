@@ -1,6 +1,8 @@
 """`reluscope prob`: text, JSON, exit codes, laws from files, verdicts."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import reluscope as rs
 from nets import random_net
 from reluscope.cli import main
 from reluscope.commands.prob import verdict
+from reluscope.inputs import law_from_json
 
 BOX = "".join(f"(declare-const X_{i} Real)(assert (>= X_{i} -1))(assert (<= X_{i} 1))" for i in range(2))
 BOX += "".join(f"(declare-const Y_{i} Real)" for i in range(2))
@@ -93,3 +96,79 @@ def test_errors_are_short(model, law, capsys):
     capsys.readouterr()
     with pytest.raises(SystemExit):
         main(["prob", str(model), "--law", str(law)])
+
+
+def test_below_is_said_in_words(model, law, capsys):
+    arguments = ["prob", str(model), "--law", str(law), "--event", "y[0] > y[1]", "--below"]
+    for limit, code, holds, word in (("0.9999", 0, True, "yes"), ("1e-9", 1, False, "no")):
+        assert main([*arguments, limit]) == code
+        assert f"below     {word}: the probability is" in capsys.readouterr().out
+        assert main([*arguments, limit, "--json"]) == code
+        assert json.loads(capsys.readouterr().out)["below"] == {"limit": float(limit), "holds": holds}
+    value = rs.probability(rs.load(model), rs.Gaussian([0.0, 0.0], [1.0, 2.0]), "y[0] > y[1]").value
+    open_ = [*arguments, repr(value), "--guarantee", "confidence", "--budget", "0.1s"]
+    assert main(open_) == 1
+    assert "below     not decided" in capsys.readouterr().out
+    for limit in ("-5", "1.5", "nan"):
+        assert main([*arguments, limit]) == 2
+        assert "--below must be a probability" in capsys.readouterr().err
+
+
+def test_few_rows_of_data(model, tmp_path, capsys):
+    data = tmp_path / "data.csv"
+    event = ["--event", "y[0] > 0"]
+    data.write_text("a,b\n1,2\n")
+    assert main(["prob", str(model), "--law", str(data), *event]) == 2
+    assert "data.csv has one row" in capsys.readouterr().err
+    data.write_text("a,b\n1,2\n2,1\n")
+    assert main(["prob", str(model), "--law", str(data), *event]) == 0
+    assert "warning   the fitted covariance is singular: 2 samples of 2 inputs" in capsys.readouterr().out
+    assert main(["prob", str(model), "--law", str(data), *event, "--json"]) == 0
+    assert "singular" in json.loads(capsys.readouterr().out)["warnings"][0]
+    data.write_text("a,b,c\n1,2,3\n2,1,0\n")
+    assert main(["prob", str(model), "--law", str(data), *event]) == 2
+    assert "data.csv has 3 columns but the network takes 2 inputs" in capsys.readouterr().err
+
+
+def test_a_property_without_a_box_asks_for_a_law(model, law, tmp_path, capsys):
+    prop = tmp_path / "open.vnnlib"
+    names = "".join(f"(declare-const {v} Real)" for v in ("X_0", "X_1", "Y_0", "Y_1"))
+    prop.write_text(names + "(assert (<= X_1 1))(assert (>= X_0 0))(assert (<= X_0 1))(assert (>= Y_0 Y_1))")
+    assert main(["prob", str(model), "--vnnlib", str(prop)]) == 2
+    assert "--law is needed: the property does not bound X_1 on both sides" in capsys.readouterr().err
+    assert main(["prob", str(model), "--vnnlib", str(prop), "--law", str(law), "--guarantee", "exact"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("sat\n") and "witness   x = [" in text and "          y = [" in text
+
+
+def test_messages_about_numbers(model, law, capsys):
+    assert main(["prob", str(model), "--law", str(law), "--event", "y[0] > 0", "--budget", "0s"]) == 2
+    assert "budget must be more than zero, got '0s'" in capsys.readouterr().err
+    assert main(["regions", str(model), "--box", "nan", "1"]) == 2
+    assert "must be finite, got nan\n" in capsys.readouterr().err
+
+
+def test_witnesses_are_replayed_by_the_model_file(law, tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    path = tmp_path / "small.onnx"
+    random_net((2, 6, 2), 0).save(path)
+    arguments = ["prob", str(path), "--law", str(law), "--event", "y[0] > y[1] + 0.1", "--witness"]
+    assert main(arguments) == 0
+    assert "onnxruntime agrees" in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)["witness"][0]
+    assert first["replayed"] is True and first["model_margin"] > 0
+
+
+def test_the_laws_of_the_documentation_are_read(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text()
+    (block,) = re.findall(r"```json\n(.*?)```", page, flags=re.S)
+    kinds = set()
+    for line in block.strip().split("\n"):
+        path = tmp_path / "law.json"
+        path.write_text(line)
+        law = law_from_json(path)
+        assert law.n == 2 and np.isfinite(law.sample(5, 0)).all()
+        kinds.add(json.loads(line)["law"])
+    assert kinds == {"gaussian", "mixture", "truncated", "uniform", "particles", "classes"}

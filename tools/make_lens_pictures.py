@@ -17,7 +17,7 @@ from typing import Any
 import lens_models as real
 import numpy as np
 import torch
-from lens_filters import EFFICIENT, RESNET, ranges
+from lens_filters import ranges
 from PIL import Image
 
 from reluscope import lens
@@ -54,16 +54,15 @@ def cnn(
     layer: str,
     filters: Sequence[int],
     outputs: Sequence[int],
-    competitors: Any,
     ablated: str,
+    competitors: Any = None,
     names: Any = None,
     k: int = 500,
     last: str = "output",
-    also: Sequence[str] = (),
 ) -> None:
     """Every picture of one CNN; the first of `images` (uint8) is the one that is looked at.
 
-    Dead channels are counted in `layer` and in the layers of `also`.
+    Optimised images stand beside the best of `competitors` if there are any.
     """
     image = images[0]
     side = model.image_shape[0]
@@ -80,23 +79,20 @@ def cnn(
     mixed = lens.overlay(image, maps, channels=[int(c) for c in wide])
     title = f"{short(maps_of)}: channels {', '.join(map(str, wide))} (red, green, blue)"
     save(f"{name}-overlay", plot.plot_pictures(mixed[None], title=title), 100, photograph=True)
-    known = ranges(model, [layer, *(n for n in also if n != layer)], competitors)
-    for each, (_, living) in known.items():
-        print(f"{name}: dead in {each} on 1,000 real images: {np.flatnonzero(~living).tolist()} of {len(living)}")
-    best, alive = known[layer]
-    made = [lens.visualise(model, lens.channel(layer, c), rng=c) for c in filters]
-    titles = [
-        f"{c}: {v.values[0]:.3g} > {best[c]:.3g}" if alive[c] else f"{c}: dead"
-        for c, v in zip(filters, made, strict=True)
-    ]
+    made = [lens.visualise(model, lens.channel(layer, c), rescue=False, rng=c) for c in filters]
+    titles = [f"{c}: {v.values[0]:.3g}" for c, v in zip(filters, made, strict=True)]
+    title = f"{short(layer)}; channel and its value"
+    if competitors is not None:
+        ((best, _),) = ranges(model, [layer], competitors).values()
+        titles = [f"{text} / {best[c]:.3g}" for c, text in zip(filters, titles, strict=True)]
+        title = f"{short(layer)}; channel: value / best of 1,000 real"
     print(name, layer, titles)
-    title = f"{short(layer)}; channel: value > best of 1,000 real"
     sheet = plot.plot_pictures(np.stack([v.best for v in made]), columns=min(8, len(made)), titles=titles, title=title)
     save(f"{name}-filters", sheet, 130 if side > 32 else 110, photograph=side > 32)
     local = lens.local_map(model, image, outputs, layer=last)
     print(name, local)
     save(f"{name}-templates", plot.plot_templates(local, names=names), 75)
-    few = competitors[: 100 if side <= 32 else 8]
+    few = crops(side)[:8] if competitors is None else competitors[:100]
     save(f"{name}-ablation", plot.plot_ablation(lens.ablate_channels(model, ablated, few), most=16), 75)
 
 
@@ -177,12 +173,10 @@ def resnet() -> None:
         first=model.convolutions()[0],
         maps_of=relu[0],
         layer=relu[10],
-        filters=range(0, 64, 8),
+        filters=range(0, 64, 16),
         outputs=(0, 1),
-        competitors=crops(224),
         ablated=relu[0],
         last="fc_nsfw/BiasAdd",
-        also=RESNET,
     )
 
 
@@ -200,12 +194,10 @@ def efficientnet() -> None:
         first="_conv_stem",
         maps_of="_bn0",
         layer="_blocks.5",
-        filters=range(0, 80, 10),
+        filters=range(0, 80, 20),
         outputs=top,
-        competitors=crops(224),
         ablated="_blocks.0",
         names={i: f"class {i}" for i in top},
-        also=EFFICIENT,
     )
 
 

@@ -56,9 +56,9 @@ def real_array(value: Any, name: str, *, ndim: int | tuple[int, ...] | None = No
         bad = ~np.isfinite(out)
         if bad.any():
             where = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise InputError(
-                f"{name} must be finite, got {out[where]} at index {where} ({int(bad.sum())} such entries)"
-            )
+            place = f" at index {where if len(where) > 1 else where[0]}" if where else ""
+            more = f" ({int(bad.sum())} such entries)" if bad.sum() > 1 else ""
+            raise InputError(f"{name} must be finite, got {out[where]}{place}{more}")
     return out
 
 

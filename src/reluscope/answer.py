@@ -10,18 +10,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from reluscope._check import real
 from reluscope.errors import InputError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Answer:
     """A probability (or another number) with its bracket, its guarantee, and how it was found.
 
     `method` says how, `note` why so and what to know, `evaluations` how many cells, boxes or points of the network were
-    looked at, `seconds` how long it took (None where not counted).
+    looked at, `seconds` how long it took (None where not counted). `value` is the estimate, or for "exact" the number
+    itself; the middle of a "sound" bracket, which is no estimate: its text leads with the bracket when it starts at 0
+    ("at most 0.0043").
 
     `answer < x` is True when the whole bracket is below x, False when none of it is, and an `InputError` when the
     bracket holds x: then the answer does not say. `certainly_below(x)` and `certainly_above(x)` are plain questions
@@ -64,11 +67,17 @@ class Answer:
         return self._decided(x, self.lower >= x, self.upper < x, ">=") if _is_number(x) else NotImplemented
 
     def __float__(self) -> float:
-        return self.value
+        return float(self.value)
 
     def __str__(self) -> str:
         kind = self.guarantee if self.level is None else f"{self.guarantee} {100 * self.level:g} %"
+        if self.guarantee == "sound" and self.lower == 0.0 < self.upper:
+            most = _rounded_up(self.upper)
+            return f"at most {most}, in [0, {most}] ({kind})"
         return f"{self.value:.6g} in [{self.lower:.6g}, {self.upper:.6g}] ({kind})"
+
+    def __repr__(self) -> str:
+        return f"Answer({'; '.join(filter(None, [str(self), self.method, self.note]))})"
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, fit for JSON."""
@@ -91,6 +100,14 @@ class Answer:
                 "answer.value, or ask answer.certainly_below(x) or certainly_above(x)"
             )
         return bool(yes)
+
+
+def _rounded_up(x: float) -> str:
+    """Six digits, not below x by more than a part in 1e11."""
+    text = f"{x:.6g}"
+    if float(text) >= x * (1 - 1e-11):
+        return text
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(float(x)))):.6g}"
 
 
 def _is_number(x: Any) -> bool:

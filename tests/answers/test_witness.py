@@ -47,7 +47,7 @@ def test_affine_network_has_a_closed_form():
     w = np.array([1.0, 2.0, -1.0])
     sd = np.sqrt(w @ law.cov @ w)
     gap = 4.0 - 0.5 - w @ law.mean
-    found = rs.witness(net, law, "y >= 4", rng=0)
+    found = rs.witness(net, law, "y >= 4", margin=0, rng=0)
     assert found.proved_nearest and found.distance == pytest.approx(gap / sd, rel=1e-7)
     assert found.x == pytest.approx(law.mean + law.cov @ w * gap / sd**2, rel=1e-6)
     assert found.y[0] >= 4
@@ -88,7 +88,7 @@ def test_enumeration_finds_the_nearest_without_help(dimension):
     event = as_event(f"y >= {level!r}", net)
     asked = question(net, law, event)
     (component,) = standard(law, asked.network)
-    known = rs.witness(net, law, event, rng=0)
+    known = rs.witness(net, law, event, margin=0, rng=0)
     assert known.proved_nearest and known.distance > 0.5
     # Nothing known, and a distance known that is far from the best.
     for best in ([], [1.4 * known.distance]):
@@ -159,6 +159,61 @@ def test_replay_through_onnxruntime(tmp_path):
     )
     assert found[0].model_y == pytest.approx(found.y, abs=1e-5) and found[0].model_margin > 0
     assert set(found[0].to_dict()) >= {"x", "y", "distance", "proved_nearest", "model_margin"}
+
+
+def test_witnesses_survive_float32():
+    net, law = random_net((4, 16, 16, 3), 0), rs.Gaussian(np.full(4, -0.5), 0.3)
+    for text in ("argmax != argmax at mean", "y[0] > 1.5 and x[1] > 0.25", "y[0] > 0.3 and y[0] <= 0.31"):
+        edge, safe = rs.witness(net, law, text, margin=0.0, rng=0), rs.witness(net, law, text, rng=0)
+        assert safe.proved_nearest and edge.proved_nearest
+        assert safe[0].step == pytest.approx(safe.distance - edge.distance, abs=1e-7)
+        assert 0 <= safe[0].step < 1e-3 and edge[0].step == 0
+        # A pass in float32, in any order of summation, stays inside.
+        event = as_event(text, net, law)
+        rng = np.random.default_rng(1)
+        for _ in range(20):
+            z = safe.x.astype(np.float32)
+            for layer in net.layers:
+                order = rng.permutation(len(z))
+                h = layer.weight.astype(np.float32)[:, order] @ z[order] + layer.bias.astype(np.float32)
+                z = np.maximum(h, np.float32(0)) if layer is not net.layers[-1] else h
+            assert event.as_property.holds(safe.x.astype(np.float32).astype(float), z.astype(float))
+
+
+def test_fixed_inputs_do_not_stop_the_step():
+    net, law = random_net((3, 8, 2), 0), rs.Gaussian([0.0, 0.0, 0.2], [1.0, 1.0, 0.0])
+    text = "y[0] < y[1] - 1 and x[2] >= 0.2 and x[2] <= 0.2"
+    edge, safe = rs.witness(net, law, text, margin=0.0, rng=0), rs.witness(net, law, text, rng=0)
+    assert safe.x[2] == 0.2 and edge.proved_nearest and safe[0].step > 0
+    assert safe.y[1] - safe.y[0] - 1 > 100 * (edge.y[1] - edge.y[0] - 1) > 0
+
+
+def test_thin_events_keep_their_witness():
+    # Thinner than float32 can tell: nothing to step into, and the witness says so by its margin.
+    net, law = random_net((3, 8, 2), 0), rs.Gaussian(np.zeros(3))
+    y = float(net(np.full(3, 0.4))[0])
+    found = rs.witness(net, law, f"y[0] >= {y!r} and y[0] <= {y + 1e-9!r}", rng=0)
+    assert len(found) and 0 <= found[0].margin <= 1e-9 and found[0].step == 0
+
+
+def test_replay_says_no_and_steps_inwards(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    net, law = random_net((3, 8, 2), 0), rs.Gaussian(np.zeros(3))
+    other = rs.Network([(layer.weight, layer.bias + 0.01 * (i == 1)) for i, layer in enumerate(net.layers)], "relu")
+    for name, model in (("near", other), ("far", rs.Network([(np.zeros((2, 3)), np.zeros(2))]))):
+        model.save(tmp_path / f"{name}.onnx")
+    text = "y[0] < y[1] - 1 and y[0] < -0.5"
+    stepped = rs.witness(net, law, text, replay=tmp_path / "near.onnx", rng=0)[0]
+    plain = rs.witness(net, law, text, margin=0.0, rng=0)[0]
+    assert stepped.replayed and stepped.model_margin >= 0 and "replayed: yes" in repr(stepped)
+    assert stepped.distance - plain.distance == pytest.approx(stepped.step, abs=1e-6) and stepped.step > 1e-4
+    refused = rs.witness(net, law, text, replay=tmp_path / "far.onnx", rng=0)[0]
+    assert refused.replayed is False and refused.model_margin < 0 and "replayed: no" in repr(refused)
+    assert refused.to_dict()["replayed"] is False and plain.replayed is None
+    rs.Network([(np.zeros((3, 3)), np.zeros(3))]).save(tmp_path / "wrong.onnx")
+    with pytest.raises(InputError, match="3 outputs"):
+        rs.witness(net, law, text, replay=tmp_path / "wrong.onnx", rng=0)
 
 
 def test_bad_inputs():

@@ -179,3 +179,33 @@ def test_the_command_writes_one_page(tmp_path, capsys):
     assert main(["lens", str(path), "--images", str(tmp_path / "frames.npy"), "--layer", "cnv", "--out", str(out)]) == 2
     assert "did you mean 'conv'" in capsys.readouterr().err
     assert main(["lens", "m.pt", "--images", str(tmp_path / "frames.npy")]) == 2
+
+
+def test_the_command_says_what_is_wrong(tmp_path, capsys):
+    from onnx.helper import make_node
+    from test_lens_fields import graph
+
+    from reluscope.cli import main
+
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "frames.npy", rng.integers(0, 256, (2, 9, 9, 3), dtype=np.uint8))
+    images = ["--images", str(tmp_path / "frames.npy"), "--out", str(tmp_path / "page.html")]
+    conv = [make_node("Conv", ["x", "a"], ["out"], name="conv")]
+    weight = {"a": rng.normal(size=(2, 3, 3, 3))}
+    fixed = str(graph(tmp_path, conv, weight, ("n", 3, 12, 12)))
+
+    def answer(*words):
+        assert main(["lens", *words]) == 2
+        return capsys.readouterr().err
+
+    assert "there is no folder or file" in answer(fixed, "--images", str(tmp_path / "nowhere"))
+    assert "mean must hold one number or one per channel (3 for" in answer(fixed, *images, "--mean", "1,2")
+    assert "--shape takes height,width,channels" in answer(fixed, *images, "--shape", "12,12")
+    flat = str(graph(tmp_path, [make_node("Relu", ["x"], ["out"], name="r")], {}, ("n", 243)))
+    assert "does not say how large an image is" in answer(flat, *images)
+    assert "nothing to picture" in answer(flat, *images, "--shape", "9,9,3")
+    open_size = str(graph(tmp_path, conv, weight, ("n", 3, "h", "w")))
+    assert "takes (?, 3, ?, ?), which does not say" in answer(open_size, *images)
+    assert main(["lens", open_size, *images, "--shape", "12,14,3"]) == 0
+    assert "2 images of 12 x 14 x 3" in capsys.readouterr().out

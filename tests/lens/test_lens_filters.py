@@ -58,6 +58,15 @@ def test_an_optimised_image_beats_a_thousand_digits(data_folder, digits, net, la
         assert found.values[0] > lens.measure(model, objective, digits).max()
 
 
+@pytest.mark.parametrize("c", [9, 11, 17])
+def test_units_that_are_seldom_active_are_driven_too(data_folder, digits, c):
+    """Behind a ReLU: one that likes single dots and two that like black, where the way up from noise is flat."""
+    model = lens.as_model(data_folder / "nets/verivital/onnx/Convnet_maxpool.onnx")
+    objective = lens.channel("Relu_1", c)
+    found = lens.visualise(model, objective, steps=64, rng=c)
+    assert found.values[0] > 1.05 * lens.measure(model, objective, digits).max()
+
+
 def test_an_optimised_image_beats_a_thousand_crops_of_photographs(data_folder):
     photographs = pytest.importorskip("sklearn.datasets").load_sample_images().images
     model = lens.as_model(data_folder / "nets/cifar10_resnet/onnx/resnet_2b.onnx")
@@ -241,6 +250,9 @@ def test_plain_colours_dots_and_real_images_help_where_noise_fails():
     found = lens.visualise(model, lens.channel("1", 0), steps=16, rng=0)
     assert found.values[0] == pytest.approx(0.4)
     assert found.images.max() == 0
+    assert found.origins == ("plain colour",)
+    alone = lens.visualise(model, lens.channel("1", 0), steps=16, rescue=False, rng=0)
+    assert alone.values[0] < 0.4 and alone.origins == ("noise",)
 
 
 def test_the_result_is_never_below_the_fallback(small):
@@ -251,6 +263,9 @@ def test_the_result_is_never_below_the_fallback(small):
     helped = lens.visualise(small, objective, steps=8, rng=2, fallback=np.concatenate([images, good]))
     best = lens.measure(small, objective, good)[0]
     assert few.values[0] < best <= helped.values[0] + 1e-6
+    assert helped.origins == ("fallback",)
+    short = lens.visualise(small, objective, steps=3, polish=0.0, rng=2, fallback=good)
+    assert short.values[0] >= best - 1e-6
     with pytest.raises(InputError, match="images must have shape"):
         lens.visualise(small, objective, fallback=images[:, :5])
 

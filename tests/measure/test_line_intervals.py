@@ -302,18 +302,21 @@ def test_points_under_every_law(kind):
         )
 
 
-def test_a_plan_that_misses_what_another_sees_is_doubted():
-    def plan(mean: float, variance: float) -> _line_plan.Plan:
-        made = object.__new__(_line_plan.Plan)
-        for name, value in {
-            "n": 64, "cost": 1e-5, "slope": 1.2, "span": 1.0, "component": None, "source": None, "method": "lines",
-            "job": None, "tracer": None, "mean": np.array([mean, np.nan]), "variance": np.array([variance, 1e-6]),
-            "single": np.array([variance * 64, 1e-4]),
-        }.items():  # fmt: skip
-            object.__setattr__(made, name, value)
-        return made
+def pilot(method: str = "lines", mean: float = 1e-3, variance: float = 1e-9, met: float = 100.0) -> _line_plan.Plan:
+    """A plan after a pilot that has shown the given numbers for one probability, and others for a moment."""
+    made = object.__new__(_line_plan.Plan)
+    for name, value in {
+        "n": 64, "cost": 1e-5 if method == "lines" else 1e-7, "slope": 1.2, "span": 1.0, "component": None,
+        "source": None, "method": method, "job": None, "tracer": None, "quick": None, "mean": np.array([mean, np.nan]),
+        "variance": np.array([variance, 1e-6]), "single": np.array([variance * 64, 1e-4]),
+        "met": np.array([met, np.inf]),
+    }.items():  # fmt: skip
+        object.__setattr__(made, name, value)
+    return made
 
-    blind, seeing, alike = plan(1e-7, 1e-16), plan(1e-3, 1e-9), plan(1.0001e-3, 1e-9)
+
+def test_a_plan_that_misses_what_another_sees_is_doubted():
+    blind, seeing, alike = pilot(mean=1e-7, variance=1e-16), pilot(), pilot(mean=1.0001e-3)
     doubted = _line_plan._doubted([blind, seeing, alike])
     assert doubted[0].variance[0] > 1e-7
     assert doubted[0].variance[1] == 1e-6
@@ -328,3 +331,14 @@ def test_short_lines_lose_nothing():
     long = integrate(net, law, Request(levels=c), lines=1 << 14, level=SAFE, rng=1).levels[0].cdf
     assert (short.lower <= long.upper).all()
     assert (long.lower <= short.upper).all()
+
+
+def test_a_plan_that_rests_on_few_lines_is_not_preferred():
+    """Lines whose estimate comes from five of them look certain, and are not; from five hundred they are."""
+    wanted = _line_plan.Settings(None, None, "block", 16, "auto", "auto", 1.0)
+    points = pilot("points", variance=1e-8, met=20.0)
+    object.__setattr__(points, "cost", 1e-5)
+    for met, best in ((500.0, "lines"), (2.0, "points"), (1.0, "points"), (0.0, "points")):
+        lines = pilot("lines", variance=1e-11, met=met)
+        assert _line_plan._ranked([lines, points], 1.0, wanted)[0].method == best
+        assert _line_plan._ranked([points, lines], 1.0, wanted)[0].method == best

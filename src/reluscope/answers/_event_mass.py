@@ -200,7 +200,9 @@ def _slabs(component: Component, inside: Inside, mass: FloatArray) -> FloatArray
     # Bounding boxes come much nearer to the origin than far cells do: there the distance itself is wanted.
     loose = np.flatnonzero(slabs > _FINE * mass)
     if len(loose):
-        slabs[loose] = section[loose] * np.exp(-0.5 * np.maximum(nearest[loose], _distance(points, offsets, loose)) ** 2)
+        slabs[loose] = section[loose] * np.exp(
+            -0.5 * np.maximum(nearest[loose], _distance(points, offsets, loose)) ** 2
+        )
     return slabs
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope.answers._event_cells import BoolArray, Walk, corners, start_cell
+from reluscope.budget import Budget
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
@@ -25,8 +26,9 @@ from reluscope.measure.support import FAR
 
 if TYPE_CHECKING:
     from reluscope.answers._event_rows import CaseRows, Question
-    from reluscope.budget import Budget
+    from reluscope.answers.events import Event
     from reluscope.inputs._standard import Component
+    from reluscope.network import Network
 
 MOST_PROOF_DIMENSIONS = 6
 """Up to here cells carry their vertices and the nearest point is proved by enumeration, if the budget allows."""
@@ -245,6 +247,26 @@ class Search:
 def _scales(c: CaseRows) -> FloatArray:
     size: FloatArray = np.linalg.norm(c.G, axis=1) + np.abs(c.F).sum(axis=1)
     return np.where(size > 0, size, 1.0)
+
+
+def known_inputs(
+    net: Network, law: Any, event: Event, budget: Budget, rng: np.random.Generator, *, only: int | None = None
+) -> FloatArray:
+    """Inputs inside an event, nearest to the means of the law's components (or of one), shape (m, inputs)."""
+    from reluscope.answers._event_rows import question
+    from reluscope.inputs import standard
+
+    asked = question(net, law, event)
+    if not asked.cases:
+        return np.zeros((0, net.n_inputs))
+    components = [c for k, c in enumerate(standard(law, asked.network)) if only in (None, k) and c.kind != "point"]
+    found = []
+    for c in components:
+        if c.r and budget.spent() is None:
+            share = Budget(max(budget.seconds - budget.elapsed(), 0.0) / len(components))
+            found += [c.to_x(u) for u in Search(c, asked, rng).run(share, 4)]
+    X = np.array(found).reshape(-1, net.n_inputs)
+    return X[event.holds(net, X)] if len(X) else X
 
 
 # -- proof ---------------------------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from reluscope._check import FloatArray, choice, describe, generator, real
+from reluscope._text import count
 from reluscope.answer import Answer
 from reluscope.answers._event_rows import Piece, Question, pieces, question
 from reluscope.answers._parts import is_exact
@@ -44,6 +44,15 @@ _RARE = 2e-3
 
 _RELATIVE = 0.1
 """Half-width wanted for rare events, as a share of the value."""
+
+_SOUND_SECONDS = 60.0
+"""Time for a sound bracket given a box, without a budget."""
+
+_QUICK, _LAST = 0.5, 5.0
+"""Seconds that `auto` gives to a proof before and after sampling an event that nothing meets."""
+
+_NOTHING = 1e-290
+"""Sound brackets that end here or below say that the event never happens where a Gaussian has any mass."""
 
 _PILOT_LINES = 4096
 _POINTS_AT_ONCE = 1 << 15
@@ -79,7 +88,8 @@ def probability(
       `interval="finite-sample"` the bracket holds with probability `level` at any sample size; "replicate" is narrower
       and asymptotic (Student's t over independent scrambles). The default is the former, and for rare events the
       latter; `note` names the kind.
-    - "auto": exact where it is possible and finishes, else confidence; `note` says which and why.
+    - "auto": exact where it is possible and finishes, else confidence; where sampling meets nothing, the sound bracket
+      if that is narrower. `note` says which and why.
 
     `tolerance` is the half-width of the bracket wanted, `budget` a time (`"60s"`) or a number of cells. The same `rng`
     and the same amount of work give the same answer.
@@ -160,8 +170,7 @@ def _exact(net: Network, law: Any, event: Event, tolerance: float | None, limit:
                 visited += share.visited
                 stopped = stopped or share.stopped
                 dimensions.add(0 if c.kind == "point" else c.r)
-    words = ", ".join(map(str, sorted(dimensions)))
-    method = f"{visited:,} cells looked at in {words or 'no'} dimension{'s' * (words != '1')}"
+    method = f"{count(visited, 'cell')} looked at in {_dimensions(dimensions)}"
     lower, upper = max(lower * (1 - 1e-15), 0.0), min(upper * (1 + 1e-15), 1.0)
     if stopped is not None:
         # The best guess: what is left holds the same share as what was decided.
@@ -169,6 +178,12 @@ def _exact(net: Network, law: Any, event: Event, tolerance: float | None, limit:
         guess = min(max(lower / decided if decided > 0 else 0.5 * (lower + upper), lower), upper)
         return Answer(guess, lower, upper, "sound", None, method, f"{stopped}; the rest may be in or out", visited)
     return Answer(min(value, 1.0), min(lower, value), max(upper, value), "exact", None, method, "", visited)
+
+
+def _dimensions(dimensions: set[int]) -> str:
+    """`{1, 3}` in words: 1, 3 dimensions."""
+    words = ", ".join(map(str, sorted(dimensions))) or "no"
+    return f"{words} dimension{'s' * (words != '1')}"
 
 
 # -- sound ---------------------------------------------------------------------------------------------------------
@@ -185,11 +200,55 @@ def _sound(net: Network, law: Any, event: Event, tolerance: float | None, limit:
             "guarantee='sound' is for events on inputs and outputs; one on the Jacobian or on units is answered by "
             "'exact' (few dimensions) or 'confidence'"
         )
+    from reluscope.inputs import Truncated
     from reluscope.measure.bounds import bound_event
 
+    if isinstance(law, Truncated) and not law.gaussian.factor.diagonal:
+        return _sound_given_box(net, law, event, tolerance, limit, progress)
     # Without any limit the engine's own default applies.
     budget = limit if np.isfinite(min(limit.seconds, limit.regions)) else None
     return bound_event(net, law, event.as_property, tolerance=tolerance, budget=budget, progress=progress)
+
+
+def _sound_given_box(
+    net: Network, law: Any, event: Event, tolerance: float | None, limit: Budget, progress: Any
+) -> Answer:
+    """`P(event | box) = P(event and box) / P(box)`, both bracketed under the Gaussian before its restriction."""
+    from reluscope.formats.vnnlib import Case, Property
+    from reluscope.measure.bounds import bound_event
+
+    n, m = net.n_inputs, net.n_outputs
+    none: tuple[FloatArray, FloatArray, FloatArray, Any] = (
+        np.zeros((0, n)), np.zeros((0, m)), np.zeros(0), np.zeros(0, bool)
+    )  # fmt: skip
+    cases = []
+    for c in event.cases:
+        case = c.case
+        low, high = np.maximum(case.lower, law.lower), np.minimum(case.upper, law.upper)
+        if (low <= high).all():
+            cases.append(Case(low, high, case.A, case.G, case.g, case.strict))
+    if not cases:
+        return Answer(0.0, 0.0, 0.0, "sound", method="the law never meets the event", evaluations=0)
+    seconds = limit.seconds if np.isfinite(limit.seconds) else _SOUND_SECONDS
+    still = max(seconds - limit.elapsed(), 0.0)
+    share = None if tolerance is None else 0.1 * tolerance
+    # The box alone needs no network and is the quicker one; a tenth of the tolerance is its share.
+    flat = Network([(np.eye(n), np.zeros(n))])
+    box = Property(n, n, (Case(law.lower, law.upper, none[0], np.zeros((0, n)), none[2], none[3]),), "box")
+    whole = bound_event(flat, law.gaussian, box, tolerance=share, budget=Budget(0.4 * still, limit.regions))
+    if not whole.lower > 0.0:
+        note = "the mass of the law's box has no positive lower bound yet; more budget may help"
+        return Answer(0.5, 0.0, 1.0, "sound", method=whole.method, note=note, evaluations=whole.evaluations)
+    wanted = None if tolerance is None else 0.8 * tolerance * whole.lower
+    rest = Budget(max(seconds - limit.elapsed(), 0.1 * seconds), limit.regions)
+    part = bound_event(
+        net, law.gaussian, Property(n, m, tuple(cases), event.short), tolerance=wanted, budget=rest, progress=progress
+    )
+    lower, upper = part.lower / whole.upper * (1 - 1e-15), min(part.upper / whole.lower * (1 + 1e-15), 1.0)
+    work = (part.evaluations or 0) + (whole.evaluations or 0)
+    method = f"{part.method}: event and box over box, whose mass is in [{whole.lower:.6g}, {whole.upper:.6g}]"
+    note = "; ".join(filter(None, [part.note, whole.note]))
+    return Answer(0.5 * (lower + upper), lower, upper, "sound", method=method, note=note, evaluations=work)
 
 
 # -- confidence ----------------------------------------------------------------------------------------------------
@@ -204,19 +263,37 @@ def estimated(
     level: float,
     interval: str | None,
     rng: np.random.Generator,
+    *,
+    proof: bool = False,
 ) -> Answer:
-    """`P(event)` with a confidence interval: lines, the rare-event engine, or points."""
-    seconds = limit.seconds
-    if not np.isfinite(seconds):
-        seconds = _SECONDS if tolerance is None else _LONGEST
-    seconds = max(seconds - limit.elapsed(), 0.05 * seconds)
+    """`P(event)` with a confidence interval: lines, the rare-event engine, or points.
+
+    With `proof`, an event that nothing meets is also given to the sound engine, whose bracket is taken if it is better.
+    """
+    whole = limit.seconds
+    if not np.isfinite(whole):
+        whole = _SECONDS if tolerance is None else _LONGEST
+    ends = Budget(max(whole - limit.elapsed(), 0.05 * whole), whole=whole)
     pilot, main = rng.spawn(2)
     parts = pieces(law, event)
-    rough = _rough_if_rare(net, parts, pilot) if event.linear else None
+    rough = _rough_if_rare(net, parts, pilot, 0.15 * whole) if event.linear else None
     if rough is not None:
-        found = _rare(net, law, event, rough, tolerance, seconds, level, interval, main)
-        if found is not None:
-            return found
+        quick = _proved(net, law, event, tolerance, Budget(min(0.1 * whole, _QUICK))) if proof and not rough else None
+        if quick is not None and quick.upper <= _NOTHING:
+            return replace(quick, note=f"sound: nothing was met by sampling; {quick.note}")
+        if quick is not None:  # the proof needs its time as well
+            ends = ends.part(0.6)
+        found = _rare(net, law, event, rough, tolerance, ends, level, interval, main)
+        if proof and found.lower == 0.0 and found.guarantee != "exact":
+            left = limit.seconds - limit.elapsed() if np.isfinite(limit.seconds) else _LAST
+            known = limit.seconds if np.isfinite(limit.seconds) else None
+            better = _proved(net, law, event, tolerance, Budget(max(left, 0.1 * whole), whole=known))
+            if better is not None and better.upper < found.upper:
+                met = "nothing was met by sampling" if found.value == 0.0 else f"sampling saw about {found.value:.3g}"
+                why = f"sound: {met}, the bracket is proved"
+                return replace(better, note="; ".join(filter(None, [why, better.note])))
+        return found
+    seconds = max(ends.seconds - ends.elapsed(), 0.2 * whole, min(whole, 0.5))
     kind = interval or "finite-sample"
     each = 1.0 - (1.0 - level) / max(len(parts), 1)
     answers = []
@@ -225,6 +302,17 @@ def estimated(
         wanted = None if tolerance is None else tolerance / (piece.mass * len(parts))
         answers.append((piece, _piece_estimate(net, piece, wanted, share, each, kind, main.spawn(1)[0])))
     return _added(answers, level)
+
+
+def _proved(net: Network, law: Any, event: Event, tolerance: float | None, limit: Budget) -> Answer | None:
+    """The sound bracket found within a budget; None where the engine does not serve the network or the law."""
+    try:
+        found = _sound(net, law, event, tolerance, limit, None)
+    except InputError:
+        return None
+    if found.upper > _NOTHING:
+        return found
+    return replace(found, note="every box where the law has mass is proved to miss the event")
 
 
 def _added(answers: Sequence[tuple[Piece, Answer]], level: float) -> Answer:
@@ -405,7 +493,7 @@ def binomial_interval(hits: int, n: int, level: float) -> tuple[float, float]:
 # -- rare events ---------------------------------------------------------------------------------------------------
 
 
-def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generator) -> float | None:
+def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generator, seconds: float) -> float | None:
     """A rough probability (possibly 0) when a short pilot finds the event, its box included, to be rare; else None."""
     from reluscope.inputs import Particles
     from reluscope.measure.lines import Request, integrate
@@ -420,7 +508,11 @@ def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generato
         if any(len(c.g) == 0 for c in q.cases):
             total += piece.mass
         else:
-            found = integrate(q.network, piece.law, Request(events=_line_events(q)[-1:]), lines=_PILOT_LINES, rng=rng)
+            request = Request(events=_line_events(q)[-1:])
+            first = Budget(seconds / len(parts))
+            found = integrate(q.network, piece.law, request, lines=_PILOT_LINES // 16, rng=rng)
+            if found.interval != "exact" and first.elapsed() < first.seconds / 16:
+                found = integrate(q.network, piece.law, request, lines=_PILOT_LINES, rng=rng)
             assert found.events is not None
             if found.interval == "exact":
                 return None
@@ -436,27 +528,48 @@ def _rare(
     event: Event,
     rough: float,
     tolerance: float | None,
-    seconds: float,
+    ends: Budget,
     level: float,
     interval: str | None,
     rng: np.random.Generator,
-) -> Answer | None:
-    """By the rare-event engine, whose tolerance is relative to the value."""
-    if find_spec("reluscope.measure.rare") is None:
-        return None
+) -> Answer:
+    """By the rare-event engine, whose tolerance is relative to the value.
+
+    When it meets nothing, inputs of the event are searched for by exact steps, and rays drawn around them.
+    """
+    from reluscope.answers._nearest import known_inputs
     from reluscope.measure.rare import rare_probability
 
     relative = _RELATIVE if tolerance is None or rough <= 0 else min(max(tolerance / rough, 1e-3), _RELATIVE)
-    return rare_probability(
-        net,
-        law,
-        event.as_property,
-        tolerance=relative,
-        budget=seconds,
-        level=level,
-        interval=interval or "replicate",
-        rng=rng,
-    )
+
+    def asked(share: float, starts: FloatArray | None) -> Answer:
+        whole = ends.whole or ends.seconds
+        # The first run is never starved by what came before, such as first imports.
+        least = 0.05 * whole if starts is not None else max(0.2 * whole, min(whole, 0.5))
+        left = max(ends.seconds - ends.elapsed(), least)
+        return rare_probability(
+            net,
+            law,
+            event.as_property,
+            tolerance=relative,
+            budget=Budget(share * left, whole=ends.whole),
+            level=level,
+            interval=interval or "replicate",
+            rng=rng,
+            starts=starts,
+        )
+
+    found = asked(1.0 if rough > 0 else 0.6, None)
+    if found.value > 0.0 or found.guarantee == "exact":
+        return found
+    starts = known_inputs(net, law, event, Budget(0.4 * max(ends.seconds - ends.elapsed(), 0.05 * ends.seconds)), rng)
+    if not len(starts):
+        return found
+    again = asked(0.9, starts)
+    if again.value > 0.0:
+        return again
+    # The first run had more rays: its interval, and what the second one says.
+    return replace(found, note="; ".join([found.note.split("; ")[0], *again.note.split("; ")[1:]]))
 
 
 # -- auto ----------------------------------------------------------------------------------------------------------
@@ -480,16 +593,17 @@ def _auto(
     if not high:
         seconds = min(_TRY, 0.5 * limit.seconds)
         partial = _exact(net, law, event, tolerance, Budget(seconds, limit.regions), progress)
-        dimensions = sorted({0 if c.kind == "point" else c.r for c in components})
         if partial.guarantee == "exact":
-            words = ", ".join(map(str, dimensions)) or "no"
-            kind = "particles" if any(c.kind == "point" for c in components) else f"{words} dimension(s)"
+            points = any(c.kind == "point" for c in components)
+            kind = "particles" if points else _dimensions({c.r for c in components})
             return replace(partial, note=f"exact: {kind}, enumeration finished")
-        why = f"enumeration did not finish in {seconds:.3g} s ({partial.evaluations:,} cells)"
+        why = f"enumeration did not finish in {seconds:.3g} s ({count(partial.evaluations or 0, 'cell')})"
     else:
         worst = max(high, key=lambda c: c.r)
         why = f"{worst.r} dimensions are too many for exact masses"
-    found = estimated(net, law, event, tolerance, limit, level, interval, rng)
+    found = estimated(net, law, event, tolerance, limit, level, interval, rng, proof=True)
+    if found.guarantee == "sound":
+        return found
     note = f"confidence: {why}" + (f"; {found.note}" if found.note else "")
     if partial is not None:  # what enumeration has decided holds for certain
         lower, upper = max(found.lower, partial.lower), min(found.upper, partial.upper)

@@ -11,14 +11,14 @@ so both derivatives are moments of u on the cells inside the event: exact where 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from reluscope._check import FloatArray, choice, generator, real
 from reluscope.answer import Answer
-from reluscope.answers._event_mass import component_share
+from reluscope.answers._event_mass import _whole, component_share
 from reluscope.answers._event_rows import Question, question
 from reluscope.answers._parts import _gaussian_moments, is_exact
 from reluscope.answers._values import Values
@@ -31,6 +31,16 @@ from reluscope.network import Network
 _SECONDS = 2.0
 _TRY = 10.0
 _GROUPS = 16
+_PILOT = 11
+"""Logarithm (base 2) of the points of the pilot."""
+
+_RARE = 0.02
+"""Share of the pilot, of the event or of its complement, below which rays take over."""
+
+_FEW = 100
+"""Draws on the rarer side below which Student's t is not trusted."""
+
+_POINTS = "scrambled Sobol points in 16 groups"
 _ORDER = ("exact", "sound", "confidence")
 
 
@@ -81,7 +91,10 @@ def sensitivity(
     """The probability of an event and its derivatives by the law's mean and covariance (weights, sides of a box).
 
     Exact (with a bound on rounding) where `probability` is, from the moments of the cells inside the event; otherwise
-    estimates from scrambled Sobol points (`confidence`: each interval on its own, Student's t over 16 scrambles). A
+    estimates from scrambled Sobol points, or from the rays of the rare-event engine where the event (or its complement)
+    has less than 0.02 (`confidence`: each interval on its own, Student's t over 16 scrambles; for rare events about
+    the parts that the search has met). Where nothing, or next to nothing, was met, the brackets are what an event of
+    the largest probability that could have been missed can have for derivatives, and `note` says so. A
     singular covariance has derivatives only along the directions that have spread; they are given with zero component
     across. `budget` is the time for estimates (2 s) or the most for enumeration.
     """
@@ -137,7 +150,10 @@ def _uniform(
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One component: p, `E[u 1]`, `E[u u' 1] - p (moments of the component)`, all with half-widths."""
+    """One component: p, `E[u 1]`, `E[u u' 1] - p (moments of the component)`, all with half-widths.
+
+    Where there are `groups`, `first_half` and `second_half` only hold what is to be added to their spread.
+    """
 
     value: float
     half: float
@@ -146,6 +162,32 @@ class _Part:
     second: FloatArray
     second_half: FloatArray
     stopped: bool
+    method: str = ""
+    unmet: str = ""
+    """Why the half-widths are bounds on what was missed, not estimates."""
+    groups: tuple[FloatArray, FloatArray] | None = None
+    """`first` and `second` of each independent group, for half-widths of what is made of them."""
+    quantile: float = 0.0
+    """Half-width over the standard deviation of the groups."""
+
+    def flipped(self) -> _Part:
+        """The same for the complement."""
+        return replace(self, value=1.0 - self.value, first=-self.first, second=-self.second)
+
+    def halves(self, S: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Half-widths of `S first` and `S second S'`."""
+        if self.groups is None or self.unmet:
+            return np.abs(S) @ self.first_half, np.abs(S) @ self.second_half @ np.abs(S).T
+        one, two = self.groups
+        first = self.quantile * _deviation(one @ S.T) + np.abs(S) @ self.first_half
+        return first, self.quantile * _deviation(S @ two @ S.T) + np.abs(S) @ self.second_half @ np.abs(S).T
+
+
+def _deviation(rows: FloatArray) -> FloatArray:
+    """Standard deviation over the first axis, of numbers whose squares may be too small for floats."""
+    top = max(float(np.abs(rows).max(initial=0.0)), 1e-307)
+    out: FloatArray = top * (rows / top).std(axis=0, ddof=1)
+    return out
 
 
 def _gaussian(
@@ -174,7 +216,13 @@ def _gaussian(
         seconds = limit.seconds if np.isfinite(limit.seconds) else _SECONDS
         share = max(seconds - limit.elapsed(), 0.2 * seconds) / len(components)
         seeds = rng.spawn(len(components))
-        parts = [_estimated_part(c, law, asked, share, level, s) for c, s in zip(components, seeds, strict=True)]
+        rays = _ByRays(net, law, event, asked, level)
+        found = [
+            _estimated_part(k, c, law, asked, rays, share, level, s)
+            for k, (c, s) in enumerate(zip(components, seeds, strict=True))
+        ]
+        components, parts = tuple(c for c, _ in found), [p for _, p in found]
+        note = "; ".join(filter(None, [note, *dict.fromkeys(p.unmet for p in parts)]))
     return _joined(law, components, parts, kind, level, note)
 
 
@@ -182,7 +230,9 @@ def _joined(law: Any, components: Any, parts: list[_Part], kind: str, level: flo
     from reluscope.inputs import GaussianMixture
 
     known = None if kind == "exact" else level
-    method = "moments of the cells in the event" if kind == "exact" else "scrambled Sobol points in 16 groups"
+    method = "moments of the cells in the event"
+    if kind != "exact":
+        method = " and ".join(dict.fromkeys(p.method for p in parts if p.method)) or "one point"
     mixture = isinstance(law, GaussianMixture)
     weights = law.weights if mixture else np.ones(1)
     gaussians = [g for _, g in law.components] if mixture else [getattr(law, "gaussian", law)]
@@ -197,9 +247,9 @@ def _joined(law: Any, components: Any, parts: list[_Part], kind: str, level: flo
             note = note or "singular covariance: derivatives along the directions that have spread"
         w = float(weights[k])
         value["weights"][k], half["weights"][k] = part.value, part.half
-        value["mean"][k], half["mean"][k] = w * (S @ part.first), w * (np.abs(S) @ part.first_half)
-        value["cov"][k] = 0.5 * w * (S @ part.second @ S.T)
-        half["cov"][k] = 0.5 * w * (np.abs(S) @ part.second_half @ np.abs(S).T)
+        value["mean"][k], value["cov"][k] = w * (S @ part.first), 0.5 * w * (S @ part.second @ S.T)
+        first_half, second_half = part.halves(S)
+        half["mean"][k], half["cov"][k] = w * first_half, 0.5 * w * second_half
         h = _unseen_pull(law, c)
         if h is not None:
             cross, blur = 0.5 * np.outer(value["mean"][k], h), 0.5 * np.outer(half["mean"][k], np.abs(h))
@@ -211,8 +261,11 @@ def _joined(law: Any, components: Any, parts: list[_Part], kind: str, level: flo
         return Values(v, v - h, v + h, kind, known, method)
 
     p = float(weights @ value["weights"])
-    # Squares add for independent estimates, bounds add for exact ones.
-    doubt = float(weights @ half["weights"]) if kind == "exact" else float(np.linalg.norm(weights * half["weights"]))
+    # Squares add for independent estimates; bounds add: those of exact parts, and of what was not met.
+    each = weights * half["weights"]
+    bound = np.zeros(len(weights), bool)
+    bound[live] = [kind == "exact" or bool(part.unmet) for part in parts]
+    doubt = float(each[bound].sum() + np.linalg.norm(each[~bound]))
     answer = Answer(p, max(p - doubt, 0.0), min(p + doubt, 1.0), kind, known, method)
     return Sensitivity(answer, kind, values("mean"), values("cov"), values("weights") if mixture else None, note=note)
 
@@ -255,7 +308,8 @@ def _exact_part(component: Any, asked: Question, limit: Budget) -> _Part:
     one, two = _own_moments(component)
     first, second = share.first - share.value * one, share.second - share.value * two
     blur = share.error + 1e-11 * share.value + 1e-300
-    far = 9.0  # cells further out hold nothing that counts
+    # Cells further out hold nothing that counts.
+    far = max(9.0, 3.0 + float(np.sqrt(-2.0 * np.log(max(share.value, 1e-300)))))
     return _Part(
         share.value,
         share.error + share.left,
@@ -295,15 +349,23 @@ def _inside(component: Any, asked: Question, U: FloatArray) -> FloatArray:
 
 
 def _estimated_part(
-    component: Any, law: Any, asked: Question, seconds: float, level: float, rng: np.random.Generator
-) -> _Part:
+    number: int,
+    component: Any,
+    law: Any,
+    asked: Question,
+    rays: _ByRays,
+    seconds: float,
+    level: float,
+    rng: np.random.Generator,
+) -> tuple[Any, _Part]:
+    """The part of component `number`, with the coordinates it is in: by points, or by rays where few points differ."""
     from scipy.special import stdtrit
 
     r = component.r
     if r == 0:
         x = component.to_x(np.zeros((1, component.network.n_inputs)))
         v = float(asked.event.holds(asked.net, x)[0])
-        return _Part(v, 0.0, np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), False)
+        return component, _Part(v, 0.0, np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), False)
     seeds = rng.spawn(_GROUPS + 1)
 
     def group(m: int, seed: np.random.Generator) -> tuple[float, FloatArray, FloatArray]:
@@ -324,16 +386,112 @@ def _estimated_part(
 
     group(9, seeds[-1])
     begin = time.perf_counter()
-    group(10, seeds[-1])
-    cost = (time.perf_counter() - begin) / (1 << 10)
+    share = group(_PILOT, seeds[-1])[0]
+    cost = (time.perf_counter() - begin) / (1 << _PILOT)
+    if min(share, 1.0 - share) < _RARE:
+        made = rays(number, seconds, rng, complement=share > 0.5)
+        if made is not None:
+            return made
     m = int(np.clip(np.floor(np.log2(0.9 * seconds / _GROUPS / cost)), 9, 22))
     found = [group(m, s) for s in seeds[:_GROUPS]]
     t = float(stdtrit(_GROUPS - 1, 0.5 + 0.5 * level)) / np.sqrt(_GROUPS)
-    out = []
-    for k in range(3):
-        rows = np.array([f[k] for f in found])
-        out += [rows.mean(axis=0), t * rows.std(axis=0, ddof=1)]
-    return _Part(float(out[0]), float(out[1]), out[2], out[3], out[4], out[5], False)
+    rows = [np.array([f[k] for f in found]) for k in range(3)]
+    p, first, second = (part.mean(axis=0) for part in rows)
+    half = t * float(_deviation(rows[0]))
+    part = _Part(
+        float(p), half, first, np.zeros(r), second, np.zeros((r, r)), False, _POINTS, "", (rows[1], rows[2]), t
+    )  # fmt: skip
+    n = _GROUPS << m
+    hits = round(part.value * n)
+    if min(hits, n - hits) >= _FEW:
+        return component, part
+    low, high = binomial_interval(hits, n, level)
+    return component, _widened(
+        component, part, low, high, f"{min(hits, n - hits)} of {n:,} draws are on the rarer side"
+    )
+
+
+def _widened(component: Any, part: _Part, low: float, high: float, why: str) -> _Part:
+    """A part whose brackets hold for every event with a probability in [low, high]."""
+    from reluscope.measure._rare_moments import largest_moments, own_moments
+
+    r = component.r
+    p = min(high, 1.0 - low)  # the event or its complement is at most this
+    whole, own = 1.0, np.zeros(1 + r + r * r)
+    if component.kind != "gaussian":
+        # Given a box of mass Q, E[1 u] is that of a set of mass p Q, over Q.
+        whole = _whole(component)
+        own = own_moments(component) if component.rows is None else own
+    first, square, cross = (b / whole for b in largest_moments(p * whole))
+    first_half = np.full(r, first) + p * np.abs(own[1 : 1 + r])
+    second_half = np.where(np.eye(r, dtype=bool), square, cross) + p * np.abs(own[1 + r :]).reshape(r, r)
+    return replace(
+        part,
+        half=max(part.half, high - part.value, part.value - low),
+        first_half=np.maximum(part.first_half, first_half + np.abs(part.first)),
+        second_half=np.maximum(part.second_half, second_half + np.abs(part.second)),
+        unmet=f"{why}: brackets are what an event of at most {p:.2g} can have",
+    )
+
+
+@dataclass(eq=False)
+class _ByRays:
+    """Parts by the rays of the rare-event engine, for events on inputs and outputs."""
+
+    net: Network
+    law: Any
+    event: Event
+    asked: Question
+    level: float
+
+    def __call__(
+        self, number: int, seconds: float, rng: np.random.Generator, *, complement: bool
+    ) -> tuple[Any, _Part] | None:
+        """The part of component `number`; None where the event is not one for rays."""
+        from scipy.special import stdtrit
+
+        from reluscope.measure._rare_moments import RareMoments, rare_components, rare_moments
+
+        if not self.event.linear:
+            return None
+        try:
+            event = ~self.event if complement else self.event
+        except InputError:  # a complement with too many cases
+            return None
+        components, rows = rare_components(self.net, self.law, event.as_property)
+        component = components[number]
+        r = component.r
+        none = np.zeros(r), np.zeros((r, r))
+        if not len(rows.g) or r == 0:
+            return None
+
+        def moments(share: float, starts: FloatArray | None) -> RareMoments:
+            return rare_moments(self.net, component, rows, share, self.level, rng, starts)
+
+        found = moments(0.7 * seconds, None)
+        if not found.met:
+            starts = self._known(number, event, 0.1 * seconds, rng)
+            found = moments(0.2 * seconds, starts) if len(starts) else found
+        if not found.met:
+            part = _Part(0.0, 0.0, none[0], none[0], none[1], none[1], False, f"{found.rays:,} rays")
+            part = _widened(component, part, 0.0, found.most, f"none of {found.rays:,} rays met the event")
+        else:
+            t = float(stdtrit(_GROUPS - 1, 0.5 + 0.5 * self.level)) / np.sqrt(_GROUPS)
+            v, h = found.rows.mean(axis=0), found.unmet
+            half = t * float(_deviation(found.rows[:, 0])) + float(h[0]) + found.lost
+            groups = found.rows[:, 1 : 1 + r], found.rows[:, 1 + r :].reshape(-1, r, r)
+            first, second, square = slice(1, 1 + r), slice(1 + r, None), (r, r)
+            part = _Part(
+                float(v[0]), half, v[first], h[first], v[second].reshape(square), h[second].reshape(square),
+                False, f"{found.rays:,} rays in {_GROUPS} groups", "", groups, t,
+            )  # fmt: skip
+        return component, part.flipped() if complement else part
+
+    def _known(self, number: int, event: Event, seconds: float, rng: np.random.Generator) -> FloatArray:
+        """Inputs of the event that a search by exact steps finds."""
+        from reluscope.answers._nearest import known_inputs
+
+        return known_inputs(self.net, self.law, event, Budget(seconds), rng, only=number)
 
 
 def _draws(component: Any, law: Any, m: int, rng: np.random.Generator) -> Any:

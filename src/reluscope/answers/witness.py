@@ -8,7 +8,7 @@ network is a polytope, on which the nearest point is a small quadratic program.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from reluscope._check import FloatArray, describe, generator, integer, real
 from reluscope.answers._event_rows import question
-from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, prove
+from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, nearest_in_polytope, prove
 from reluscope.answers.events import Event, FunctionCase, as_event
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
@@ -26,6 +26,14 @@ from reluscope.network import Network
 _SECONDS = 10.0
 _SAMPLES = 1 << 14
 
+_FLOAT32 = 4.0
+"""Margins wanted by default, as a multiple of the probable rounding of a forward pass in float32."""
+
+_PUSHES = 10
+"""How often a witness is pushed further inwards, four times as far each time, when a model file disagrees."""
+
+_TRIES = 12
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Witness:
@@ -34,8 +42,9 @@ class Witness:
     `x` (inputs,) and `y` (outputs,) with `y` from a plain forward pass, layer by layer, in float64; `margin` the
     smallest slack of the case that holds there, in the units of its rows (0 for an event without rows). `distance` is
     the number of standard deviations from the nearest component's mean, None for laws without one (uniform laws,
-    particles). `proved_nearest`: no input of the event is nearer (up to a part in 10^8), all cells were looked at.
-    `model_y` and `model_margin` are those of the model file given as `replay`.
+    particles), and `step` how much of it was paid to come inside by more than rounding. `proved_nearest`: no input
+    of the event is nearer than `distance - step` (up to a part in 10^8), all cells were looked at.
+    `model_y` and `model_margin` are those of the model file given as `replay`; `replayed` whether it is inside there.
     """
 
     x: FloatArray
@@ -46,6 +55,12 @@ class Witness:
     component: int = 0
     model_y: FloatArray | None = None
     model_margin: float | None = None
+    step: float = 0.0
+
+    @property
+    def replayed(self) -> bool | None:
+        """Whether the model file's own run puts the input inside the event too; None when there was none."""
+        return None if self.model_margin is None else self.model_margin >= 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """The fields in plain lists and numbers, fit for JSON."""
@@ -58,13 +73,17 @@ class Witness:
             "component": self.component,
             "model_y": None if self.model_y is None else self.model_y.tolist(),
             "model_margin": self.model_margin,
+            "replayed": self.replayed,
+            "step": self.step,
         }
 
     def __repr__(self) -> str:
         with np.printoptions(precision=6, threshold=8):
             far = "" if self.distance is None else f", {self.distance:.6g} standard deviations away"
+            paid = f" ({self.step:.2g} for the margin)" if self.step > 0 else ""
             proved = ", proved nearest" if self.proved_nearest else ""
-            return f"Witness(x={self.x}, y={self.y}, margin {self.margin:.3g}{far}{proved})"
+            again = "" if self.replayed is None else f", replayed: {'yes' if self.replayed else 'no'}"
+            return f"Witness(x={self.x}, y={self.y}, margin {self.margin:.3g}{far}{paid}{proved}{again})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +143,7 @@ def witness(
     event: Any,
     n: int = 1,
     *,
-    margin: float = 0.0,
+    margin: float | None = None,
     budget: Any = None,
     replay: str | PathLike[str] | None = None,
     names: Any = None,
@@ -138,8 +157,11 @@ def witness(
     several starts has found. Uniform laws and boxes `(lower, upper)`: the deepest of many draws, or any input
     enumeration finds. Particles: the heaviest ones inside.
 
-    `margin`: how far inside every row and bound the input must lie, in their units (rounding is always allowed for).
-    Each witness is replayed by a plain forward pass; `replay` names an ONNX file to run as well (with onnxruntime).
+    `margin`: how far inside every row and bound the input must lie, in their units (rounding in float64 is always
+    allowed for). By default each witness of an event on inputs and outputs is moved inwards, by the least distance,
+    until its margin is more than float32 runtimes can round away, where its surroundings allow that; `margin=0` leaves
+    it on the edge. Each witness is replayed by a plain forward pass in float64; `replay` names an ONNX file to run as
+    well (with onnxruntime: `pip install onnxruntime`), and witnesses are moved further inwards until that run agrees.
     """
     from reluscope.inputs import Law, Particles, Uniform, standard
 
@@ -156,10 +178,10 @@ def witness(
         raise InputError(f"the law has {law.n} inputs but the network takes {net.n_inputs}")
     found = as_event(event, net, law, names=names)
     wanted = integer(n, "n", low=1, high=100_000)
-    margin = real(margin, "margin", low=0.0)
+    depth = 0.0 if margin is None else real(margin, "margin", low=0.0)
     limit, rng = parse_budget(_SECONDS if budget is None else budget), generator(rng)
-    checker = _Replay(net, found, replay)
-    found = _deeper(found, margin)
+    checker = _Replay(net, found, replay, None if margin is None else depth)
+    found = _deeper(found, depth)
     if not found.cases:
         return Witnesses((), True, "the event can never happen")
     if isinstance(law, Particles):
@@ -219,6 +241,7 @@ def _nearest(
         made = _made(searched, components, checker, wanted, False)
     if proved:
         made = _made(searched, components, checker, wanted, True)
+    made = _distinct([checker.settled(w, components[w.component]) for w in made])
     if made:
         note = "all nearer cells were looked at" if proved else "the best of a search; nearer ones may exist"
     else:
@@ -241,6 +264,15 @@ def _made(points: list[Found], components: Any, checker: _Replay, wanted: int, p
     return out
 
 
+def _distinct(witnesses: list[Witness]) -> list[Witness]:
+    """Without those that steps inwards have led to the same place."""
+    out: list[Witness] = []
+    for w in witnesses:
+        if not any(np.abs(w.x - o.x).max() <= 1e-5 * (1 + np.abs(w.x).max()) for o in out):
+            out.append(w)
+    return out
+
+
 def _particles(law: Any, event: Event, net: Network, wanted: int, checker: _Replay) -> Witnesses:
     inside = np.flatnonzero(event.holds(net, law.points))
     order = inside[np.argsort(-law.weights[inside], kind="stable")]
@@ -248,7 +280,7 @@ def _particles(law: Any, event: Event, net: Network, wanted: int, checker: _Repl
     items: list[Witness] = []
     for w in made:
         if w is not None:
-            items.append(w)
+            items.append(checker.run(w))
         if len(items) == wanted:
             break
     return Witnesses(tuple(items), not len(inside), f"{len(inside):,} of {len(law):,} particles are in the event")
@@ -273,7 +305,7 @@ def _in_box(
         for i in np.argsort(-depth, kind="stable")[:wanted].tolist():
             made = checker(X[i], None, 0, False) if depth[i] >= 0 else None
             if made is not None:
-                items.append(made)
+                items.append(checker.run(made))
         if items:
             continue
         (component,) = standard(piece.law, asked.network)
@@ -284,7 +316,7 @@ def _in_box(
         for u in search.run(Budget(0.3 * limit.seconds), wanted):
             made = checker(component.to_x(u), None, 0, False)
             if made is not None:
-                items.append(made)
+                items.append(checker.settled(made, component))
         if items:
             continue
         if component.r > MOST_PROOF_DIMENSIONS:
@@ -295,7 +327,7 @@ def _in_box(
             for u in inside.cells.interior()[:wanted]:
                 made = checker(component.to_x(u), None, 0, False)
                 if made is not None:
-                    items.append(made)
+                    items.append(checker.settled(made, component))
             if items:
                 break
         proved &= walk.stopped is None
@@ -309,8 +341,9 @@ def _in_box(
 class _Replay:
     """Runs inputs through the layers one by one, apart from all compiled code, and measures how far inside they are."""
 
-    def __init__(self, net: Network, event: Event, model: str | PathLike[str] | None) -> None:
-        self.net, self.event = net, event
+    def __init__(self, net: Network, event: Event, model: str | PathLike[str] | None, margin: float | None) -> None:
+        self.net, self.event, self.safe = net, event, margin is None
+        self.depth = margin or 0.0
         self.session = None if model is None else _session(model)
 
     def __call__(self, x: FloatArray, distance: float | None, component: int, proved: bool) -> Witness | None:
@@ -318,12 +351,102 @@ class _Replay:
         (depth,) = self.margins(x[None], y[None])
         if depth < 0 or not self.event.holds(self.net, x):
             return None
-        model_y: FloatArray | None = None
-        model_margin: float | None = None
-        if self.session is not None:
-            model_y = _run(self.session, x, self.net)
-            model_margin = float(self.margins(x[None], model_y[None])[0])
-        return Witness(x, y, float(depth), distance, proved, component, model_y, model_margin)
+        return Witness(x, y, float(depth), distance, proved, component)
+
+    def run(self, witness: Witness) -> Witness:
+        """The witness with what the model file gives for it."""
+        if self.session is None:
+            return witness
+        y = _run(self.session, witness.x, self.net)
+        if len(y) != self.net.n_outputs:
+            raise InputError(f"replay: the model file gives {len(y)} outputs but the network has {self.net.n_outputs}")
+        return replace(witness, model_y=y, model_margin=float(self.margins(witness.x[None], y[None])[0]))
+
+    def settled(self, witness: Witness, component: Any) -> Witness:
+        """The witness moved inwards until float32 (and the model file) can tell that it is inside, if possible."""
+        here = self.run(witness)
+        if not self.event.linear or component.r == 0:
+            return here
+        best = here
+        for scale in (_FLOAT32 * 4.0**k for k in range(_PUSHES)):
+            if best.replayed is not False and (best is not here or not self.safe or self._deep(best, scale)):
+                break
+            moved = self._moved(witness, component, scale)
+            if moved is None:
+                break
+            best = self.run(moved)
+        return best if best.replayed is not False else here
+
+    def _wanted(self, x: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
+        """Slack of inputs and outputs that covers `scale` times the rounding of a forward pass in float32."""
+        inputs, outputs = _float32_errors(self.net, x)
+        return np.maximum(scale * inputs, self.depth), scale * outputs
+
+    def _slack(self, case: Case, ex: FloatArray, ey: FloatArray) -> FloatArray:
+        rounding: FloatArray = np.abs(case.A) @ ex + np.abs(case.G) @ ey
+        return np.maximum(rounding, self.depth)
+
+    def _deep(self, witness: Witness, scale: float) -> bool:
+        """Whether some case holds at the witness with the slack wanted in each row."""
+        x, y = witness.x, witness.y
+        ex, ey = self._wanted(x, scale)
+        for c in self.event.cases:
+            case = c.case
+            slack = case.g - case.A @ x - case.G @ y
+            inside = bool((slack >= self._slack(case, ex, ey)).all())
+            ex = np.minimum(ex, 0.2 * (case.upper - case.lower))
+            if inside and (case.lower + ex <= x).all() and (x <= case.upper - ex).all():
+                return True
+        return False
+
+    def _moved(self, witness: Witness, component: Any, scale: float) -> Witness | None:
+        """The nearest input with the slack wanted, first in the witness's own cell, then wherever linear steps lead."""
+        origin = component.to_x(np.zeros(component.r))
+        B = (component.to_x(np.eye(component.r)) - origin).T
+        start = component.to_u(witness.x)
+        centre = start if witness.distance is None else np.zeros(component.r)
+        limits = component.inequalities()
+        ex, ey = self._wanted(witness.x, scale)
+        found: list[FloatArray] = []
+        for case in (c.case for c in self.event.cases):
+            if not self._holds(case, witness.x, witness.y):
+                continue
+            u, first = start, True
+            for _ in range(_TRIES):
+                x = component.to_x(u)
+                C, d = (a[0] for a in self.net.output_maps(self.net.pattern(x)[None]))
+                rows, room = _case_rows(case, C, d, self._slack(case, ex, ey), ex)
+                if first:
+                    cell = self.net.polytope(self.net.pattern(x))
+                    own = np.concatenate([rows, cell.A]), np.concatenate([room, cell.b])
+                    u_new = _nearest_x(*own, B, origin, limits, centre)
+                if not first or u_new is None:
+                    u_new = _nearest_x(rows, room, B, origin, limits, u)
+                first = False
+                if u_new is None:
+                    break
+                u = u_new
+                x = component.to_x(u)
+                y = forward(self.net, x)
+                slack = case.g - case.A @ x - case.G @ y
+                if (slack >= 0.9 * self._slack(case, ex, ey)).all() and self._holds(case, x, y):
+                    found.append(u)
+                    break
+        if not found:
+            return None
+        u = min(found, key=lambda u: float(np.sum((u - centre) ** 2)))
+        x = component.to_x(u)
+        if witness.distance is None:
+            return self(x, None, witness.component, witness.proved_nearest)
+        distance = float(np.linalg.norm(u))
+        made = self(x, distance, witness.component, witness.proved_nearest)
+        return None if made is None else replace(made, step=max(distance - witness.distance, 0.0))
+
+    @staticmethod
+    def _holds(case: Case, x: FloatArray, y: FloatArray) -> bool:
+        slack = case.g - case.A @ x - case.G @ y
+        inside = bool(np.where(case.strict, slack > 0, slack >= 0).all())
+        return inside and bool(((case.lower <= x) & (x <= case.upper)).all())
 
     def margins(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         """Smallest slack of the best case at each input; negative outside, at least 0 inside; 0 for no rows."""
@@ -340,6 +463,40 @@ class _Replay:
             least = np.where(np.isinf(least), 0.0, least)
             best = np.maximum(best, np.where(inside, np.maximum(least, 0.0), np.minimum(least, -5e-324)))
         return best
+
+
+def _case_rows(
+    case: Case, C: FloatArray, d: FloatArray, slack: FloatArray, ex: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """A case on a cell where `y = C x + d`, with slack in its rows and bounds, as rows `R x <= b`."""
+    unit = np.eye(case.A.shape[1])
+    low, high = np.isfinite(case.lower), np.isfinite(case.upper)
+    ex = np.minimum(ex, 0.25 * (case.upper - case.lower))  # narrow boxes, and inputs that are fixed
+    rows = np.concatenate([case.A + case.G @ C, unit[high], -unit[low]])
+    room = case.g - case.G @ d - slack
+    return rows, np.concatenate([room, (case.upper - ex)[high], -(case.lower + ex)[low]])
+
+
+def _nearest_x(
+    rows: FloatArray, room: FloatArray, B: FloatArray, origin: FloatArray, limits: Any, centre: FloatArray
+) -> FloatArray | None:
+    """The u nearest to `centre` with `rows (origin + B u) <= room` inside the limits of the law."""
+    A, b = np.concatenate([rows @ B, limits[0]]), np.concatenate([room - rows @ origin, limits[1]])
+    return nearest_in_polytope(A, b, centre)
+
+
+def _float32_errors(net: Network, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """About how far a forward pass in float32 can be off: of the input as it is stored, and of the outputs."""
+    eps = 2.0**-24
+    z = np.asarray(x, dtype=np.float64)
+    first = error = eps * np.abs(z)
+    for layer in net.layers:
+        weight = np.abs(layer.dense())
+        error = weight @ error + eps * max(2.0, weight.shape[1] ** 0.5) * (weight @ np.abs(z) + np.abs(layer.bias))
+        h = layer.dense() @ z + layer.bias
+        z = layer.units(h[None])[0]
+        error = error * max((abs(s) for act in layer.units.kinds for s in act.slopes), default=1.0)
+    return first, error
 
 
 def forward(net: Network, x: FloatArray) -> FloatArray:

@@ -24,16 +24,27 @@ def add(commands: Any) -> None:
     parser.add_argument("--gradient", action="store_true", help="let the oracle give gradients as well")
     parser.add_argument("--float32", action="store_true", help="let the oracle answer in single precision")
     parser.add_argument("--limit", type=int, help="most queries")
+    parser.add_argument("--budget", help='most time, such as "60s"; what was found by then is reported')
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default 0)")
-    parser.add_argument("--out", type=Path, help="save the recovered network or surrogate (.npz, .onnx, .safetensors)")
+    parser.add_argument(
+        "--out", type=Path, help="save the recovered network (.npz, .onnx, .safetensors) or surrogate (.npz)"
+    )
+
+
+_KINDS = {"exact": (".npz", ".onnx", ".safetensors"), "regions": (".npz",), "pieces": ()}
+"""File types that hold the result of each method."""
 
 
 def run(options: Options) -> int:
     """Do it."""
+    from reluscope.errors import InputError
     from reluscope.formats import load
     from reluscope.recovery.oracle import Oracle
     from reluscope.recovery.report import recover
 
+    if options.out is not None and options.out.suffix not in _KINDS[options.method]:  # before any query is spent
+        kinds = ", ".join(_KINDS[options.method]) or "none: its result is not saved"
+        raise InputError(f"--out {options.out.name}: file types for method {options.method!r}: {kinds}")
     net = load(options.model)
     oracle = Oracle(
         net,
@@ -47,6 +58,7 @@ def run(options: Options) -> int:
         box,
         options.method,
         samples=options.samples,
+        budget=options.budget,
         rng=options.seed,
         progress=None if options.json else "auto",
     )
@@ -55,15 +67,8 @@ def run(options: Options) -> int:
     if options.method == "exact" and found.result is not None:
         held = found.compare(net)
         facts["comparison"] = held.to_dict()
-        known = "not compared" if held.parameter_error is None else f"{held.parameter_error:.1e} after alignment"
-        bound = held.how if held.certified is None else f"at most {held.certified:.1e} on the whole box ({held.how})"
-        lines += [
-            "",
-            f"parameters: {known}",
-            f"sampled output error: {held.sampled:.1e}",
-            f"certified output error: {bound}",
-        ]
-    if options.out is not None and found.result is not None and options.method != "pieces":
+        lines += ["", str(held)]
+    if options.out is not None and found.result is not None:
         found.result.save(options.out)
         facts["saved"] = str(options.out)
         lines.append(f"saved to {options.out}")

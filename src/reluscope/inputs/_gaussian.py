@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, integer
-from reluscope.errors import InputError
+from reluscope._text import count
+from reluscope.errors import InputError, ReluscopeWarning
 from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor
 from reluscope.inputs._law import Law, data_rows, frozen, short, vector
 
@@ -65,11 +67,14 @@ class Gaussian(Law):
         """The Gaussian with the sample's mean and covariance `sum (x - mean)(x - mean)^T / (N - ddof)`.
 
         `X` has shape (N, n); `covariance` is "full", "diag" or "spherical". Closed form, no regularisation: a
-        constant column gets variance 0, and N <= n gives a singular covariance, which is allowed. The full factor
+        constant column gets variance 0, and N <= n gives a singular full covariance, which is allowed with a
+        `ReluscopeWarning`. The full factor
         comes from a QR decomposition of the centred data (cost N n^2), not from the squared data.
         """
         x = data_rows(X)
         kind = choice(covariance, "covariance", ("full", "diag", "spherical"))
+        if kind == "full":
+            warn_if_singular(x)
         below = integer(ddof, "ddof", low=0, high=len(x) - 1)
         mean, centred = centre(x)
         centred /= np.sqrt(len(x) - below)
@@ -121,6 +126,18 @@ class Gaussian(Law):
     def __repr__(self) -> str:
         inputs = "1 input" if self.n == 1 else f"{self.n} inputs"
         return f"Gaussian({inputs}, {self.factor.describe()}, mean {short(self._mean)})"
+
+
+def warn_if_singular(x: FloatArray) -> None:
+    """Warn when samples are too few for a covariance of full rank: some combinations of inputs then never vary."""
+    rows, inputs = x.shape
+    if rows <= inputs:
+        warnings.warn(
+            f"the fitted covariance is singular: {count(rows, 'sample')} of {count(inputs, 'input')} leave no spread "
+            f"in {count(inputs - rows + 1, 'direction')}; give more samples, or fit covariance='diag'",
+            ReluscopeWarning,
+            stacklevel=3,
+        )
 
 
 def density_log_det(factor: Factor) -> float:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, choice, describe, generator, integer, real, real_array
 from reluscope.errors import InputError, MissingExtraError, ReluscopeWarning
 from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor, matrix_factor
-from reluscope.inputs._gaussian import LOG_ROOT_2PI, Gaussian, centre, density_log_det, scatter_factor
+from reluscope.inputs._gaussian import LOG_ROOT_2PI, Gaussian, centre, density_log_det, scatter_factor, warn_if_singular
 from reluscope.inputs._law import Law, data_rows, frozen, weight_vector
 
 COVARIANCES = ("full", "diag", "spherical", "tied")
@@ -107,7 +107,8 @@ class GaussianMixture(Law):
         from k-means with a seed drawn from `rng`. Columns are put on a common scale first, so the result does
         not depend on units (one scale for all columns when "spherical"), and `regularisation` is added
         to every variance on that scale. Constant columns keep variance 0 (except when "spherical").
-        One component is the closed form of `Gaussian.fit`: no scikit-learn, no regularisation.
+        One component is the closed form of `Gaussian.fit`: no scikit-learn, no regularisation. No more samples than
+        inputs give a `ReluscopeWarning`: full covariances are then singular but for the regularisation.
 
         A local optimum only: `restarts` runs from that many starts and keeps the best.
         """
@@ -123,6 +124,8 @@ class GaussianMixture(Law):
         if k == 1:
             one = Gaussian.fit(x, covariance="full" if kind == "tied" else kind)
             return cls._of(np.ones(1), one.mean[None], (one.factor,))
+        if kind in ("full", "tied"):
+            warn_if_singular(x)
         return cls._of(*_expectation_maximisation(x, k, kind, gen, extra, runs, steps))
 
     @classmethod

@@ -75,13 +75,15 @@ class Visualisation:
     """Optimised images (n, h, w, c) with values in the given range, the value of each, best first, and the way there.
 
     `values` are measured on the images as they are, without shifts or turns; `history` (steps, n) is what each step
-    saw, shifted and turned in all but the last steps.
+    saw, shifted and turned in all but the last steps. `origins` says what each image grew from: "noise", or where
+    that did worse "plain colour", "dots" or "fallback".
     """
 
     objective: Objective
     images: npt.NDArray[np.float32]
     values: npt.NDArray[np.float64]
     history: npt.NDArray[np.float64]
+    origins: tuple[str, ...]
 
     @property
     def best(self) -> npt.NDArray[np.float32]:
@@ -91,7 +93,7 @@ class Visualisation:
     def __repr__(self) -> str:
         o = self.objective
         what = f"{o.kind} {o.index or ''} of {o.layer}"
-        return f"<Visualisation of {what}: {len(self.images)} images, best {self.values[0]:.4g}>"
+        return f"<Visualisation of {what}: {len(self.images)} images, best {self.values[0]:.4g} from {self.origins[0]}>"
 
 
 def visualise(
@@ -109,6 +111,7 @@ def visualise(
     rate: float = 0.05,
     decay: float = 1.0,
     polish: float = 0.25,
+    rescue: bool = True,
     fallback: Any = None,
     rng: Any = None,
     progress: Any = None,
@@ -122,8 +125,10 @@ def visualise(
     frequency that damps fine detail. The same `rng` gives the same images. The best image seen is kept per start.
 
     A unit behind a ReLU is flat almost everywhere, and the way from noise may end low. So where the pixels begin to
-    move, plain colours, random dots, and the images of `fallback` if given (n, h, w, c), are looked at too, and the
-    best of them takes over if it does better. With `fallback` the result is never below the best of those images.
+    move, plain colours and random dots are looked at too, and the best of them takes over if it does better;
+    `origins` of the result says where. That drives the unit further, but dots are no pretty picture: `rescue=False`
+    leaves them out. Images of your own, `fallback` (n, h, w, c), compete in the same way: the result is never below
+    the best of them.
     Costs one forward and one backward pass per step, and about 40 forward passes more.
     """
     torch = require("torch", "torch")
@@ -135,10 +140,12 @@ def visualise(
     h, w, c = model.image_shape
     draw = generator(rng)
     seeds = torch.Generator().manual_seed(int(draw.integers(2**62)))
-    others = np.concatenate([_plain_colours(h, w, c), _textures(h, w, c, draw)])
-    others = (others * (high - low) + low).astype(np.float32)
+    rivals: dict[str, npt.NDArray[np.float32]] = {}
     if fallback is not None:
-        others = np.concatenate([np.clip(model.images(fallback), low, high), others])
+        rivals["fallback"] = np.clip(model.images(fallback), low, high)
+    if rescue:
+        for kind, pictures in (("plain colour", _plain_colours(h, w, c)), ("dots", _textures(h, w, c, draw))):
+            rivals[kind] = (pictures * (high - low) + low).astype(np.float32)
     jitter = max(1, min(h, w) // 16) if jitter is None else integer(jitter, "jitter", low=0)
     damp = _damping(torch, h, w, decay)
     spectrum = torch.randn(count, c, h, w // 2 + 1, 2, generator=seeds).mul_(0.3).requires_grad_(True)
@@ -155,32 +162,36 @@ def visualise(
     best_values = torch.full((count,), -math.inf)
     best_images = torch.zeros(count, h, w, c)
     history = np.empty((steps, count))
+    origins = ["noise"] * count
+
+    def let_rivals_in() -> None:
+        worst = int(best_values.argmin())
+        for kind, pictures in rivals.items():
+            rival, value = _best_of(torch, model, objective, pictures)
+            if value > float(best_values.max()):
+                best_values[worst], best_images[worst], origins[worst] = value, rival, kind
+
     with meter(progress, "optimising") as report:
         for step in range(steps):
             if step == fourier_steps:  # from the best so far, pixel by pixel: only this way pixels reach the ends
-                other, value = _best_of(torch, model, objective, others)
-                if value > float(best_values.max()):
-                    worst = int(best_values.argmin())
-                    best_values[worst], best_images[worst] = value, other
+                let_rivals_in()
                 pixels = best_images.clone().requires_grad_(True)
             picture = painted() if pixels is None else pixels
             rough = step < steps * (1 - polish)
             seen = _moved(torch, picture, jitter, scale, rotate, seeds) if rough else picture
             activation = model.trace(seen, [objective.layer])[objective.layer]
-            values = objective.value(activation)
+            now = objective.value(activation)
             with torch.no_grad():
-                history[step] = values.detach().numpy()
+                history[step] = now.detach().numpy()
                 if not rough or step % 8 == 0:  # only what the image as it is gives may count
-                    plain = (
-                        objective.value(model.trace(picture, [objective.layer])[objective.layer]) if rough else values
-                    )
+                    plain = objective.value(model.trace(picture, [objective.layer])[objective.layer]) if rough else now
                     plain = plain.detach()
                     better = plain > best_values
                     best_values = torch.where(better, plain, best_values)
                     best_images[better] = picture.detach()[better]
-            loss = -values.sum()
+            loss = -now.sum()
             if diversity > 0 and count > 1:
-                loss = loss + diversity * values.detach().abs().mean() * _alike(torch, activation)
+                loss = loss + diversity * now.detach().abs().mean() * _alike(torch, activation)
             if pixels is not None:
                 (slope,) = torch.autograd.grad(loss, pixels)
                 with torch.no_grad():
@@ -198,9 +209,12 @@ def visualise(
                     spectrum.grad /= size[:, None, None, None, None] / math.sqrt(spectrum[0].numel())
                     optimiser.step()
             report(step + 1, f"step {step + 1} of {steps}, best {float(best_values.max()):.4g}")
+    if pixels is None:
+        let_rivals_in()
     order = torch.argsort(-best_values, stable=True)
     clipped = best_images[order].clamp(low, high).numpy()
-    return Visualisation(objective, clipped, best_values[order].double().numpy(), history[:, order.numpy()])
+    values, places = best_values[order].double().numpy(), order.numpy()
+    return Visualisation(objective, clipped, values, history[:, places], tuple(origins[i] for i in places))
 
 
 def measure(model: Model, objective: Objective, images: Any, *, batch: int = 64) -> npt.NDArray[np.float64]:

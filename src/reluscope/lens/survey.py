@@ -178,7 +178,7 @@ def _layer_pictures(model: Model, layer: str, frames: Any, top: int, filters: in
     if filters and find_spec("torch") is not None:
         from reluscope.lens.filters import channel, visualise
 
-        made = [visualise(model, channel(layer, c), rng=c) for c in range(min(filters, maps.shape[1]))]
+        made = [visualise(model, channel(layer, c), rescue=False, rng=c) for c in range(min(filters, maps.shape[1]))]
         titles = [f"{c}: {v.values[0]:.2g}" for c, v in enumerate(made)]
         out.append(
             (

@@ -51,6 +51,7 @@ _LONGEST_PILOT = 2.0
 _SHORTER = ((1e-4, 6.0), (1e-6, 7.0))
 """How long lines must be for probabilities from so much on: less than 3e-5 of them is beyond."""
 _TOO_FEW = 64
+_FEW_LINES = 24.0
 _COMMON, _FAR_BEHIND = 0.02, 1.8
 _LINE_SLOPE, _POINT_SLOPE = 0.8, 0.45
 """Over so many dimensions d the variance of Sobol sums usually falls as n^-(1 + this / sqrt(d))."""
@@ -97,6 +98,8 @@ class Plan:
     """Estimate of each level and event (nan for other quantities)."""
     slope: float = 1.0
     """How fast the variance falls with the number of lines: as `n ** -slope`."""
+    met: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """How many lines the pilot's estimate of each quantity rests on: 1 if a single one contributed all of it."""
     span: float = 1.0
     """The largest distance that a line's contribution to a probability can have from the mean."""
 
@@ -165,9 +168,11 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
         if fallback:
             quick = _measured(points, settings, rng, 0.0)
             if _hopeless(raced[0], quick, seconds, settings):
-                return quick
+                return _measured(points, settings, rng, share)
         raced += [_measured(plan, settings, rng, 0.0) for plan in runners[1:]]
         runners = [_shortened(plan) for plan in _ranked(raced, seconds, settings)[:2]]
+        # Few lines meet what is rare: it takes more of them to tell.
+        share *= 2.0 if _rarest(runners[0]) < _COMMON else 1.0
     if fallback:
         runners.append(points)
     return _ranked([_measured(plan, settings, rng, share) for plan in runners], seconds, settings)[0]
@@ -176,17 +181,22 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
 def _hopeless(lines: Plan, points: Plan, seconds: float, settings: Settings) -> bool:
     """Whether lines are so far behind points, on nothing rare, that other directions need not be tried."""
     ours, theirs = lines.predicted(seconds, settings), points.predicted(seconds, settings)
-    rarest = float(np.nanmin(np.minimum(points.mean, 1.0 - points.mean), initial=0.5))
     live = (ours > 0) & (theirs > 0)
-    return rarest > _COMMON and bool(live.any()) and float(np.log(ours[live] / theirs[live]).mean()) > _FAR_BEHIND
+    return (
+        _rarest(points) > _COMMON and bool(live.any()) and float(np.log(ours[live] / theirs[live]).mean()) > _FAR_BEHIND
+    )
+
+
+def _rarest(plan: Plan) -> float:
+    """The least probability among all levels, events and their complements."""
+    return float(np.nanmin(np.minimum(plan.mean, 1.0 - plan.mean), initial=0.5))
 
 
 def _shortened(plan: Plan) -> Plan:
     """The plan with lines that end where nothing is left that would matter beside the rarest level or event."""
     if not isinstance(plan.source, GaussianLines):
         return plan
-    rarest = float(np.nanmin(np.minimum(plan.mean, 1.0 - plan.mean), initial=0.5))
-    reach = next((reach for least, reach in _SHORTER if rarest >= least), None)
+    reach = next((reach for least, reach in _SHORTER if _rarest(plan) >= least), None)
     return plan if reach is None else replace(plan, source=plan.source.within(reach))
 
 
@@ -232,23 +242,44 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
     chances = [k in ("below", "events") for k, part in zip(names, rows, strict=True) for _ in range(part.shape[2])]
     mean = np.where(np.array(chances, bool), mean, np.nan)
     span = float(np.nanmax(np.maximum(mean, 1.0 - mean), initial=0.0)) if any(chances) else 1.0
-    return replace(plan, n=n, cost=cost, variance=whole, slope=slope, single=single, mean=mean, span=span)
+    met = np.concatenate([np.zeros(0), *(_met(tally, k, count) for k in names)])
+    return replace(plan, n=n, cost=cost, variance=whole, slope=slope, single=single, mean=mean, met=met, span=span)
+
+
+def _met(tally: Tally, name: str, count: int) -> FloatArray:
+    """Sum of squares over largest square of what the lines contribute to each quantity, or to its complement if that is
+    the rarer; without end for moments.
+    """
+    total, square = tally.total[name].sum(axis=0).ravel(), tally.square[name].ravel()
+    if name == "first":
+        return np.full(len(total), np.inf)
+    common = total > 0.5 * count
+    squares = np.where(common, count - 2.0 * total + square, square)
+    most = np.where(common, 1.0 - tally.least[name].ravel(), tally.most[name].ravel())
+    return np.where(most > 0.0, squares / np.maximum(most, 1e-150) ** 2, 0.0)
 
 
 def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]:
     """Best first: by the mean logarithm of the predicted variances.
 
-    A quantity that a plan never saw vary is taken at a hundredth of the largest prediction among the plans. Few lines
-    show less than their true variance, because seldom ones contribute most: a short pilot counts against them.
+    Few lines show less than their true variance, because seldom ones contribute most. So a variance that rests on few
+    of them is raised, and counts as no less than such a share of the largest among the plans as few lines can tell (a
+    hundredth at the least; all of it if it rests on a single line or none). A short pilot counts against lines. Points
+    contribute all alike, so a few of them tell enough.
     """
     predicted = np.array([p.predicted(seconds, settings) for p in _doubted(plans)])
     if not predicted.shape[1]:
         return plans
+    met = np.maximum([p.met for p in plans], 1e-3)
+    few = np.array([[_FEW_LINES if p.method == "lines" else 1.0] for p in plans])
+    predicted *= 1.0 + (few / met) ** 3
     top = predicted.max(axis=0)
     live = top > 0
     if not live.any():
         return plans
-    scores = np.log(np.maximum(predicted[:, live] / top[live], 1e-2)).mean(axis=1)
+    least = np.clip(np.where(met > 1.5, few / (6.0 * met), 1.0), 1e-2, 1.0)
+    share = np.maximum(predicted[:, live] / top[live], least[:, live])
+    scores = np.log(share).mean(axis=1)
     scores += [np.log1p(_TOO_FEW / p.n) if p.method == "lines" else 0.0 for p in plans]
     return [plans[i] for i in np.argsort(scores, kind="stable")]
 

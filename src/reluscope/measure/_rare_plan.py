@@ -61,8 +61,8 @@ class Plan:
     modes: int
     mean: float
     """Estimate of the probability, from the last round."""
-    variance: float
-    """Variance of a single contribution."""
+    sd: float
+    """Standard deviation of a single contribution."""
     evaluations: int
     cost: float = 0.0
     """Seconds of a ray."""
@@ -75,7 +75,7 @@ class Plan:
         """How much the search is to be doubted: above 1 if it disagrees with the rays or these with one another."""
         if self.mean <= 0.0:
             return math.inf
-        spread = self.variance / self.mean**2
+        spread = (self.sd / self.mean) ** 2
         poor = _POOR_SPREAD * max(1.0, 0.2 * self.sampler.rays.r)
         return max(abs(math.log(self.mean / searched)) / math.log(_DISAGREE), spread / poor)
 
@@ -134,8 +134,8 @@ def _planted(weight: float, sampler: Sampler, points: FloatArray, rng: np.random
         live = drawn.value > 0.0
         if live.mean() >= 0.25 or stop():
             break
-    mean, variance = float(drawn.value.mean()), float(drawn.value.var())
-    here = Plan(weight, sampler, proposal, len(near), mean, variance, evaluations, cost, known=True)
+    mean, sd = float(drawn.value.mean()), standard_deviation(drawn.value)
+    here = Plan(weight, sampler, proposal, len(near), mean, sd, evaluations, cost, known=True)
     if not live.any():
         return here
     found = Found(drawn.points[live], drawn.points[live], mean, 0)
@@ -166,8 +166,8 @@ def _adapt(
             break
         size = 2 * size if number + 1 >= ROUNDS else size
     proposal = Proposal(NOMINAL, join([(1.0 - HALFWAY, fitted), (HALFWAY, halfway)]))
-    mean, variance = float(drawn.value.mean()), float(drawn.value.var())
-    return Plan(weight, sampler, proposal, modes_of(fitted), mean, variance, evaluations, cost, lost)
+    mean, sd = float(drawn.value.mean()), standard_deviation(drawn.value)
+    return Plan(weight, sampler, proposal, modes_of(fitted), mean, sd, evaluations, cost, lost)
 
 
 def _plain(weight: float, sampler: Sampler, evaluations: int, rng: np.random.Generator) -> Plan:
@@ -176,8 +176,8 @@ def _plain(weight: float, sampler: Sampler, evaluations: int, rng: np.random.Gen
     begin = time.perf_counter()
     drawn = sampler.independent(proposal, ROUND_RAYS, rng)
     cost = (time.perf_counter() - begin) / ROUND_RAYS
-    mean, variance = float(drawn.value.mean()), float(drawn.value.var())
-    return Plan(weight, sampler, proposal, int(mean > 0), mean, variance, evaluations + drawn.segments, cost)
+    mean, sd = float(drawn.value.mean()), standard_deviation(drawn.value)
+    return Plan(weight, sampler, proposal, int(mean > 0), mean, sd, evaluations + drawn.segments, cost)
 
 
 def _adapted(
@@ -216,10 +216,16 @@ def _outliers(drawn: Drawn, fitted: Directions) -> tuple[float, Directions] | No
     return total, Directions(share / total, points[chosen], np.repeat(0.7 * factor[None], len(chosen), axis=0))
 
 
+def standard_deviation(value: FloatArray, ddof: int = 0) -> float:
+    """That of numbers whose squares may be too small for floats."""
+    top = float(np.abs(value).max(initial=0.0))
+    return top * float((value / top).std(ddof=ddof)) if top > 0.0 else 0.0
+
+
 def _spread(value: FloatArray) -> tuple[float, float]:
     """Relative variance, and how many contributions count."""
     total = float(value.sum())
     if total <= 0.0:
         return math.inf, 0.0
-    count = total * total / float((value**2).sum())
+    count = 1.0 / float(((value / total) ** 2).sum())
     return len(value) / count - 1.0, count

@@ -98,11 +98,22 @@ class Rays:
         offsets: npt.NDArray[np.int64],
         a: FloatArray,
         b: FloatArray,
+        *,
+        order: int = 0,
     ) -> FloatArray:
-        """P(event | direction) of each ray, from its stretches inside the event."""
+        """P(event | direction) of each ray, from its stretches inside the event; with `order` k, `E[1 t^k | w]`.
+
+        For the chi law `t^k` times the density of r dimensions is, up to a factor, the density of r + k.
+        """
+        assert order == 0 or self.kind == CHI
         out = np.empty(len(low))
-        _fractions(self.kind, self.r, self.lower is not None, low, high, offsets, a, b, out)
-        return out
+        r = self.r
+        _fractions(self.kind, r, order, self.lower is not None, low, high, offsets, a, b, out)
+        return (
+            out
+            if order == 0
+            else out * 2.0 ** (0.5 * order) * math.exp(math.lgamma(0.5 * (r + order)) - math.lgamma(0.5 * r))
+        )
 
     def inside(
         self,
@@ -140,14 +151,16 @@ def _log_masses(kind: int, r: int, low: Any, high: Any, out: Any) -> None:
 
 
 @kernel
-def _fractions(kind: int, r: int, boxed: bool, low: Any, high: Any, offsets: Any, a: Any, b: Any, out: Any) -> None:
+def _fractions(
+    kind: int, r: int, order: int, boxed: bool, low: Any, high: Any, offsets: Any, a: Any, b: Any, out: Any
+) -> None:
     for i in range(low.size):
         total = 0.0
         for k in range(offsets[i], offsets[i + 1]):
-            total += _mass(kind, r, a[k], b[k], high[i])
+            total += _mass(kind, r + order, a[k], b[k], high[i])
         if total > 0.0 and boxed and kind == CHI:
             total /= _mass(kind, r, low[i], high[i], high[i])
-        out[i] = min(total, 1.0)
+        out[i] = min(total, 1.0) if order == 0 else total
 
 
 @kernel

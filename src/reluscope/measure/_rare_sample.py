@@ -29,11 +29,18 @@ CHUNK = 256
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Rays and what they contribute; `points` are draws of the law given event and direction (if asked for)."""
+    """Rays and what they contribute; `points` are draws of the law given event and direction (if asked for).
+
+    `directions` are the unit vectors, and `first` and `second` (if asked for) the contributions to `E[1 |u|]` and
+    `E[1 |u|^2]`, which times directions are those to the moments of u on the event.
+    """
 
     value: FloatArray
     points: FloatArray
     segments: int
+    directions: FloatArray
+    first: FloatArray
+    second: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +103,8 @@ class Sampler:
         which: npt.NDArray[np.int64],
         uniforms: FloatArray,
         rng: np.random.Generator | None = None,
+        *,
+        moments: bool = False,
     ) -> Drawn:
         """One ray per row of uniform numbers (n, r); `which` names the component of each (0: the law itself).
 
@@ -110,10 +119,15 @@ class Sampler:
             else:
                 assert proposal.fitted is not None
                 W[mine] = proposal.fitted.points(int(k) - 1, normals(uniforms[mine]))
-        return self.measure(W, rng, proposal)
+        return self.measure(W, rng, proposal, moments=moments)
 
     def measure(
-        self, towards: FloatArray, rng: np.random.Generator | None = None, proposal: Proposal | None = None
+        self,
+        towards: FloatArray,
+        rng: np.random.Generator | None = None,
+        proposal: Proposal | None = None,
+        *,
+        moments: bool = False,
     ) -> Drawn:
         """The rays through the points `towards` (n, r), weighted if they come from a proposal."""
         rays = self.rays
@@ -129,6 +143,7 @@ class Sampler:
             logs = proposal.fitted.log_density(W) - np.where(seen, whole, 0.0)
             weight = 1.0 / (shares[0] + shares[1:] @ np.exp(np.minimum(logs, 700.0)))
         value, radius = np.zeros(n), np.zeros(n)
+        first, second = (np.zeros(n), np.zeros(n)) if moments else (np.zeros(0), np.zeros(0))
         segments = 0
         end = np.minimum(high, self.cut)
         for begin in range(0, n, CHUNK):
@@ -137,6 +152,11 @@ class Sampler:
             segments += len(found.t)
             stretches = ray_intervals(self.event, found, W[part])
             value[part] = rays.fractions(low[part], high[part], *stretches)
+            if moments:
+                first[part] = rays.fractions(low[part], high[part], *stretches, order=1)
+                second[part] = rays.fractions(low[part], high[part], *stretches, order=2)
             if rng is not None:
                 radius[part] = rays.inside(high[part], *stretches, rng.random(len(found)))
-        return Drawn(value * weight, W * radius[:, None], segments)
+        if moments:
+            first, second = first * weight, second * weight
+        return Drawn(value * weight, W * radius[:, None], segments, W, first, second)

@@ -195,7 +195,9 @@ def rare_event(
         return RareEvent(
             fixed, max(fixed - slack, 0.0), min(fixed + slack, 1.0), level, "exact", 0, 0, 0, 0.0, seconds
         )  # fmt: skip
+    before = limit.elapsed()
     pieces[0].warm_up()
+    limit = dataclasses.replace(limit, started=limit.started + limit.elapsed() - before)
     with blas_threads(max(net.widths)), meter(progress, "rare event") as report:
         run = _Run(pieces, fixed, tolerance, level, limit, rng, report)
         found = run.replicate() if interval == "replicate" else run.finite_sample()
@@ -280,9 +282,7 @@ class _Run:
 
         for piece in self.pieces:
             mine, other = self.rng.spawn(2)
-            self.plans.append(
-                make_plan(piece.weight * piece.factor, piece.sampler, mine, self._searched, piece.starts)
-            )
+            self.plans.append(make_plan(piece.weight * piece.factor, piece.sampler, mine, self._searched, piece.starts))
             self.divisors.append(
                 None if piece.divisor is None else make_plan(1.0, piece.divisor, other, self._searched)
             )
@@ -294,6 +294,8 @@ class _Run:
     def replicate(self) -> RareEvent:
         """Student's t from independent replicates."""
         from scipy.special import stdtrit
+
+        from reluscope.measure._rare_plan import standard_deviation
 
         self.search()
         if not any(plan.found for plan in self.plans):
@@ -312,7 +314,7 @@ class _Run:
                 weight += size
             value = self.fixed + float(rows.mean())
             quantile = float(stdtrit(len(rows) - 1, 0.5 + 0.5 * self.level))
-            half = quantile * float(rows.std(ddof=1)) / math.sqrt(len(rows))
+            half = quantile * standard_deviation(rows, 1) / math.sqrt(len(rows))
             self.report(self.evaluations, f"{value:.4g} ± {half:.2g}")
             if half <= self.tolerance * value:
                 break
@@ -320,7 +322,7 @@ class _Run:
                 note = self.limit.spent() or f"{_MOST_RAYS:,} rays reached"
                 note += f" at {half / value if value > 0 else math.inf:.2g} of the value"
                 break
-            grow = (half / (_AIM * self.tolerance * max(value, 1e-300))) ** 2 * weight / sum(sizes) - 1.0
+            grow = (half / (_AIM * self.tolerance * max(value, 1e-307))) ** 2 * weight / sum(sizes) - 1.0
             grow = min(max(grow, 1.0), 8.0, self._affordable() / (REPLICATES * sum(sizes)))
             sizes = [min(_LARGEST, max(_SMALLEST, int(size * grow))) for size in sizes]
         lost = sum(plan.weight * plan.lost for plan in self.plans)
@@ -369,9 +371,9 @@ class _Run:
         from scipy.special import stdtrit
 
         quantile = float(stdtrit(REPLICATES - 1, 0.5 + 0.5 * self.level))
-        effort = np.array([plan.weight * math.sqrt(plan.variance) for plan in self.plans])
+        effort = np.array([plan.weight * plan.sd for plan in self.plans])
         goal = _AIM * self.tolerance * self._pilot() / quantile
-        total = float(effort.sum()) ** 2 / max(goal, 1e-300) ** 2
+        total = (float(effort.sum()) / max(goal, 1e-300)) ** 2
         share = effort / effort.sum() if effort.sum() > 0 else np.full(len(effort), 1.0 / len(effort))
         each = total * share / REPLICATES
         # Scrambled points do better than the independent ones of the pilot: long runs start with an eighth.
@@ -396,7 +398,7 @@ class _Run:
             )
         self.search()
         plans = [dataclasses.replace(p, proposal=p.proposal.with_nominal(_FINITE_NOMINAL)) for p in self.plans]
-        effort = np.array([p.weight * math.sqrt(max(p.variance, 0.0)) for p in plans])
+        effort = np.array([p.weight * p.sd for p in plans])
         weights = np.array([p.weight for p in plans])
         chance = 0.5 * weights / weights.sum() + 0.5 * (effort / effort.sum() if effort.sum() > 0 else weights)
         chance /= chance.sum()
@@ -458,10 +460,12 @@ class _Run:
     def _record(
         self, value: float, lower: float, upper: float, kind: str, rows: FloatArray, note: str, *, single: bool = False
     ) -> RareEvent:
+        from reluscope.measure._rare_plan import standard_deviation
+
         rays = self.rays
         sampled = value - self.fixed
         each = rays if single else max(len(rows), 1)
-        spread = float(np.var(rows)) / sampled**2 * rays / each if sampled > 0 else 0.0
+        spread = (standard_deviation(rows) / sampled) ** 2 * rays / each if sampled > 0 else 0.0
         return RareEvent(
             value, min(max(lower, 0.0), value), max(min(upper, 1.0), value), self.level, kind, rays, self.evaluations,
             sum(plan.modes for plan in self.plans), spread, 0.0, note,
@@ -499,14 +503,14 @@ class _Draws:
         self._which = np.repeat(np.arange(len(each)), each)
         self._sources = [SobolDraws(plan.sampler.rays.r, count, int(n), rng) for n in each]
 
-    def replicate(self, group: int) -> Drawn:
+    def replicate(self, group: int, *, moments: bool = False) -> Drawn:
         """The rays of one replicate."""
         uniforms = np.empty((len(self._which), self._sampler.rays.r))
         begin = 0
         for source, n in zip(self._sources, self._each, strict=True):
             source.fill(group, uniforms[begin : begin + n])
             begin += n
-        return self._sampler.draw(self._proposal, self._which, uniforms)
+        return self._sampler.draw(self._proposal, self._which, uniforms, moments=moments)
 
 
 def _support(law: Any, n: int) -> tuple[FloatArray, FloatArray]:

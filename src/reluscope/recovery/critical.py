@@ -17,10 +17,16 @@ from reluscope._check import FloatArray
 from reluscope.recovery.view import View
 
 _GERM = 0.01
-"""Half-length of the triple that measures a slope, as a share of the interval to be cut."""
+_LONG_GERM = 0.16
+"""Half-length of the triple that measures a slope, as a share of the interval to be cut: for exact and noisy values."""
 
-_END = 1e-3
-"""The same at either end of a segment, as a share of its length."""
+_END = 0.1
+"""The same at either end of a segment, relative to the half-length inside."""
+
+_STEPS = ((0.3, 0.05, 0.05), (0.045, 0.0075, 0.05), (0.006, 0.001, 0.05))
+_NOISY_STEPS = ((0.6, 0.4, 0.6), (0.3, 0.2, 0.5), (0.15, 0.1, 0.4))
+"""How far from a critical point gradients are measured, as a share of the straight stretch and at most, and the length
+of the differences as a share of that: tried in turn. Noise asks for longer ones, of which the check refuses more."""
 
 _ROUNDS = 60
 _MOST_OPEN = 300
@@ -76,21 +82,19 @@ def find_bends(view: View, chords: Chords, rng: np.random.Generator) -> Bends:
     """
     n = len(chords)
     lines = np.arange(n)
-    end = np.full(n, max(_END, min(_GERM, 1e4 * view.relative)))
-    first = _germ(view, chords, lines, end, end)
-    last = _germ(view, chords, lines, 1 - end, end)
-    # One column per open interval: line, then position, value, slope and slope error at either end.
+    longest = _longest_germ(view)
+    first, last = (_end_germ(view, chords, at, longest) for at in (0.0, 1.0))
+    # One column per open interval: line, then position, value, slope and slope error at either end, then the germ's
+    # share of the interval.
     good = first.straight & last.straight
-    todo = np.stack(
-        [lines, first.t, first.value, first.slope, first.error, last.t, last.value, last.slope, last.error]
-    )[:, good]
+    todo = np.stack([lines, *first.columns, *last.columns, np.full(n, longest)])[:, good]
     shortest = max(1e-7, 30 * view.relative)
     found: list[FloatArray] = []
     lost = int((~good).sum())
     for _ in range(_ROUNDS):
         if not todo.shape[1] or todo.shape[1] > _MOST_OPEN * n:
             break
-        line, a, fa, sa, ea, b, fb, sb, eb = todo
+        line, a, fa, sa, ea, b, fb, sb, eb, _ = todo
         tolerance = 6 * view.noise + 3 * (ea + eb) * (b - a)
         flat = (np.abs(fa + sa * (b - a) - fb) <= tolerance) & (np.abs(sa - sb) <= 4 * (ea + eb))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -107,15 +111,17 @@ def find_bends(view: View, chords: Chords, rng: np.random.Generator) -> Bends:
         todo = todo[:, rest]
         if not todo.shape[1]:
             break
-        line, a, b = todo[0], todo[1], todo[5]
+        line, a, b, share = todo[0], todo[1], todo[5], todo[9]
         middle = a + (b - a) * rng.uniform(0.35, 0.65, len(a))
-        germ = _germ(view, chords, line.astype(np.intp), middle, _GERM * (b - a))
+        germ = _germ(view, chords, line.astype(np.intp), middle, share * (b - a))
         cut = germ.straight
-        here = np.stack([germ.t, germ.value, germ.slope, germ.error])[:, cut]
-        halves = todo[:, cut]
-        todo = np.concatenate(
-            [todo[:, ~cut], np.concatenate([halves[:5], here]), np.concatenate([halves[:1], here, halves[5:]])], axis=1
-        )
+        here = np.stack(germ.columns)[:, cut]
+        halves, again = todo[:, cut], todo[:, ~cut]
+        # A long germ measures slopes well but straddles bends: shorter where it failed, longer where it did not.
+        again[9] = np.maximum(0.5 * again[9], _GERM)
+        halves[9] = np.minimum(2.0 * halves[9], longest)
+        left, right = np.concatenate([halves[:5], here, halves[9:]]), np.concatenate([halves[:1], here, halves[5:]])
+        todo = np.concatenate([again, left, right], axis=1)
     lost += todo.shape[1]
     line, t, a, b, jump = np.concatenate(found, axis=1) if found else np.zeros((5, 0))
     line = line.astype(np.intp)
@@ -131,7 +137,7 @@ def _bends_once(
     The value at t is not enough: two opposite bends, both on one side of t, leave it on a piece. A little to the left
     and right of t the function must be on the left and on the right piece.
     """
-    line, a, fa, sa, _, b, fb, sb, _ = todo
+    line, a, fa, sa, _, b, fb, sb, *_ = todo
     line = line.astype(np.intp)
     near = np.maximum(1e-3 * (b - a), 8 * tolerance / np.maximum(np.abs(sa - sb), 1e-300))
     good = near < 0.3 * np.minimum(t - a, b - t)
@@ -153,6 +159,29 @@ class _Germ:
     slope: FloatArray
     error: FloatArray
     straight: npt.NDArray[np.bool_]
+
+    @property
+    def columns(self) -> tuple[FloatArray, ...]:
+        """What an interval keeps of it."""
+        return self.t, self.value, self.slope, self.error
+
+
+def _longest_germ(view: View) -> float:
+    """Noise asks for longer germs."""
+    return float(np.clip(_GERM * (view.relative / 1e-12) ** 0.25, _GERM, _LONG_GERM))
+
+
+def _end_germ(view: View, chords: Chords, end: float, longest: float) -> _Germ:
+    """The germ at one end of every chord, shortened where it straddles a bend."""
+    n = len(chords)
+    t, value, slope, error = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    straight, step = np.zeros(n, dtype=bool), np.full(n, _END * longest)
+    while (todo := np.flatnonzero(~straight)).size and step[todo[0]] >= 0.99 * _END * _GERM:
+        germ = _germ(view, chords, todo, np.abs(end - step[todo]), step[todo])
+        t[todo], value[todo], slope[todo], error[todo] = germ.columns
+        straight[todo] = germ.straight
+        step[todo] *= 0.25
+    return _Germ(t, value, slope, error, straight)
 
 
 def _germ(view: View, chords: Chords, line: npt.NDArray[np.intp], t: FloatArray, step: FloatArray) -> _Germ:
@@ -209,14 +238,11 @@ def normals(view: View, x: FloatArray, way: FloatArray, jump: FloatArray, reach:
     k, n = x.shape
     change, error = np.zeros((k, n)), np.full(k, np.inf)
     todo = np.arange(k)
-    for shrink in (1.0, 0.15, 0.02):
+    for off_share, most, step_share in _NOISY_STEPS if view.relative > 1e-11 else _STEPS:
         if not len(todo):
             break
-        # Noise asks for longer steps; the check then refuses more of them.
-        off = shrink * np.minimum(0.3 * reach[todo], 0.05 if view.relative < 1e-10 else 0.2)
-        step = (0.05 if view.relative < 1e-10 else 0.2) * off
-        if shrink < 1 and view.relative > 1e-12:
-            break
+        off = np.minimum(off_share * reach[todo], most)
+        step = step_share * off
         inside = unit[todo] * off[:, None]
         both, size, fine = gradients(
             view, np.clip(np.concatenate([x[todo] - inside, x[todo] + inside]), -1, 1), np.concatenate([step, step])

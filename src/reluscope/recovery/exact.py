@@ -11,7 +11,8 @@ Neither depth nor widths are given; both are found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,17 +23,30 @@ from reluscope.budget import Budget
 from reluscope.recovery.critical import Bends, Chords, find_bends, normals, random_chords
 from reluscope.recovery.last_layer import OutputFit, fit_outputs
 from reluscope.recovery.oracle import QueryLimitError
-from reluscope.recovery.peel import Candidate, Evidence, Grid, across, beyond, candidates, choose, distances, with_one
+from reluscope.recovery.peel import (
+    NOISY,
+    Candidate,
+    Evidence,
+    Grid,
+    across,
+    beyond,
+    candidates,
+    choose,
+    distances,
+    polished,
+    with_one,
+)
 from reluscope.recovery.refine import Model, refine
 from reluscope.recovery.signs import settle
 from reluscope.recovery.trunk import Stage, Trunk
 from reluscope.recovery.view import View
+from reluscope.recovery.weak import weak_unit
 
 _FIRST_CHORDS = 40
 _BATCH = 120
 """Normals measured at a time."""
 
-_CHECKS = 18_000
+_CHECKS = 36_000
 """Values that a complete network must fit."""
 
 _CANDIDATES = 60_000
@@ -40,15 +54,24 @@ _RARE = 2000
 """Points, out of the candidates, where a recovered unit is in its rarest state: asked before refining."""
 
 _WORST = 1000
-"""Samples with the largest misfit that join a second refinement."""
+_MOST_REFINED = 3
+"""Samples with the largest misfit that join another refinement, and how many of those there may be."""
 
 _NOISY = 1e-12
 """Relative noise above which rows are refined on values before it is judged whether the outputs fit."""
 
 _DEEPEST = 6
 _MOST_WEAK = 12
+_MOST_MISFIT = 3
+"""Units that are added from the misfit alone."""
+
+_LOOKS = 8
+"""Places of its surface at which a unit found in a restart is confirmed."""
+
 _MOST_AIMED = 2
-"""Rounds in a row, without a new unit, of chords aimed at what a layer's candidates have not seen."""
+_MOST_ROUNDS = 12
+"""Rounds in a row, without a new unit or a new weight of one, of chords aimed at what a layer's candidates have not
+seen; and rounds after which new weights no longer count."""
 
 
 @dataclass
@@ -65,48 +88,52 @@ class Pool:
     lost: int
     samples: FloatArray
     values: FloatArray
+    budget: Budget
     queries: dict[str, int] = field(default_factory=dict)
     previous: Trunk | None = None
+    stopped: str | None = None
+    """Why nothing more may be asked; from then on the pool stays as it is."""
 
     @classmethod
-    def empty(cls, view: View, rng: np.random.Generator) -> Pool:
+    def empty(cls, view: View, rng: np.random.Generator, budget: Budget) -> Pool:
         """Nothing known yet."""
         none, rows = np.zeros(0), np.zeros((0, view.n))
         evidence = Evidence(none.astype(np.intp), none, rows, rows, none)
         outputs = np.zeros((0, view.oracle.n_outputs))
-        return cls(view, rng, Chords(rows, rows), evidence, none, none, none.astype(bool), 0, rows, outputs)
+        return cls(view, rng, Chords(rows, rows), evidence, none, none, none.astype(bool), 0, rows, outputs, budget)
+
+    def open(self) -> bool:
+        """Whether more may be asked: neither the budget nor the oracle's limit is reached."""
+        self.stopped = self.stopped or self.budget.spent()
+        return self.stopped is None
 
     def search(self, chords: Chords, fair: bool) -> None:
         """Search more chords; `fair` ones were drawn without looking at any candidate, so they may judge it."""
-        before = self.view.oracle.queries
-        found: Bends = find_bends(self.view, chords, self.rng)
-        self.lost += found.lost
-        old = self.evidence
-        self.evidence = Evidence(
-            np.concatenate([old.line, found.line + len(self.chords)]),
-            np.concatenate([old.t, found.t]),
-            np.concatenate([old.x, found.x]),
-            np.concatenate([old.normal, np.zeros_like(found.x)]),
-            np.concatenate([old.error, np.full(len(found), np.inf)]),
-        )
-        self.jump = np.concatenate([self.jump, found.jump])
-        self.reach = np.concatenate([self.reach, found.reach])
-        self.chords = Chords(
-            np.concatenate([self.chords.start, chords.start]), np.concatenate([self.chords.way, chords.way])
-        )
-        self.fair = np.concatenate([self.fair, np.full(len(chords), fair)])
-        self._count("critical points", before)
+        with self._asking("critical points"):
+            found: Bends = find_bends(self.view, chords, self.rng)
+            self.lost += found.lost
+            old = self.evidence
+            self.evidence = Evidence(
+                np.concatenate([old.line, found.line + len(self.chords)]),
+                np.concatenate([old.t, found.t]),
+                np.concatenate([old.x, found.x]),
+                np.concatenate([old.normal, np.zeros_like(found.x)]),
+                np.concatenate([old.error, np.full(len(found), np.inf)]),
+            )
+            self.jump = np.concatenate([self.jump, found.jump])
+            self.reach = np.concatenate([self.reach, found.reach])
+            self.chords = _joined([self.chords, chords])
+            self.fair = np.concatenate([self.fair, np.full(len(chords), fair)])
 
     def measure(self, which: npt.NDArray[np.intp]) -> None:
         """Measure normals at some of the critical points; those that fail are marked with error nan."""
-        before = self.view.oracle.queries
         e = self.evidence
-        found = normals(self.view, e.x[which], self.chords.way[e.line[which]], self.jump[which], self.reach[which])
-        normal, error = e.normal.copy(), e.error.copy()
-        normal[which] = found.normal
-        error[which] = np.where(found.good, found.error, np.nan)
-        self.evidence = replace(e, normal=normal, error=error)
-        self._count("normals", before)
+        with self._asking("normals"):
+            found = normals(self.view, e.x[which], self.chords.way[e.line[which]], self.jump[which], self.reach[which])
+            normal, error = e.normal.copy(), e.error.copy()
+            normal[which] = found.normal
+            error[which] = np.where(found.good, found.error, np.nan)
+            self.evidence = replace(e, normal=normal, error=error)
 
     def sample(self, count: int) -> None:
         """Have at least `count` values, half at uniform points and half towards the corners of the box."""
@@ -116,13 +143,20 @@ class Pool:
 
     def add(self, U: FloatArray) -> None:
         """Values at given points."""
-        before = self.view.oracle.queries
-        Y = self.view.outputs(U)
-        self.samples, self.values = np.concatenate([self.samples, U]), np.concatenate([self.values, Y])
-        self._count("values", before)
+        with self._asking("values"):
+            Y = self.view.outputs(U)
+            self.samples, self.values = np.concatenate([self.samples, U]), np.concatenate([self.values, Y])
 
-    def _count(self, what: str, before: int) -> None:
-        self.queries[what] = self.queries.get(what, 0) + self.view.oracle.queries - before
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        """Count the queries of a step; one that runs into the oracle's limit adds nothing."""
+        before = self.view.oracle.queries
+        try:
+            yield
+        except QueryLimitError as error:
+            self.stopped = str(error)
+        finally:
+            self.queries[what] = self.queries.get(what, 0) + self.view.oracle.queries - before
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +183,7 @@ def recover_exact(
     view: View, rng: np.random.Generator, most_chords: int, budget: Budget, report: Callable[[int, str], None]
 ) -> Exact:
     """Run the method until the outputs fit, the chords or the budget are used up, or the oracle's limit is reached."""
-    pool = Pool.empty(view, rng)
+    pool = Pool.empty(view, rng, budget)
     # What the pair tests may show, and how far a bend may lie from where it is predicted.
     tolerance = float(np.clip(1e4 * view.relative, 1e-7, 3e-3))
     near = float(np.clip(1e4 * view.relative, 1e-6, 1e-2))
@@ -157,59 +191,91 @@ def recover_exact(
     layers: list[Peeled] = []
     trunk = Trunk(view.n)
     fit: OutputFit | None = None
-    restarts, more, stopped, complete = -1, _FIRST_CHORDS, None, False
-    try:
-        pool.sample(400)
-        while not complete:
-            restarts += 1
-            pool.search(_aimed(view, pool, fit, more, rng), fair=True)
-            pool.previous = trunk if trunk.stages else None
-            layers, trunk, fit = _peel_all(pool, layers, tolerance, near, fits, report)
-            complete = bool(fit.residual.max() <= fits)
-            if complete:  # a unit that matters in a corner only shows when one looks at more points
-                pool.sample(_CHECKS)
-                U = _spread(view, _CANDIDATES, rng)
-                pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
-                fit = fit_outputs(trunk, pool.samples, pool.values, fits)
-                complete = bool(fit.residual.max() <= fits)
-            if not complete and len(pool.chords) >= most_chords:
-                stopped = f"{len(pool.chords)} chords searched"
-                break
-            stopped = None if complete else budget.spent()
-            if stopped is not None:
-                break
-            more = min(_FIRST_CHORDS * (restarts + 1), most_chords)
-    except QueryLimitError as error:
-        stopped = str(error)
+    restarts, more, complete = -1, _FIRST_CHORDS, False
+    pool.sample(400)
+    while not complete and pool.open():
+        restarts += 1
+        pool.search(_aimed(view, pool, fit, more, rng), fair=True)
+        pool.previous = trunk if trunk.stages else None
+        layers, trunk, fit = _peel_all(pool, layers, tolerance, near, fits, report)
+        if restarts and layers:
+            layers, trunk, fit = _with_weak(pool, layers, trunk, fit, fits, near)
+        complete = bool(fit.residual.max() <= fits)
+        if complete:  # a unit that matters in a corner only shows when one looks at more points
+            pool.sample(_CHECKS)
+            U = _spread(view, _CANDIDATES, rng)
+            pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
+            trunk, fit = _fitted(pool, trunk, fits)
+            complete = bool(fit.residual.max() <= fits) and len(pool.samples) >= _CHECKS
+        if not complete and pool.stopped is None and len(pool.chords) >= most_chords:
+            pool.stopped = f"{len(pool.chords)} chords searched"
+        more = min(_FIRST_CHORDS * (restarts + 1), most_chords)
     if fit is None or len(pool.samples) != len(fit.residual):
         fit = fit_outputs(trunk, pool.samples, pool.values, fits)
-    done = settle(trunk, fit.rows, max(1e-5, 10 * tolerance))
-    signs = [layer.resolved for layer in layers[1:]] + [done.resolved]
-    model = _pruned(Model(done.trunk, done.rows), pool.samples, pool.values, max(1e-7, tolerance))
+    report(view.oracle.queries, "refining")
+    model, resolved = _finished(pool, Model(trunk, fit.rows), complete, tolerance)
+    signs = [layer.resolved for layer in layers[1:]] + [resolved]
     residual = np.abs(model(pool.samples) - pool.values)
-    if complete:
-        report(view.oracle.queries, "refining")
-        some = _telling(model, pool.samples, rng)
-        model, _ = refine(model, pool.samples[some], pool.values[some])
-        residual = np.abs(model(pool.samples) - pool.values)
-        worst = np.argsort(-residual.max(axis=1))[:_WORST]
-        if residual.max() > 100 * view.noise:  # places the first choice of samples did not tell apart
-            some = np.union1d(some, worst)
-            model, _ = refine(model, pool.samples[some], pool.values[some])
-            residual = np.abs(model(pool.samples) - pool.values)
+    if complete and residual.max() > max(1e-9 * view.scale, 100 * view.noise):
+        complete, pool.stopped = False, f"after refinement it still misses by {residual.max():.1e} at some samples"
     explained = _explained(trunk, pool.evidence.x, near)
     return Exact(
         model,
         complete,
-        tuple((len(layer.rows), sign) for layer, sign in zip(layers, signs, strict=False)),
+        tuple((stage.n_units, sign) for stage, sign in zip(model.trunk.stages, signs, strict=False)),
         float(residual.max(initial=0.0)),
         float((residual.max(axis=1, initial=0.0) <= fits).mean()) if len(residual) else 0.0,
         max(restarts, 0),
         len(pool.evidence),
         int((~explained).sum()),
-        stopped,
+        None if complete else pool.stopped,
         dict(pool.queries),
     )
+
+
+def _finished(pool: Pool, model: Model, complete: bool, tolerance: float) -> tuple[Model, bool]:
+    """Signs of the last layer, parts that nothing uses left out, all parameters refined; and whether the signs fit.
+
+    Noisy rows are refined before their signs are asked for: 20 signs hang on 5 equations at times, each of which must
+    then be known to several digits. Signs that make the fit worse are not believed.
+    """
+    view = pool.view
+    if not complete:
+        done = settle(model.trunk, model.rows, max(1e-5, 10 * tolerance))
+        settled = Model(done.trunk, done.rows)
+        good = done.resolved and _misfit(pool, settled) <= 2 * _misfit(pool, model)
+        return _pruned(settled if good else model, pool.samples, pool.values, max(1e-7, tolerance)), good
+    if view.relative > _NOISY:
+        model = _refined(pool, model)
+    known = max(1e-5, 1e3 * view.relative)
+    done = settle(model.trunk, model.rows, known)
+    unused = max(1e-7, 30 * view.relative)
+    result = _refined(pool, _pruned(Model(done.trunk, done.rows), pool.samples, pool.values, unused))
+    if done.resolved and _misfit(pool, result) > 100 * view.noise:
+        carried = _refined(pool, _pruned(model, pool.samples, pool.values, unused))
+        if _misfit(pool, carried) < 0.1 * _misfit(pool, result):
+            return carried, False
+    return result, done.resolved
+
+
+def _refined(pool: Pool, model: Model) -> Model:
+    """The model refined on the samples that tell most about it, then on its misfits."""
+    some = _telling(model, pool.samples, pool.rng)
+    model, _ = refine(model, pool.samples[some], pool.values[some])
+    for _ in range(_MOST_REFINED):
+        residual = np.abs(model(pool.samples) - pool.values).max(axis=1)
+        if residual.max() <= 100 * pool.view.noise:
+            break
+        some = np.union1d(some, np.argsort(-residual)[:_WORST])  # places the samples so far did not tell apart
+        better, _ = refine(model, pool.samples[some], pool.values[some])
+        if _misfit(pool, better) > 0.5 * residual.max():
+            return better if _misfit(pool, better) < residual.max() else model
+        model = better
+    return model
+
+
+def _misfit(pool: Pool, model: Model) -> float:
+    return float(np.abs(model(pool.samples) - pool.values).max(initial=0.0))
 
 
 def _spread(view: View, count: int, rng: np.random.Generator) -> FloatArray:
@@ -285,17 +351,55 @@ def _peel_all(
         layers.append(found)
         trunk = found.trunk.grown(found.rows, found.silent)
         pool.sample(4 * (trunk.width + 1))
-        fit = fit_outputs(trunk, pool.samples, pool.values, fits)
-        if (
-            fits < fit.residual.max()
-            and np.median(fit.residual) < 0.3 * pool.view.scale
-            and pool.view.relative > _NOISY
-        ):
-            # Rows are only as good as the noise allows: see whether refining them makes the outputs fit.
-            model, _ = refine(Model(trunk, fit.rows), pool.samples, pool.values)
-            if np.median(np.abs(model(pool.samples) - pool.values)) < 3 * pool.view.noise:
-                trunk, fit = model.trunk, fit_outputs(model.trunk, pool.samples, pool.values, fits)
+        trunk, fit = _fitted(pool, trunk, fits)
     return layers, trunk, fit
+
+
+def _fitted(pool: Pool, trunk: Trunk, fits: float) -> tuple[Trunk, OutputFit]:
+    """The outputs fitted to the features.
+
+    With noise, rows are only as good as normals allow: where the fit is near, all parameters are refined on values to
+    see whether it becomes exact.
+    """
+    fit = fit_outputs(trunk, pool.samples, pool.values, fits)
+    near = np.median(fit.residual) < 0.3 * pool.view.scale
+    if pool.view.relative <= _NOISY or fit.residual.max() <= fits or not near:
+        return trunk, fit
+    model = Model(trunk, fit.rows)
+    pool.sample(int(3.0 * model.n_parameters / len(model.rows)) + 200)
+    model = _refined(pool, model)
+    if np.median(np.abs(model(pool.samples) - pool.values)) < 3 * pool.view.noise:
+        trunk = model.trunk
+    return trunk, fit_outputs(trunk, pool.samples, pool.values, fits)
+
+
+def _with_weak(
+    pool: Pool, layers: list[Peeled], trunk: Trunk, fit: OutputFit, fits: float, near: float
+) -> tuple[list[Peeled], Trunk, OutputFit]:
+    """The last layer with units added that only the misfit shows, if that makes the outputs fit."""
+    found, grown, best = layers, trunk, fit
+    least = max(1e-9 * pool.view.scale, 30 * pool.view.noise)
+    for _ in range(_MOST_MISFIT):
+        typical = np.median(best.residual)  # a weak unit shows everywhere, one that acts in a corner does not
+        if best.residual.max() <= fits or not least < typical < 0.05 * pool.view.scale:
+            break
+        # Rows as their own critical points give them: refined on values they would bend to absorb the missing unit.
+        pool.sample(int(3.0 * Model(grown, best.rows).n_parameters / len(best.rows)) + 200)
+        below, known = found[-1].trunk, with_one(grown.features(pool.samples))
+        bends = pool.evidence.x[~_explained(grown, pool.evidence.x, near)]
+        row = weak_unit(
+            with_one(below.features(pool.samples)), known, pool.values, with_one(below.features(bends)), pool.rng
+        )
+        if row is None:
+            break
+        last = found[-1]
+        rows = np.concatenate([last.rows[: last.firm], row[None], last.rows[last.firm :]])
+        silent = tuple((i + (i >= last.firm), j) for i, j in last.silent)
+        found = [*found[:-1], replace(last, rows=rows, firm=last.firm + 1, silent=silent)]
+        grown, best = _fitted(pool, found[-1].trunk.grown(rows, silent), fits)
+    if best.residual.max() > fits or _misfit(pool, _refined(pool, Model(grown, best.rows))) > 100 * pool.view.noise:
+        return layers, trunk, fit
+    return found, grown, best
 
 
 def _peel(
@@ -303,10 +407,11 @@ def _peel(
 ) -> Peeled:
     """Find units until nothing new turns up."""
     trunk, rows, resolved = start.trunk, start.rows[: start.firm], start.resolved
-    fruitless, aimed = 0, 0
+    fruitless, aimed, rounds, blind_before, aimed_ever = 0, 0, 0, 0, False
     chosen: list[Candidate] = []
     grid = Grid.of(trunk, pool.chords, pool.fair)
-    while fruitless < (1 if len(start.rows) else 2):
+    blind = np.zeros((trunk.width + 1, 0))
+    while fruitless < (1 if len(start.rows) else 2) and pool.open():
         x = pool.evidence.x
         fresh = ~_explained(trunk, x, near)
         if len(rows):
@@ -322,18 +427,26 @@ def _peel(
         found = candidates(trunk, shown, grid, tolerance, near)
         chosen = choose(trunk, found, near, rows)
         taken = [c for c in chosen if c.complete]
+        if taken and (len(start.rows) or aimed_ever):  # aimed chords know a surface on one side only
+            taken = _confirmed(pool, trunk, taken, near)
+            grid = Grid.of(trunk, pool.chords, pool.fair)
         report(pool.view.oracle.queries, f"layer {layer}: {len(rows) + len(taken)} units")
         progress = bool(taken)
         if taken:
             rows = np.concatenate([rows, np.stack([_sharpened(trunk, c, pool.evidence, near) for c in taken])])
+        if tolerance > NOISY and len(rows):  # more points are known than when the rows were found
+            rows = np.stack([polished(trunk, row, blind, pool.evidence, tolerance, near) for row in rows])
         if not resolved and len(rows):
             done = settle(trunk, rows, max(1e-5, 10 * tolerance))
             if done.resolved:
                 trunk, rows, resolved, progress = done.trunk, done.rows, True, True
                 rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+                blind = np.zeros((trunk.width + 1, 0))
                 grid = Grid.of(trunk, pool.chords, pool.fair)
-        if taken:
+        unseen = sum(c.unseen.shape[1] for c in chosen)
+        if taken or (unseen < blind_before and rounds < _MOST_ROUNDS):
             aimed = 0
+        rounds, blind_before = rounds + 1, unseen
         if not progress and aimed < _MOST_AIMED:
             aimed += 1
             weak = [c for c in found if c.matched < 4 and c.share > 0.5 and 3 * c.unseen.shape[1] < len(c.theta)]
@@ -342,9 +455,8 @@ def _peel(
                 more = [across(trunk, c, pool.rng) for c in weak]
                 pool.search(_joined(more), fair=True)
                 grid, progress = Grid.of(trunk, pool.chords, pool.fair), True
-            more = [
-                beyond(trunk, c, pool.rng) for c in chosen if not c.complete and 2 * c.unseen.shape[1] < len(c.theta)
-            ]
+            aimed_ever = True
+            more = [beyond(trunk, c, pool.rng) for c in _promising(chosen, bool(len(start.rows)))]
             if more and sum(len(m) for m in more):
                 pool.search(_joined(more), fair=False)
                 grid, progress = Grid.of(trunk, pool.chords, pool.fair), True
@@ -357,6 +469,31 @@ def _peel(
         partial = [c for c in chosen if not c.complete and c.matched >= 6 and c.share > 0.6]
         rows, silent = _with_silent(pool, trunk, rows, partial, near)
     return Peeled(trunk, rows, resolved, firm, silent)
+
+
+def _confirmed(pool: Pool, trunk: Trunk, taken: list[Candidate], near: float) -> list[Candidate]:
+    """Those candidates whose surface bends the function wherever in the box one looks for it.
+
+    A piece of a deeper unit in one cell of this layer looks like a unit of this layer to chords that meet it there.
+    """
+    chords = [across(trunk, c, pool.rng, each=_LOOKS) for c in taken]
+    first = len(pool.chords) + np.cumsum([0, *map(len, chords)])
+    pool.search(_joined(chords), fair=True)
+    kept = []
+    for c, low, high in zip(taken, first[:-1], first[1:], strict=True):
+        here = np.flatnonzero((pool.evidence.line >= low) & (pool.evidence.line < high))
+        on = distances(trunk, c.theta[None], pool.evidence.x[here])[:, 0] < near
+        if 2 * len(np.unique(pool.evidence.line[here[on]])) >= max(high - low, 3):
+            kept.append(c)
+    return kept
+
+
+def _promising(chosen: list[Candidate], restart: bool) -> list[Candidate]:
+    """Incomplete candidates to look beyond: those that know half of their row; in a restart, where few are left, else
+    the two that know most of it."""
+    open_ = sorted((c for c in chosen if not c.complete), key=lambda c: c.unseen.shape[1])
+    good = [c for c in open_ if 2 * c.unseen.shape[1] < len(c.theta)]
+    return good or [c for c in open_[:2] if restart and c.matched >= 4]
 
 
 def _with_silent(

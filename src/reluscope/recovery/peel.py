@@ -14,7 +14,9 @@ chords searched so far bend where it says they should, on both sides of its riva
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +33,12 @@ _GRID = 384
 
 _MOST_PAIRS = 60_000
 _MOST_GROUPS = 80
+NOISY = 2e-7
+"""Tolerance of the pair tests above which normals are noisy and points are known much better than they are."""
+
+_CHANCE = 0.1
+"""Pairs that may agree by chance."""
+
 _CHUNK = 512
 """Pairs tested at a time."""
 
@@ -100,7 +108,7 @@ class Grid:
         line = np.flatnonzero(fair)
         chords = Chords(chords.start[line], chords.way[line])
         rows = chords.start[:, None, :] + t[:, None] * chords.way[:, None, :]
-        z = trunk.features(rows.reshape(-1, trunk.n_inputs)).reshape(len(chords), _GRID, -1)
+        z = trunk.features(rows.reshape(-1, trunk.n_inputs)).reshape(len(chords), _GRID, trunk.width)
         return cls(line, chords, t, np.concatenate([z, np.ones((*z.shape[:2], 1))], axis=2))
 
 
@@ -130,14 +138,23 @@ def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, tolerance: float, n
     views = _Views.of(trunk, evidence, chosen)
     groups = views.groups(tolerance, flat=not trunk.stages)
     found = []
-    for members in groups[:_MOST_GROUPS]:
-        fit = views.solve(members, tolerance)
-        if fit is None:
-            continue
-        theta, unseen = fit
+    for members, (theta, unseen) in views.solved(groups[:_MOST_GROUPS], tolerance):
+        if tolerance > NOISY:
+            theta = polished(trunk, theta, unseen, evidence, tolerance, near)
         roots, hit = _crossings(trunk, grid, theta, unseen, evidence, near)
         found.append(Candidate(theta, unseen, views.point[members], roots, hit))
     return sorted(found, key=lambda c: -c.matched)
+
+
+_Theta = tuple[FloatArray, FloatArray]
+"""A row and the directions of it that are unknown."""
+
+
+class _Group(NamedTuple):
+    """Points that may lie on one unit, and which of them passed the pair test."""
+
+    members: npt.NDArray[np.intp]
+    agree: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,20 +193,54 @@ class _Views:
             error[keep],
         )
 
-    def groups(self, tolerance: float, flat: bool) -> list[npt.NDArray[np.intp]]:
+    def groups(self, tolerance: float, flat: bool) -> list[_Group]:
         """Groups of points that pass the pair test, largest first."""
-        from scipy.sparse import coo_array
+        from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
         k = len(self.point)
         if k < 2:
             return []
         one, two = self._pairs_flat(tolerance) if flat else self._pairs(tolerance)
-        graph = coo_array((np.ones(len(one)), (one, two)), shape=(k, k))
+        graph = csr_array((np.ones(2 * len(one)), (np.append(one, two), np.append(two, one))), shape=(k, k))
         _, label = connected_components(graph, directed=False)
         order = np.argsort(label, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
-        return sorted((p for p in parts if len(p) >= 2), key=len, reverse=True)
+        parts = sorted((p for p in parts if len(p) >= 2), key=len, reverse=True)
+        return [_Group(p, graph[p][:, p].toarray() > 0) for p in parts]
+
+    def solved(self, groups: list[_Group], tolerance: float) -> Iterator[tuple[npt.NDArray[np.intp], _Theta]]:
+        """Each group that agrees on a theta, with it. With noise, a pair that agrees by chance may have joined two
+        units: a group that does not agree is taken apart."""
+        for group in groups:
+            fit = self.solve(group.members, tolerance)
+            if fit is not None:
+                yield group.members, fit
+            elif tolerance > NOISY:
+                yield from self._apart(group, tolerance)
+
+    def _apart(self, group: _Group, tolerance: float) -> Iterator[tuple[npt.NDArray[np.intp], _Theta]]:
+        """Parts of a group: from a point and those it agrees with, grown one by one while all agree on a theta."""
+        rest = np.ones(len(group.members), dtype=bool)
+        while rest.sum() >= 3:
+            links = group.agree[:, rest].sum(axis=1) * rest
+            seed = int(links.argmax())
+            part = rest & (group.agree[seed] | (np.arange(len(rest)) == seed))
+            fit = self.solve(group.members[part], tolerance, everyone=True) if links[seed] >= 2 else None
+            if fit is None:
+                rest[seed] = False
+                continue
+            refused = np.zeros_like(rest)
+            while (open_ := rest & ~part & ~refused & group.agree[part].any(axis=0)).any():
+                next_ = int((group.agree[part].sum(axis=0) * open_).argmax())
+                part[next_] = True
+                more = self.solve(group.members[part], tolerance, everyone=True)
+                if more is None:
+                    part[next_], refused[next_] = False, True
+                else:
+                    fit = more
+            yield group.members[part], fit
+            rest &= ~part
 
     def _pairs_flat(self, tolerance: float) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         theta = np.einsum("krf,kr->kf", self.basis, self.target)
@@ -208,6 +259,8 @@ class _Views:
         if len(one) > most:
             pick = np.random.default_rng(len(one)).choice(len(one), most, replace=False)
             one, two = one[pick], two[pick]
+        # Errors of exact values are guesses, and small; those of noisy values are bounds, and cost pairs.
+        floor, slack, apart = (tolerance, 30.0, 100.0) if tolerance < NOISY else (0.3 * tolerance, 1.0, 10.0)
         kept_one, kept_two = [], []
         for start in range(0, len(one), _CHUNK):
             p, q = one[start : start + _CHUNK], two[start : start + _CHUNK]
@@ -227,34 +280,33 @@ class _Views:
                 one_ /= np.linalg.norm(one_, axis=1, keepdims=True)
                 plain = np.linalg.norm(a - np.sign((a * one_).sum(axis=1))[:, None] * one_, axis=1)
             error = self.error[p] / np.maximum(na, 1e-300) + self.error[q] / np.maximum(nb, 1e-300)
-            allowed = np.minimum(tolerance + 30 * error, 0.03)
+            allowed = np.minimum(floor + slack * error, 0.03)
             # With s shared directions a chance agreement has probability gap^(s - 1): the more noise, the more it
             # takes.
-            needed = np.where(allowed < 1e-6, 2, 3 if tolerance < 1e-5 else 5)
-            passed = (
-                (shared.sum(axis=1) >= needed) & (na > 0.02) & (nb > 0.02) & (gap < allowed) & ~(plain < 100 * allowed)
-            )
+            chance = len(one) * allowed ** np.maximum(shared.sum(axis=1) - 1, 0)
+            passed = (chance < _CHANCE) & (na > 0.02) & (nb > 0.02) & (gap < allowed) & ~(plain < apart * allowed)
             kept_one.append(p[passed])
             kept_two.append(q[passed])
         return np.concatenate(kept_one), np.concatenate(kept_two)
 
-    def solve(self, members: npt.NDArray[np.intp], tolerance: float) -> tuple[FloatArray, FloatArray] | None:
+    def solve(self, members: npt.NDArray[np.intp], tolerance: float, everyone: bool = False) -> _Theta | None:
         """The theta the members agree on, and the directions none of them sees; None if they disagree.
 
-        A few members may be wrong (two surfaces crossing at the point): the worst are left out, a third at most.
+        A few members may be wrong (two surfaces crossing at the point): the worst are left out, a third at most, or
+        none if `everyone` must agree.
         """
         kept = members
-        while len(kept) >= max(2, 0.67 * len(members)):
+        while len(kept) >= max(2, (1.0 if everyone else 0.67) * len(members)):
             found = self._null(kept, tolerance)
             if found is None:
                 return None
             theta, unseen, agreed = found
-            if agreed:
-                return theta, unseen
             seen = np.einsum("krf,f->kr", self.basis[kept], theta)
             size = np.linalg.norm(seen, axis=1)
             along = (seen * self.target[kept]).sum(axis=1)
             gap = np.linalg.norm(seen - along[:, None] * self.target[kept], axis=1) / np.maximum(size, 1e-300)
+            if agreed and (tolerance < NOISY or (gap <= 0.3 * tolerance + 10 * self.error[kept]).all()):
+                return theta, unseen
             kept = kept[np.argsort(gap)[: len(kept) - max(1, len(kept) // 20)]]
         return None
 
@@ -276,6 +328,36 @@ class _Views:
         theta = visible @ (scale * R[:, 0])
         agreed = m[0] <= max(1e-8, (30 * tolerance) ** 2) and m[1] >= max(1e-7, 20 * m[0])
         return theta / np.linalg.norm(theta), unseen, bool(agreed)
+
+
+def polished(
+    trunk: Trunk, theta: FloatArray, unseen: FloatArray, evidence: Evidence, tolerance: float, near: float
+) -> FloatArray:
+    """Theta moved a little so that the surface passes through the critical points near it.
+
+    With noise, points are known a thousand times better than normals. Robust least squares on the distances, with
+    theta as the prior; the scale of what counts as near shrinks from step to step.
+    """
+    local = trunk.local(evidence.x)
+    z = with_one(local.z)
+    visible = np.eye(len(theta)) - unseen @ unseen.T
+    sees = np.linalg.norm(np.einsum("fu,nfi->nui", unseen[:-1], local.J), axis=(1, 2)) < 1e-9
+    start, best, most = theta, theta, -1
+    for scale in (2 * near, near, 0.3 * near, 0.1 * near, 0.1 * near):
+        slope = np.linalg.norm(np.einsum("nfi,f->ni", local.J, theta[:-1]), axis=1)
+        size = np.where(slope > 0, slope, np.inf)
+        away = np.where(sees, np.abs(z @ theta) / size, np.inf)
+        on = int((away < 0.1 * near).sum())
+        if on > most:
+            best, most = theta, on
+        some = np.flatnonzero(away < 4 * scale)
+        weight = 1.0 / (1.0 + (away[some] / scale) ** 2) ** 2
+        A = (z[some] / size[some, None]) @ visible
+        G = (A * weight[:, None]).T @ A / scale**2
+        G[np.diag_indices_from(G)] += 0.1 / tolerance**2
+        moved = start - visible @ np.linalg.solve(G, (A * weight[:, None]).T @ (A @ start) / scale**2)
+        theta = moved / np.linalg.norm(moved)
+    return best
 
 
 def _crossings(
@@ -389,7 +471,9 @@ def beyond(trunk: Trunk, c: Candidate, rng: np.random.Generator, each: int = 3) 
 
 def across(trunk: Trunk, c: Candidate, rng: np.random.Generator, each: int = 4) -> Chords:
     """Short chords across a candidate's surface where it is known: more evidence for or against it."""
-    x = rng.uniform(-1, 1, (80, trunk.n_inputs))
+    x = rng.uniform(-1, 1, (120, trunk.n_inputs))
+    if len(c.roots):  # a surface that cuts off a corner is not met from everywhere
+        x[::3] = np.clip(c.roots[rng.integers(0, len(c.roots), 40)] + 0.7 * x[::3], -1, 1)
     for _ in range(20):
         local = trunk.local(x)
         slope = np.einsum("nfi,f->ni", local.J, c.theta[:-1])

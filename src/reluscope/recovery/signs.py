@@ -23,6 +23,9 @@ from reluscope.recovery.trunk import Stage, Trunk
 _MOST_HALF = 17
 """Units in each half of a meet in the middle: 2^17 sums per half."""
 
+_CLEARLY = 0.1
+"""The best subset must miss by less than this share of what the second best misses by."""
+
 
 @dataclass(frozen=True, eq=False)
 class Settled:
@@ -90,7 +93,7 @@ def _solve(M: FloatArray, wanted: FloatArray, tolerance: float) -> npt.NDArray[n
 
 
 def _meet(M: FloatArray, wanted: FloatArray, allowed: float) -> npt.NDArray[np.bool_] | None:
-    """The subset of columns that sums to `wanted`; None if there is none, or more than one."""
+    """The subset of columns that sums to `wanted`; None if there is none, or none that is clearly the best."""
     half = M.shape[1] // 2
     # Few independent equations: rotate them to the front, so that each is worth looking at.
     U, s, _ = np.linalg.svd(np.column_stack([M, wanted]), full_matrices=False)
@@ -110,9 +113,14 @@ def _meet(M: FloatArray, wanted: FloatArray, allowed: float) -> npt.NDArray[np.b
     for equation in range(1, len(M)):
         good = np.abs(left[equation, one] + right[equation, two] - wanted[equation]) <= allowed
         one, two = one[good], two[good]
-    if len(one) != 1:
+    if not len(one):
         return None
-    bits = [(one[0] >> np.arange(half)) & 1, (two[0] >> np.arange(M.shape[1] - half)) & 1]
+    miss = np.abs(left[:, one] + right[:, two] - wanted[:, None]).max(axis=0)
+    best = np.argsort(miss)[:2]
+    if len(one) > 1 and miss[best[0]] > _CLEARLY * miss[best[1]]:
+        return None
+    i, j = one[best[0]], two[best[0]]
+    bits = [(i >> np.arange(half)) & 1, (j >> np.arange(M.shape[1] - half)) & 1]
     return np.concatenate(bits).astype(bool)
 
 

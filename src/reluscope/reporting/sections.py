@@ -17,6 +17,9 @@ _MOST_SHAPES = 6000
 """Polygons drawn in one picture."""
 
 _PIXELS = 220
+_MOST_LINES = 160
+"""First-layer units that may switch in the picture of the regions."""
+
 _MOST_OUTPUTS = 6
 
 
@@ -102,7 +105,7 @@ def regions(subject: Subject) -> Section:
         plane = net.after(directions.T, np.asarray(law.mean))
         labels = ("first direction, in standard deviations", "second direction, in standard deviations")
         lower, upper = np.full(2, -3.0), np.full(2, 3.0)
-    wide = np.where(upper > lower, upper, lower + 1.0)
+    lower, wide, zoom = _window(plane, lower, np.where(upper > lower, upper, lower + 1.0))
     found = enumerate_regions(plane, box=(lower, wide), budget=f"20000 regions, {subject.allow(0.1):g}s", progress=None)
     partial = "" if found.complete else f" (the first {len(found):,}: {found.stopped})"
     grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
@@ -129,7 +132,7 @@ def regions(subject: Subject) -> Section:
     if flat and found.complete:
         blocks.append(_mass_picture(subject, found, lower, wide, labels))
     answer = (
-        f"The picture shows {count(len(found), 'affine piece')} within three standard deviations of the mean"
+        f"The picture shows {count(len(found), 'affine piece')} within {3 * zoom:.2g} standard deviations of the mean"
         f"{partial}; " + ("edges are exact." if flat else "it is an exact slice, not a projection.")
     )
     return Section("regions", "Where it switches", answer, "exact" if found.complete else "", blocks,
@@ -414,6 +417,22 @@ def _rule(subject: Subject, slopes: FloatArray, offset: float, most: int = 4) ->
     terms = [f"{'-' if slopes[i] < 0 else '+'} {abs(slopes[i]):.3g} {subject.feature(i)}" for i in order[:most]]
     more = f" … ({len(order) - most} more)" if len(order) > most else ""
     return " ".join([f"y[0] = {offset:.3g}", *terms]) + more
+
+
+def _window(plane: Any, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """The rectangle, made smaller around its middle until few enough first-layer units switch inside, and by how much.
+
+    k lines that cross cut a rectangle into up to k^2 / 2 pieces, and each piece of a wide layer takes memory.
+    """
+    first = plane.layers[0]
+    middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+    offset = first.dense() @ middle + first.bias
+    gap = np.abs(offset[:, None] - first.units.breaks).min(axis=1, initial=np.inf)
+    reach = np.abs(first.dense()) @ half
+    zoom = 1.0
+    while zoom > 1e-6 and int((gap < zoom * reach).sum()) > _MOST_LINES:
+        zoom *= 0.5
+    return middle - zoom * half, middle + zoom * half, zoom
 
 
 def _pixel_centres(low: float, high: float) -> FloatArray:

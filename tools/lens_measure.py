@@ -47,6 +47,7 @@ def main() -> None:
             print(f"  {size / 1e6:.2f} MB")
     model = real.shared("marabou/onnx/cnn_max_mninst2")
     layer = model.convolutions()[1]
+    lens.visualise(model, lens.channel(layer, 0), steps=2, rng=0)  # the first call loads libraries
     timed(
         "image for one channel of an MNIST CNN, 128 steps", lambda: lens.visualise(model, lens.channel(layer, 0), rng=0)
     )

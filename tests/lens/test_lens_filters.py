@@ -120,7 +120,8 @@ def test_diversity_pushes_images_apart(small):
     from reluscope.lens.filters import _alike
 
     def similarity(weight):
-        made = lens.visualise(small, lens.channel("1", 2), steps=40, images=3, diversity=weight, polish=0.0, rng=0)
+        climb = {"steps": 40, "images": 3, "polish": 0.0, "rescue": False, "rng": 0}
+        made = lens.visualise(small, lens.channel("1", 2), diversity=weight, **climb)
         return float(_alike(torch, torch.from_numpy(small.activations(made.images, ["1"])["1"])))
 
     assert similarity(20.0) < similarity(0.0)

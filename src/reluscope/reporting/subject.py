@@ -13,7 +13,7 @@ from reluscope.errors import InputError
 from reluscope.network import Network
 
 _DRAWS = 100_000
-MOST_LINE_UNITS, MOST_LINE_INPUTS = 3000, 1000
+MOST_LINE_UNITS, MOST_LINE_INPUTS = 2500, 1000
 """Larger networks get no lines: one takes longer than a report may."""
 
 

@@ -8,27 +8,41 @@ one BLAS thread), both given the CPU time that `integrate` used. Errors are stan
 (Monte Carlo: the binomial formula), as geometric means over cdf values at the quantiles .1 to .9 and over the tails
 P(y > c) = 1e-2 and 1e-4. Ratios above 1 say how many times smaller the error of `integrate` is. Budgets are CPU time.
 
-Measured on one core of a busy two-core Xeon with AVX-512, 2026-11, a second each, 5 to 10 repeats (so each ratio is
-good to about a third); cdf, then tail, against Monte Carlo / Sobol. Rows with * are from the last version of the
-planner, the others from those before it, which chose between lines and points by other rules:
+Measured on one core of a busy two-core Xeon with AVX-512, 2026-11, a second each, 8 repeats (so each ratio is good to
+about a quarter); cdf, then tail, against Monte Carlo / Sobol. Numbers with * are of versions of the planner shortly
+before the last one: these differ in how they judge lines when few of them meet a tail. A dash: not measured.
 
-    mnist 784-16-16-16-10 (trained)   8.5 / 4.3       35 / 18
-    fitted 5-50-50-1 #0, #1            23 / 5.3      256 / 96       42 / 8.1      5.2 / 2.4
-    fitted 10-32-32-1 #0, #1           31 / 13       362 / 210      36 / 16       4.5 / 4.3
-    fitted 16-16-16-16-1 #0, #1        34 / 15        13 / 9.2      38 / 18       927 / 666
-    torch 5-50-50-1 #0, #1             12 / 2.9       12 / 5.3     5.4 / 1.2      3.1 / 2.1
-    torch 10-32-32-1 #0, #1           4.1 / 1.5       46 / 25      4.1 / 1.5       30 / 16
-    torch 16-16-16-16-1 #0, #1        2.8 / 1.7      2.7 / 2.5     3.9 / 1.8      5.5 / 2.6
-    torch 784-16-16-16-10 #0, #1 *    2.9 / 1.4      9.3 / 9.9     2.1 / 1.4      2.0 / 1.4
-    he 5-50-50-1 #0, #1               5.4 / 1.7      2.9 / 0.9      17 / 4.4       30 / 16
-    he 10-32-32-1 #0 *                3.8 / 1.8      2.7 / 1.4
-    he 10-32-32-1 #1                  7.1 / 2.9       16 / 10
-    he 16-64-64-1                     3.7 / 1.7       15 / 13
-    he 5-50x6-1                       4.3 / 1.6      2.1 / 1.4
-    he 4-8x10-1                       8.0 / 2.4      310 / 119
+    mnist 784-16-16-16-10 (trained)    9.9 / 3.6 *    102 / 52 *
+    fitted 5-50-50-1 #0                 41 / 7.4 *    488 / 152 *
+    fitted 5-50-50-1 #1                 33 / 6.8 *     11 / 6.1 *
+    fitted 10-32-32-1 #0                23 / 7.8 *    404 / 226 *
+    fitted 10-32-32-1 #1                31 / 13 *     6.1 / 4.3 *
+    fitted 16-16-16-16-1 #0             26 / 12 *      11 / 8.5 *
+    fitted 16-16-16-16-1 #1             52 / 26       101 / 68
+    torch 5-50-50-1 #0                  19 / 4.4 *    7.3 / 3.1 *
+    torch 5-50-50-1 #1                  11 / 2.9 *    7.3 / 3.4 *
+    torch 10-32-32-1 #0                8.5 / 3.4 *     15 / 12
+    torch 10-32-32-1 #1                8.8 / 3.8         -
+    torch 16-16-16-16-1 #0             9.4 / 4.4 *    6.2 / 6.1 *
+    torch 16-16-16-16-1 #1             5.3 / 2.6      5.2 / 4.9
+    torch 784-16-16-16-10 #0           7.9 / 3.8 *    8.9 / 7.9 *
+    torch 784-16-16-16-10 #1           6.1 / 3.9      3.8 / 2.8
+    he 5-50-50-1 #0                     16 / 4.8 *     13 / 3.4 *
+    he 5-50-50-1 #1                     16 / 4.7 *     23 / 11
+    he 10-32-32-1 #0                   7.4 / 3.4 *    6.8 / 3.0 *
+    he 10-32-32-1 #1                   7.1 / 3.1 *     27 / 23 *
+    he 16-64-64-1                      6.4 / 3.1      4.9 / 4.5
+    he 16-200-200-1                    4.4 / 2.8      2.9 / 2.3
+    he 5-50x6-1                         12 / 3.7 *    7.8 / 5.6 *
+    he 4-8x10-1                         20 / 6.0 *    487 / 198 *
+    he 10-12x12-1                      7.7 / 3.7      4.4 / 4.2
+    leaky 10-32-32-1                    10 / 4.5         -
+    leaky 4-8x10-1                      27 / 5.4         -
+    relu6 10-32-32-1                   3.4 / 1.6      3.2 / 1.9
 
-Trained networks gain most: their output changes mainly in few directions. Networks of random weights have no such
-direction; on those the engine takes points, and is faster than plain ones by its compiled forward pass.
+Trained networks gain most: their output changes mainly in few directions, and lines pay. Networks of random weights
+have no such direction; on those the engine takes points, and is faster than plain ones by its forward pass in single
+precision (which units that bend elsewhere than at 0, as relu6, do not have).
 """
 
 from __future__ import annotations

@@ -547,17 +547,28 @@ def _rare(
         # The first run is never starved by what came before, such as first imports.
         least = 0.05 * whole if starts is not None else max(0.2 * whole, min(whole, 0.5))
         left = max(ends.seconds - ends.elapsed(), least)
-        return rare_probability(
-            net,
-            law,
-            event.as_property,
-            tolerance=relative,
-            budget=Budget(share * left, whole=ends.whole),
-            level=level,
-            interval=interval or "replicate",
-            rng=rng,
-            starts=starts,
-        )
+
+        def by(kind: str) -> Answer:
+            return rare_probability(
+                net,
+                law,
+                event.as_property,
+                tolerance=relative,
+                budget=Budget(share * left, whole=ends.whole),
+                level=level,
+                interval=kind,
+                rng=rng,
+                starts=starts,
+            )
+
+        found = by(interval or "replicate")
+        if found.guarantee == "exact" or found.lower < found.upper:
+            return found
+        # Few replicates that all met nothing have no spread: that is no interval.
+        try:
+            return by("finite-sample")
+        except InputError:  # no such interval for this law
+            return replace(found, lower=0.0, upper=1.0, note="too few rays for an interval: ask for more time")
 
     found = asked(1.0 if rough > 0 else 0.6, None)
     if found.value > 0.0 or found.guarantee == "exact":

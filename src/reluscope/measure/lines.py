@@ -31,8 +31,7 @@ The pilot that chooses direction, method and size is never part of the answer.
 Where lines do not pay (no direction in which the output changes much, or many layers), Sobol points are taken instead,
 in coordinates turned so that the first ones move the outputs most. If levels and events are all that is asked for under
 a Gaussian, most points are done in single precision, those near a threshold again in double
-(`reluscope.measure._line_single`): about ten times faster than a matrix product per layer on networks of a few dozen
-units a layer.
+(`reluscope.measure._line_single`), several times faster than a matrix product per layer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Networks from queries: success over seeds, queries, time, errors; other oracles; the walk from cell to cell.
 
-Run: python benchmarks/recover.py [seeds] [widths ...]      (default 20 seeds; widths such as 10-15-15-1)
+Run: python benchmarks/recover.py [seeds] [widths ...]      (20 seeds by default, or 20:40; widths such as 10-15-15-1)
      python benchmarks/recover.py oracles [seeds]           (float32, noise, smooth functions; default 5 seeds)
      python benchmarks/recover.py walk                      (method "regions")
 
@@ -32,10 +32,10 @@ def random_network(widths: list[int], seed: int) -> rs.Network:
     )
 
 
-def main(seeds: int, shapes: list[str]) -> None:
+def main(seeds: range, shapes: list[str]) -> None:
     for shape in shapes:
         runs = []
-        for seed in range(seeds):
+        for seed in seeds:
             net = random_network([int(w) for w in shape.split("-")], seed)
             oracle = rs.Oracle(net, limit=500_000)
             start = time.process_time()
@@ -50,7 +50,8 @@ def main(seeds: int, shapes: list[str]) -> None:
         good = error <= 1e-10
         matched = [r for r in runs if r[4] is not None]
         print(
-            f"{shape:15s} success {good.sum()}/{seeds}, within 131k queries {(good & (queries <= 131_000)).sum()}; "
+            f"{shape:15s} success {good.sum()}/{len(seeds)}, "
+            f"within 131k queries {(good & (queries <= 131_000)).sum()}; "
             f"queries median {np.median(queries):,.0f}, largest {queries.max():,.0f}; "
             f"CPU s median {np.median(seconds):.1f}, largest {seconds.max():.1f}; "
             f"error median {np.median(error):.1e}, largest of successes {error[good].max(initial=0):.1e}; "
@@ -89,7 +90,7 @@ def oracles(seeds: int) -> None:
         _show(f"noise {size:g} 5-8-6-1", rows)
     for shape in ("20-10-1", "5-20-1", "10-15-15-1"):
         rows = []
-        for seed in range(seeds):
+        for seed in seeds:
             net = random_network([int(w) for w in shape.split("-")], seed)
             rows.append(_recovered(net, rs.Oracle(net, dtype="float32", limit=500_000), seed))
         _show(f"float32 {shape}", rows)
@@ -136,4 +137,5 @@ if __name__ == "__main__":
     elif given[:1] == ["walk"]:
         walk()
     else:
-        main(int(given[0]) if given else 20, given[1:] or list(WIDTHS))
+        bounds = [int(part) for part in (given[0] if given else "20").split(":")]
+        main(range(*bounds), given[1:] or list(WIDTHS))

@@ -325,6 +325,8 @@ class _Run:
             grow = (half / (_AIM * self.tolerance * max(value, 1e-307))) ** 2 * weight / sum(sizes) - 1.0
             grow = min(max(grow, 1.0), 8.0, self._affordable() / (REPLICATES * sum(sizes)))
             sizes = [min(_LARGEST, max(_SMALLEST, int(size * grow))) for size in sizes]
+        if value <= self.fixed:  # the search met the event, but no ray did: that is no interval of width 0
+            return self._unseen()
         lost = sum(plan.weight * plan.lost for plan in self.plans)
         lower = value - half
         if value >= 1.0 - 1e-14:  # no ray has met the complement: what as many independent ones could have missed

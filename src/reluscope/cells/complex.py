@@ -675,7 +675,10 @@ def _mark_zeros(found: Regions, cells: VertexCells, column_of_label: Index, zero
                 positive[begin:end],
                 top,
             )
-            maps, error2 = after_layer(maps, error2, top, same, piece, layer.units.slopes, layer.units.intercepts, True)
+            units = layer.units
+            maps, error2 = after_layer(
+                maps, error2, top, same, piece, units.slopes, units.intercepts, units.is_relu, True
+            )
             following = net.layers[i + 1]
             weight = following.weight
             flat = maps.reshape(count * (d + 1), layer.width)

@@ -136,6 +136,7 @@ def advance(layer: Layer, following: Layer, pending: Pending, last: bool) -> Bat
         pending.piece,
         layer.units.slopes,
         layer.units.intercepts,
+        layer.units.is_relu,
         not last,
     )
     n, rows, m = maps.shape

@@ -34,8 +34,8 @@ pictures: .venv/.test
 	.venv/bin/python tools/make_pictures.py
 
 bench: .venv/.test
-	.venv/bin/pip install $(PIP_FLAGS) affinitree
-	for script in batch regions masses2d massesnd growth; do .venv/bin/python benchmarks/$$script.py; done
+	.venv/bin/pip install $(PIP_FLAGS) -e ".[bench]"
+	for script in batch regions masses2d massesnd growth functions lines rare unwrap layers; do .venv/bin/python benchmarks/$$script.py; done
 
 .venv/.user: pyproject.toml constraints.txt
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv

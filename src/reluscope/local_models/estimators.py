@@ -150,17 +150,46 @@ class ReluRegressor(RegressorMixin, _ReluBase):
 
 
 class _Merging:
-    """Merging after training, and prediction by the merged models."""
+    """Merging after training, and prediction by the merged models; the first base of a class that trains a network."""
 
     models_: MergedModels
 
-    def _merged(self, X: FloatArray, response: Response) -> None:
+    def __init__(
+        self,
+        n_models: int | None = None,
+        *,
+        penalty: float = 1.0,
+        hidden: tuple[int, ...] = (40, 40),
+        l1: float = 0.0,
+        l2: float = 0.0,
+        rate: float = 1e-3,
+        batch: int = 256,
+        epochs: int = 300,
+        patience: int = 20,
+        held_out: float = 0.1,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(  # type: ignore[call-arg]
+            hidden,
+            l1=l1,
+            l2=l2,
+            rate=rate,
+            batch=batch,
+            epochs=epochs,
+            patience=patience,
+            held_out=held_out,
+            random_state=random_state,
+        )
+        self.n_models = n_models
+        self.penalty = penalty
+
+    def _finish(self, X: FloatArray, response: Response) -> None:
         y = response.target if response.code is None else response.code
         classes = None if response.code is None else list(range(len(response.classes)))
         u = unwrap(self.network_, X, y, task=response.task, classes=classes)  # type: ignore[attr-defined]
-        n = None if self.n_models is None else min(int(self.n_models), len(u))  # type: ignore[attr-defined]
+        n = None if self.n_models is None else min(int(self.n_models), len(u))
         # Facets of the box would not be found in time for many inputs, and neighbours serve as well.
-        self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", progress=None)  # type: ignore[attr-defined]
+        self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", progress=None)
 
     def _outputs(self, X: Any) -> FloatArray:
         rows = self._rows(X)  # type: ignore[attr-defined]
@@ -174,70 +203,6 @@ class LocalLinearClassifier(_Merging, ReluClassifier):
     train the network.
     """
 
-    def __init__(
-        self,
-        n_models: int | None = None,
-        *,
-        penalty: float = 1.0,
-        hidden: tuple[int, ...] = (40, 40),
-        l1: float = 0.0,
-        l2: float = 0.0,
-        rate: float = 1e-3,
-        batch: int = 256,
-        epochs: int = 300,
-        patience: int = 20,
-        held_out: float = 0.1,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            hidden,
-            l1=l1,
-            l2=l2,
-            rate=rate,
-            batch=batch,
-            epochs=epochs,
-            patience=patience,
-            held_out=held_out,
-            random_state=random_state,
-        )
-        self.n_models = n_models
-        self.penalty = penalty
-
-    def _finish(self, X: FloatArray, response: Response) -> None:
-        self._merged(X, response)
-
 
 class LocalLinearRegressor(_Merging, ReluRegressor):
     """A few linear models, each for a cluster of a ReLU network's regions; see `LocalLinearClassifier`."""
-
-    def __init__(
-        self,
-        n_models: int | None = None,
-        *,
-        penalty: float = 1.0,
-        hidden: tuple[int, ...] = (40, 40),
-        l1: float = 0.0,
-        l2: float = 0.0,
-        rate: float = 1e-3,
-        batch: int = 256,
-        epochs: int = 300,
-        patience: int = 20,
-        held_out: float = 0.1,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            hidden,
-            l1=l1,
-            l2=l2,
-            rate=rate,
-            batch=batch,
-            epochs=epochs,
-            patience=patience,
-            held_out=held_out,
-            random_state=random_state,
-        )
-        self.n_models = n_models
-        self.penalty = penalty
-
-    def _finish(self, X: FloatArray, response: Response) -> None:
-        self._merged(X, response)

@@ -167,7 +167,7 @@ class LineOutputs(Outputs):
 
 
 def _method(found: Any) -> str:
-    return f"{found.lines:,} {found.method} in {found.replicates} replicates, direction {found.direction}"
+    return f"{found.how}, {found.replicates} replicates"
 
 
 def _inverted(

@@ -396,7 +396,7 @@ def _by_lines(
         return None
     exact = found.interval == "exact"
     kind, known = "exact" if exact else "confidence", None if exact else level
-    method = f"{found.lines:,} {found.method}, direction {found.direction}"
+    method = found.how
     note = "" if exact else f"{found.interval} interval"
     low, high = max(float(lower[0]), 0.0), min(float(upper[-1]), 1.0)
     v = float(value[0])

@@ -140,8 +140,8 @@ class AnswerMaker:
             n = float(t.count.sum())
             most, least = t.most[name], t.least[name]
             if name in _CHANCES:
-                most = np.where(most <= 0.0, 1.0, most)
-                least = np.where(least >= 1.0 - _NOTHING, 0.0, least)
+                most = np.where(most <= 0.0, t.largest, most)
+                least = np.where(least >= 1.0 - _NOTHING, 1.0 - t.largest, least)
             elif name == "density":
                 most = np.where(most <= 0.0, np.inf, most)
             reach.add(w, n, t.total[name].sum(axis=0) / n, most, least, self.level)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, generator, real_array
 from reluscope.errors import InputError
+from reluscope.measure._line_aimed import MOST_AIMS, MOST_DIMENSIONS, RARE, AimedPoints, aimed_points, aims_pay
+from reluscope.measure._line_aimed import warm_up as warm_up_aimed
 from reluscope.measure._line_draws import (
     BoxLines,
     ChordLines,
@@ -23,7 +25,7 @@ from reluscope.measure._line_draws import (
 )
 from reluscope.measure._line_points import SmallForms
 from reluscope.measure._line_single import SIDE, SingleForms
-from reluscope.measure._line_tally import Job, Parts, Tally
+from reluscope.measure._line_tally import Job, Tally, batches
 from reluscope.measure.trace import Tracer
 from reluscope.network import Network
 
@@ -41,8 +43,6 @@ _PILOT_WORK = 4e9
 """Multiplications for the gradients at the pilot's points; large networks get fewer points."""
 _WIDE = 400
 """Above this many dimensions only the gradient's direction is tried."""
-_RARE = 0.1
-_MOST_AIMS = 4
 _RACE_LINES = 32
 _PILOT_BLOCKS = 8
 _SCRAMBLES = 16
@@ -51,11 +51,16 @@ _LONGEST_PILOT = 2.0
 _SHORTER = ((1e-4, 6.0), (1e-6, 7.0))
 """How long lines must be for probabilities from so much on: less than 3e-5 of them is beyond."""
 _TOO_FEW = 64
-_FEW_LINES = 24.0
+_SURELY_MET = 8.0
+_DISAGREE = 4.0
+_FEW = {"lines": 24.0, "aimed": 4.0, "points": 1.0}
 _COMMON, _FAR_BEHIND = 0.02, 1.8
 _LINE_SLOPE, _POINT_SLOPE = 0.8, 0.45
 """Over so many dimensions d the variance of Sobol sums usually falls as n^-(1 + this / sqrt(d))."""
-_MANY_COMPONENTS = 16
+MOST_PILOTS = 16
+_SEARCH_SHARE = 0.1
+_SHORTEST_SEARCH = 0.02
+"""Seconds below which a search for what is rare is not begun."""
 _SMALLEST_SAMPLE = 4
 
 
@@ -74,6 +79,8 @@ class Settings:
     """Whether the number of lines is given: then nothing may depend on the clock, so that a seed says it all."""
     shared: bool = False
     """Whether several components share the lines: then a pilot must say how."""
+    many: bool = False
+    """Whether there are too many components to search each for what is rare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +94,8 @@ class Plan:
     tracer: Tracer
     quick: SingleForms | None = None
     """The forms in single precision, for points, where that is enough."""
+    aimed: AimedPoints | None = None
+    """Where the points of the method "aimed" are drawn."""
     n: int = 0
     cost: float = 0.0
     """Seconds of CPU per line."""
@@ -94,14 +103,21 @@ class Plan:
     """Variance of the mean of one scramble, for each quantity."""
     single: FloatArray = field(default_factory=lambda: np.zeros(0))
     """Variance of one line."""
-    mean: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Estimate of each level and event (nan for other quantities)."""
+    rare: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Estimates of the rarer side of each level and event (nan for other quantities)."""
+    common: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    """Whether that is the complement."""
     slope: float = 1.0
     """How fast the variance falls with the number of lines: as `n ** -slope`."""
     met: FloatArray = field(default_factory=lambda: np.zeros(0))
     """How many lines the pilot's estimate of each quantity rests on: 1 if a single one contributed all of it."""
     span: float = 1.0
     """The largest distance that a line's contribution to a probability can have from the mean."""
+
+    @property
+    def alike(self) -> npt.NDArray[np.bool_]:
+        """Which levels and events all lines contribute the same to."""
+        return np.asarray(self.single <= 1e-12 * self.rare**2)
 
     def spread_of(self, lines: float, settings: Settings) -> float:
         """The largest variance that the interval of a run of so many lines is expected to show."""
@@ -134,8 +150,8 @@ def make_plans(components: list[Component], settings: Settings, rng: np.random.G
     order = np.argsort([-c.weight for c in components], kind="stable").tolist()
     plans: dict[int, Plan] = {}
     for rank, k in enumerate(order):
-        if rank < _MANY_COMPONENTS:
-            plans[k] = _plan(components[k], settings, rng, settings.seconds / min(len(components), _MANY_COMPONENTS))
+        if rank < MOST_PILOTS:
+            plans[k] = _plan(components[k], settings, rng, settings.seconds / min(len(components), MOST_PILOTS))
         else:
             source = sources_of(components[k], settings, rng, single=True)[0]
             tracer = Tracer(components[k].network, settings.job.forms)
@@ -152,6 +168,10 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
     points = replace(points, quick=_single_forms(points))
     if settings.method == "points":
         return points if settings.fixed and not settings.shared else _measured(points, settings, rng, share)
+    if settings.method == "aimed":
+        known = _measured(points, settings, rng, share)
+        aimed = _aimed(known, settings, rng, np.inf if settings.fixed else seconds)
+        return known if aimed is None else _measured(aimed, settings, rng, share)
     runners = [Plan(component, source, "lines", settings.job, tracer) for source in sources]
     if settings.fixed:
         chosen = runners[-1] if settings.direction == "auto" else runners[0]
@@ -173,9 +193,31 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
         runners = [_shortened(plan) for plan in _ranked(raced, seconds, settings)[:2]]
         # Few lines meet what is rare: it takes more of them to tell.
         share *= 2.0 if _rarest(runners[0]) < _COMMON else 1.0
+    plans = [_measured(plan, settings, rng, share) for plan in runners]
     if fallback:
-        runners.append(points)
-    return _ranked([_measured(plan, settings, rng, share) for plan in runners], seconds, settings)[0]
+        plans.append(_measured(points, settings, rng, share))
+        aimed = _aimed(plans[-1], settings, rng, seconds)
+        if aimed is not None:
+            plans.append(_measured(aimed, settings, rng, share))
+    return _ranked(plans, seconds, settings)[0]
+
+
+def _aimed(points: Plan, settings: Settings, rng: np.random.Generator, seconds: float) -> Plan | None:
+    """A plan of points aimed at what is rare, by what a pilot of plain points has shown; None where it cannot pay."""
+    component, job = points.component, settings.job
+    frame, k = points.source.turn, job.n_levels
+    if frame is None or component.r > MOST_DIMENSIONS or settings.interval == "finite-sample" or settings.many:
+        return None
+    chance = np.where(points.common, 1.0 - points.rare, points.rare)
+    below, events = chance[:k], chance[k : k + job.rows.count]
+    limit = _SEARCH_SHARE * seconds
+    if limit < _SHORTEST_SEARCH or not aims_pay(job, below, events):
+        return None
+    started = time.thread_time()
+    aimed = aimed_points(
+        component.network, job, frame, below, events, rng, lambda: time.thread_time() - started > limit
+    )  # fmt: skip
+    return None if aimed is None else replace(points, method="aimed", aimed=aimed)
 
 
 def _hopeless(lines: Plan, points: Plan, seconds: float, settings: Settings) -> bool:
@@ -189,7 +231,7 @@ def _hopeless(lines: Plan, points: Plan, seconds: float, settings: Settings) -> 
 
 def _rarest(plan: Plan) -> float:
     """The least probability among all levels, events and their complements."""
-    return float(np.nanmin(np.minimum(plan.mean, 1.0 - plan.mean), initial=0.5))
+    return float(np.nanmin(plan.rare, initial=0.5))
 
 
 def _shortened(plan: Plan) -> Plan:
@@ -220,12 +262,16 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
     if before and n > before:
         # What every block costs, however short, is no part of a long run.
         cost = float(np.clip((tally.seconds - seconds_before) / ((n - before) * scrambles), 0.4 * cost, cost))
-    means = tally.means()
-    names = [k for k in ("below", "events", "first", "marginals") if k in means]
-    rows = [means[k].reshape(scrambles, _PILOT_BLOCKS, -1) for k in names]
-    blocks = np.concatenate(rows, axis=2) if rows else np.zeros((scrambles, _PILOT_BLOCKS, 0))
-    whole = blocks.mean(axis=1).var(axis=0, ddof=1)
-    small = blocks.reshape(scrambles * _PILOT_BLOCKS, blocks.shape[2]).var(axis=0, ddof=1)
+    count = n * scrambles
+    names = [k for k in ("below", "events", "first", "marginals") if k in tally.total]
+    found = [_rarer(tally, k, count) for k in names]
+    rows, square, met, common = (
+        (np.concatenate(part, axis=-1) for part in zip(*found, strict=True))
+        if found
+        else (np.zeros((scrambles * _PILOT_BLOCKS, 0)), *np.zeros((2, 0)), np.zeros(0, bool))
+    )
+    whole = rows.reshape(scrambles, _PILOT_BLOCKS, -1).mean(axis=1).var(axis=0, ddof=1)
+    small = rows.var(axis=0, ddof=1)
     live = (whole > 0) & (small > 0)
     by_lines = plan.method == "lines"
     dimensions = plan.source.dimensions if by_lines else plan.source.point_dimensions
@@ -234,51 +280,60 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
     if live.any():
         seen = float(np.log(small[live] / whole[live]).mean() / np.log(_PILOT_BLOCKS))
         slope = float(np.clip(0.5 * (seen + usual), 1.0, 2.0))
-    count = n * scrambles
-    squares = [tally.square[k].ravel() / count for k in names]
-    single = np.concatenate(squares) if names else np.zeros(0)
-    mean = blocks.mean(axis=(0, 1))
-    single = np.maximum(single - mean**2, 0.0)
-    chances = [k in ("below", "events") for k, part in zip(names, rows, strict=True) for _ in range(part.shape[2])]
-    mean = np.where(np.array(chances, bool), mean, np.nan)
-    span = float(np.nanmax(np.maximum(mean, 1.0 - mean), initial=0.0)) if any(chances) else 1.0
-    met = np.concatenate([np.zeros(0), *(_met(tally, k, count) for k in names)])
-    return replace(plan, n=n, cost=cost, variance=whole, slope=slope, single=single, mean=mean, met=met, span=span)
+    mean = rows.mean(axis=0)
+    single = np.maximum(square / count - mean**2, 0.0)
+    k = settings.job.n_levels + settings.job.rows.count
+    rare = np.append(mean[:k], np.full(len(mean) - k, np.nan))
+    span = 1.0 if plan.aimed is None else tally.largest
+    return replace(
+        plan, n=n, cost=cost, variance=whole, slope=slope, single=single, rare=rare, common=common, met=met, span=span
+    )
 
 
-def _met(tally: Tally, name: str, count: int) -> FloatArray:
-    """Sum of squares over largest square of what the lines contribute to each quantity, or to its complement if that is
-    the rarer; without end for moments.
+def _rarer(tally: Tally, name: str, count: int) -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+    """One kind of quantity on its rarer side: means by block, sums of squares, how many lines they rest on, and whether
+    the rarer side is the complement.
+
+    The number of lines is the sum of squares over the largest one; without end for moments.
     """
-    total, square = tally.total[name].sum(axis=0).ravel(), tally.square[name].ravel()
+    rows = tally.means()[name]
+    rows = rows.reshape(len(rows), -1)
+    square, most, least = (kept[name].ravel() for kept in (tally.square, tally.most, tally.least))
     if name == "first":
-        return np.full(len(total), np.inf)
+        return rows, square, np.full(len(square), np.inf), np.zeros(len(square), bool)
+    total = tally.total[name].sum(axis=0).ravel()
     common = total > 0.5 * count
-    squares = np.where(common, count - 2.0 * total + square, square)
-    most = np.where(common, 1.0 - tally.least[name].ravel(), tally.most[name].ravel())
-    return np.where(most > 0.0, squares / np.maximum(most, 1e-150) ** 2, 0.0)
+    if name == "below":  # the other side is summed too, and knows what is too small beside 1
+        others = tally.means()["above"], tally.square["above"], tally.most["above"]
+    else:
+        others = 1.0 - rows, count - 2.0 * total + square, 1.0 - least
+    rows, square, most = (np.where(common, b, a) for a, b in zip((rows, square, most), others, strict=True))
+    met = np.where(most > 0.0, square / np.maximum(most, 1e-150) ** 2, 0.0)
+    return rows, square, met, common
 
 
 def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]:
     """Best first: by the mean logarithm of the predicted variances.
 
     Few lines show less than their true variance, because seldom ones contribute most. So a variance that rests on few
-    of them is raised, and counts as no less than such a share of the largest among the plans as few lines can tell (a
-    hundredth at the least; all of it if it rests on a single line or none). A short pilot counts against lines. Points
-    contribute all alike, so a few of them tell enough.
+    of them is raised, and counts as no less than such a share of that of plain points (of the largest, where there are
+    none) as few lines can tell: a millionth if all contribute alike, all of it if it rests on a single line or none. A
+    short pilot counts against lines. Points contribute all alike, so a few of them tell enough.
     """
     predicted = np.array([p.predicted(seconds, settings) for p in _doubted(plans)])
     if not predicted.shape[1]:
         return plans
     met = np.maximum([p.met for p in plans], 1e-3)
-    few = np.array([[_FEW_LINES if p.method == "lines" else 1.0] for p in plans])
+    few = np.array([[_FEW[p.method]] for p in plans])
     predicted *= 1.0 + (few / met) ** 3
-    top = predicted.max(axis=0)
-    live = top > 0
+    plain = [i for i, p in enumerate(plans) if p.method == "points"]
+    measure = predicted[plain[0]] if plain else predicted.max(axis=0)
+    live = measure > 0
     if not live.any():
         return plans
-    least = np.clip(np.where(met > 1.5, few / (6.0 * met), 1.0), 1e-2, 1.0)
-    share = np.maximum(predicted[:, live] / top[live], least[:, live])
+    least = np.where(met > 1.5, (few / (6.0 * met)) ** 2, 1.0)
+    least = np.clip(np.where([p.alike for p in plans], 0.0, least), 1e-6, 1.0)
+    share = np.maximum(predicted[:, live] / measure[live], least[:, live])
     scores = np.log(share).mean(axis=1)
     scores += [np.log1p(_TOO_FEW / p.n) if p.method == "lines" else 0.0 for p in plans]
     return [plans[i] for i in np.argsort(scores, kind="stable")]
@@ -288,16 +343,18 @@ def _doubted(plans: list[Plan]) -> list[Plan]:
     """The plans, with more variance where one may have missed mass that another has found.
 
     A rare set that few lines meet looks small and certain to them. A plan that sees clearly less of it than another (by
-    more than three of the other's standard errors) has its variances raised by the square of the difference.
+    more than four standard errors of the difference) has its variances raised by the square of the difference. Plain
+    points contribute 0 or 1, so what another plan finds, and few of them have met, tells their variance.
     """
     out = []
     for plan in plans:
-        rare = np.minimum(np.abs(plan.mean), np.abs(1.0 - plan.mean))
-        worst = np.zeros_like(rare)
+        worst = np.zeros_like(plan.rare)
         for other in plans:
-            seen = np.minimum(np.abs(other.mean), np.abs(1.0 - other.mean))
-            missed = np.where(seen - rare > 3.0 * np.sqrt(other.variance / _SCRAMBLES), seen - rare, 0.0)
+            seen, error = other.rare, np.sqrt((plan.variance + other.variance) / _SCRAMBLES)
+            missed = np.where(seen - plan.rare > _DISAGREE * error, seen - plan.rare, 0.0)
             worst = np.maximum(worst, missed * missed)
+            if plan.method == "points":
+                worst = np.maximum(worst, np.where(plan.met < _SURELY_MET, seen * (1.0 - seen) / plan.n, 0.0))
         out.append(replace(plan, variance=plan.variance + worst, single=plan.single + worst * plan.n))
     return out
 
@@ -393,17 +450,15 @@ def _aims(U: FloatArray, Y: FloatArray, G: FloatArray, job: Job) -> list[tuple[s
         aims += [(form, np.abs(Y[:, form] - c)) for c in thresholds]
         for side, c in ((1.0, thresholds[-1]), (-1.0, thresholds[0])):
             beyond = side * (Y[:, form] - c)
-            if (beyond > 0).mean() < _RARE:
+            if (beyond > 0).mean() < RARE:
                 chosen = np.argsort(-beyond)[: max(near, int((beyond > 0).sum()))]
                 tails.append(("tail", U[chosen].mean(axis=0)))
     rows = job.rows
     if rows.count:
         scale = np.maximum(Y[:, rows.form].std(axis=0), 1e-300)
         excess = (Y[:, rows.form] - rows.bound) / scale
-        members = np.zeros((len(rows.part_event), len(rows.form)), bool)
-        for i in range(len(rows.form)):
-            members[rows.parts[rows.part_start[i] : rows.part_start[i + 1]], i] = True
-        for event in range(min(rows.count, _MOST_AIMS)):
+        members = rows.members
+        for event in range(min(rows.count, MOST_AIMS)):
             parts = [members[p] for p in np.flatnonzero(rows.part_event == event) if members[p].any()]
             if not parts:
                 continue
@@ -413,14 +468,14 @@ def _aims(U: FloatArray, Y: FloatArray, G: FloatArray, job: Job) -> list[tuple[s
             for row in np.unique(worst):
                 form = int(rows.form[np.flatnonzero(parts[0])[row]])
                 aims.append((form, np.where(worst == row, np.abs(outside), np.inf)))
-            if (outside <= 0).mean() < _RARE:
+            if (outside <= 0).mean() < RARE:
                 chosen = np.argsort(outside)[: max(near, int((outside <= 0).sum()))]
                 tails.append(("tail", U[chosen].mean(axis=0)))
     for form, distance in aims:
         chosen = np.argsort(distance)[:near]
         chosen = chosen[np.isfinite(distance[chosen])]
         edge += np.einsum("ni,nj->ij", G[chosen, form], G[chosen, form])
-    return [*tails[:_MOST_AIMS], *([("edge", np.linalg.eigh(edge)[1][:, -1])] if aims else [])]
+    return [*tails[:MOST_AIMS], *([("edge", np.linalg.eigh(edge)[1][:, -1])] if aims else [])]
 
 
 def _reflection(direction: FloatArray) -> FloatArray:
@@ -484,9 +539,9 @@ def sizes_of(
 
 
 def _even(n: float) -> int:
-    """A Sobol-friendly number of at most n: eight to fifteen times a power of two."""
+    """A Sobol-friendly number of at most n: sixteen to 31 times a power of two."""
     n = max(int(n), _SMALLEST_SAMPLE)
-    unit = 1 << max(n.bit_length() - 4, 0)
+    unit = 1 << max(n.bit_length() - 5, 0)
     return n // unit * unit
 
 
@@ -503,6 +558,10 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
     if per_scramble:
         draws = SobolDraws(dimensions, groups, each, rng, per_scramble=per_scramble)
     started = time.thread_time()
+    if plan.aimed is not None:
+        plan.aimed.run(each, groups, rng, per_scramble, tally)
+        tally.seconds = time.thread_time() - started
+        return tally
     if not by_lines and (quick := plan.quick or _single_forms(plan)) is not None:
         started = time.thread_time()
         _run_single(quick, draws, each, groups, tally)
@@ -515,7 +574,7 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
         small = SmallForms(net, plan.job.forms, np.eye(net.n_inputs) if turn is None else turn)
         chunk = min(chunk, _SMALL_CHUNK)
     room = np.empty((chunk, dimensions))
-    for parts, fills in _batches(each, groups, chunk):
+    for parts, fills in batches(each, groups, chunk):
         for group, begin, end in fills:
             draws.fill(group, room[begin:end])
         rows = room[: fills[-1][2]]
@@ -530,39 +589,19 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
     return tally
 
 
-def _batches(each: int, groups: int, chunk: int) -> Iterator[tuple[Parts, list[tuple[int, int, int]]]]:
-    """All groups of `each` draws in chunks: whom the draws of a chunk belong to, and (group, begin, end) to fill."""
-    fills: list[tuple[int, int, int]] = []
-    filled = 0
-    for group in range(groups):
-        left = each
-        while left:
-            take = min(left, chunk - filled)
-            fills.append((group, filled, filled + take))
-            filled, left = filled + take, left - take
-            if filled == chunk or (not left and group + 1 == groups):
-                yield [(g, end - begin) for g, begin, end in fills], fills
-                fills, filled = [], 0
-
-
 def _single_forms(plan: Plan) -> SingleForms | None:
     """The forms in single precision, where only sides of thresholds are asked for and it pays."""
     job, net, turn = plan.job, plan.component.network, plan.source.turn
     if turn is None or job.switches or len(job.moment_forms) or job.atom_forms or job.density:
         return None
-    limits: list[list[FloatArray]] = [[] for _ in job.forms]
-    for form, c in zip(job.level_forms, job.thresholds, strict=True):
-        limits[form].append(c)
-    for form, bound in zip(job.rows.form, job.rows.bound, strict=True):
-        limits[form].append(np.atleast_1d(bound))
-    return SingleForms.suited(net, job.forms, turn, [np.concatenate([*c, np.zeros(0)]) for c in limits])
+    return SingleForms.suited(net, job.forms, turn, job.limits)
 
 
 def _run_single(single: SingleForms, draws: Any, each: int, groups: int, tally: Tally) -> None:
     """All points in single precision."""
     chunk = int(np.clip(_SINGLE_BITS // draws.dimensions, 1024, 16384)) // SIDE * SIDE
     bits = np.zeros((draws.dimensions, chunk), np.uint32)
-    for parts, fills in _batches(each, groups, chunk):
+    for parts, fills in batches(each, groups, chunk):
         for group, begin, end in fills:
             draws.fill_bits(group, bits, begin, end)
         tally.add_outputs(single(bits, fills[-1][2]), parts)
@@ -579,6 +618,8 @@ def warm_up(component: Component, law: Any, job: Job, method: str) -> None:
     settings = Settings(law, job, "block", 2, method, "gradient", 1.0)
     source = sources_of(component, settings, rng, single=True, points=64)[0]
     tracer = Tracer(component.network, job.forms)
+    if method in ("auto", "aimed"):
+        warm_up_aimed()
     for kind in ("lines", "points"):
         if method in (kind, "auto") and not (kind == "points" and (job.density or job.atom_forms)):
             run_plan(Plan(component, source, kind, job, tracer), 2, 2, rng, 2)

@@ -111,8 +111,8 @@ class Integrals:
     """The answer of `integrate`.
 
     `interval` is "replicate", "block", "finite-sample" (see the module) or "exact" (one line or finitely many points
-    say it all); `method` names lines or points, `direction` how the lines run (of the first component), `lines` how
-    many lines or points were used.
+    say it all); `method` names lines, points or aimed points, `direction` how the lines run (of the first component),
+    `lines` how many lines or points were used.
     """
 
     levels: Mapping[int, Levels]
@@ -133,9 +133,14 @@ class Integrals:
 
     def __repr__(self) -> str:
         return (
-            f"Integrals({self.method}, {self.lines:,} in {self.replicates} groups, direction {self.direction}, "
-            f"{self.interval} {100 * self.level:g} %, {self.seconds:.3g} s)"
+            f"Integrals({self.how}, {self.replicates} groups, {self.interval} {100 * self.level:g} %, "
+            f"{self.seconds:.3g} s)"
         )
+
+    @property
+    def how(self) -> str:
+        """How many lines in which direction, or points, in words."""
+        return f"{self.lines:,} {self.method}" + (f", direction {self.direction}" if self.direction != "none" else "")
 
 
 def level_map(net: Network, levels: Any) -> dict[int, FloatArray]:

@@ -211,11 +211,15 @@ class _Lanes:
         return _Lanes(self.builder, self.builder.fmul(self.value, self._of(other)))
 
     def polynomial(self, coefficients: Sequence[float]) -> _Lanes:
-        """Horner's rule."""
-        total = _Lanes(self.builder, _constant(coefficients[-1]))
-        for c in reversed(coefficients[:-1]):
-            total = total * self + c
-        return total
+        """Horner's rule for even and odd powers apart: the two do not wait for one another."""
+        square = self * self
+        halves = []
+        for part in (coefficients[::2], coefficients[1::2]):
+            total = square * part[-1] + part[-2]
+            for c in reversed(part[:-2]):
+                total = total * square + c
+            halves.append(total)
+        return halves[0] + halves[1] * self
 
 
 def _constant(number: float) -> Any:
@@ -248,6 +252,8 @@ def _normal_row(typing: Any, lanes: Any, row: Any, bits: Any, k: Any, begin: Any
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         goal = _row(context, builder, sig.args[0], args[0], args[1])
         origin = builder.gep(_row(context, builder, sig.args[2], args[2], args[3]), [args[4]])
+        found = []
+        # All vectors up to here side by side, so that none waits for another's branch.
         for v in range(_VECTORS):
             place = builder.gep(origin, [_WORD(v * _FLOATS)])
             word = builder.load(builder.bitcast(place, _WHOLE.as_pointer()), align=4)
@@ -263,7 +269,9 @@ def _normal_row(typing: Any, lanes: Any, row: Any, bits: Any, k: Any, begin: Any
             log = (f - f2 * 0.5) + f2 * f * f.polynomial(_LOG)
             w = _Lanes(builder, builder.sitofp(e, _VECTOR)) * -0.6931471805599453 - log
             w = _Lanes(builder, _larger(builder, w.value, _constant(0.0)))
-            ratio = cgutils.alloca_once_value(builder, (w - 2.5).polynomial(_CENTRE).value)
+            found.append((upper, x, w, (w - 2.5).polynomial(_CENTRE).value))
+        for v, (upper, x, w, centre) in enumerate(found):
+            ratio = cgutils.alloca_once_value(builder, centre)
             far = builder.fcmp_ordered(">", w.value, _constant(5.0))
             # One number in 280 is far: most vectors have none.
             with builder.if_then(builder.icmp_unsigned("!=", builder.bitcast(far, _HALFWORD), _HALFWORD(0)), False):
@@ -380,10 +388,14 @@ def _plain_normal_row(lanes: Any, row: int, bits: Any, k: int, begin: int) -> No
     single = np.float32
 
     def polynomial(x: Singles, coefficients: Sequence[float]) -> Singles:
-        total = np.full_like(x, single(coefficients[-1]))
-        for c in reversed(coefficients[:-1]):
-            total = total * x + single(c)
-        return total
+        square = x * x
+        halves = []
+        for part in (coefficients[::2], coefficients[1::2]):
+            total = square * single(part[-1]) + single(part[-2])
+            for c in reversed(part[:-2]):
+                total = total * square + single(c)
+            halves.append(total)
+        return halves[0] + halves[1] * x
 
     q = (np.where(above, 2**32 - 1 - word, word).astype(single) + single(0.5)) * single(2.0**-32)
     x, t = single(1.0) - q * single(2.0), q * single(4.0) * (single(1.0) - q)

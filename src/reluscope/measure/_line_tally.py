@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray
 from reluscope.measure import line_sums
 from reluscope.measure._line_draws import Batch
-from reluscope.measure._line_points import count_below
+from reluscope.measure._line_points import add_hits, count_below
 from reluscope.measure.trace import Segments, Tracer
 from reluscope.network import Network, Pattern
 
@@ -33,6 +34,26 @@ class Rows:
     part_event: npt.NDArray[np.int64]
     part_size: npt.NDArray[np.int64]
     count: int
+
+    @property
+    def members(self) -> npt.NDArray[np.bool_]:
+        """Which rows (columns) belong to which conjunctions."""
+        out = np.zeros((len(self.part_event), len(self.form)), bool)
+        for i in range(len(self.form)):
+            out[self.parts[self.part_start[i] : self.part_start[i + 1]], i] = True
+        return out
+
+    def inside(self, outputs: FloatArray) -> npt.NDArray[np.bool_]:
+        """Which points, known by their forms (n, forms), are in which events, (n, count)."""
+        y = outputs[:, self.form]
+        met = np.where(self.strict, y < self.bound, y <= self.bound)
+        true = np.zeros((len(outputs), len(self.part_event)), np.int64)
+        for i in range(len(self.form)):
+            true[:, self.parts[self.part_start[i] : self.part_start[i + 1]]] += met[:, i, None]
+        out = np.zeros((len(outputs), self.count), bool)
+        for part, event in enumerate(self.part_event):
+            out[:, event] |= true[:, part] == self.part_size[part]
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +79,22 @@ class Job:
     def switches(self) -> bool:
         """Whether the pieces of the units are asked for."""
         return self.marginals or self.patterns > 0
+
+    @property
+    def limits(self) -> list[FloatArray]:
+        """The thresholds of every form, in levels and events."""
+        found: list[list[FloatArray]] = [[np.zeros(0)] for _ in self.forms]
+        for form, c in zip(self.level_forms, self.thresholds, strict=True):
+            found[form].append(c)
+        for form, bound in zip(self.rows.form, self.rows.bound, strict=True):
+            found[form].append(np.atleast_1d(bound))
+        return [np.concatenate(c) for c in found]
+
+    def below(self, outputs: FloatArray) -> npt.NDArray[np.bool_]:
+        """Whether points, known by their forms (n, forms), have `y <= c`, (n, levels)."""
+        none = np.zeros((len(outputs), 0), bool)
+        pairs = zip(self.level_forms, self.thresholds, strict=True)
+        return np.concatenate([none, *(outputs[:, form, None] <= c for form, c in pairs)], axis=1)
 
 
 @dataclass(eq=False)
@@ -116,6 +153,8 @@ class Tally:
     lines: int = 0
     seconds: float = 0.0
     """CPU time that drawing and summing took, preparations left out."""
+    largest: float = 1.0
+    """What a line or point can contribute to a probability at the most."""
     replicates_are_draws: bool = True
     """False when the sums are exact: finitely many points, or the one line there is."""
 
@@ -203,26 +242,50 @@ class Tally:
         if job.n_levels and weights is None:
             self._count_levels(outputs, parts)
         elif job.n_levels:
-            below = np.concatenate(
-                [outputs[:, f, None] <= c for f, c in zip(job.level_forms, job.thresholds, strict=True)], axis=1
-            )
+            below = job.below(outputs)
             self._add("below", heavy[:, None] * below, parts)
             self._add("above", heavy[:, None] * ~below, parts)
         rows = job.rows
         if rows.count:
-            y = outputs[:, rows.form]
-            met = np.where(rows.strict, y < rows.bound, y <= rows.bound)
-            true = np.zeros((len(outputs), len(rows.part_event)), np.int64)
-            for i in range(len(rows.form)):
-                true[:, rows.parts[rows.part_start[i] : rows.part_start[i + 1]]] += met[:, i, None]
-            inside = np.zeros((len(outputs), rows.count), bool)
-            for part, event in enumerate(rows.part_event):
-                inside[:, event] |= true[:, part] == rows.part_size[part]
-            self._add("events", heavy[:, None] * inside, parts)
+            self._add("events", heavy[:, None] * rows.inside(outputs), parts)
         if len(job.moment_forms):
             y = outputs[:, job.moment_forms]
             self._add("first", heavy[:, None] * y, parts)
             self._add("second", heavy[:, None, None] * y[:, :, None] * y[:, None, :], parts)
+
+    def add_weighted(
+        self,
+        inside: npt.NDArray[np.bool_],
+        above: npt.NDArray[np.bool_],
+        outside: npt.NDArray[np.bool_],
+        weights: FloatArray,
+        hits: npt.NDArray[np.intp],
+        parts: Parts,
+    ) -> None:
+        """Add weighted points: point `hits[i]` is `inside[i]` levels and events and weighs `weights[i]`.
+
+        Points that are not among the hits are inside nothing. `above` and `outside` say of levels and events whether
+        it is `y > c`, or the complement, that points are inside of; the other side is 1 less that.
+        """
+        groups, sizes = (np.array(x, np.int64) for x in zip(*parts, strict=True))
+        total = np.zeros((len(parts), inside.shape[1]))
+        square, most = np.zeros((2, inside.shape[1]))
+        add_hits(inside, weights, hits, np.cumsum(sizes), total, square, most)
+        k = self.job.n_levels
+        for name, flip, part in (
+            ("below", above, slice(0, k)),
+            ("above", ~above, slice(0, k)),
+            ("events", outside, slice(k, None)),
+        ):
+            if not len(flip):
+                continue
+            self._make(name, flip.shape)
+            x, x2, top = total[:, part], square[part], most[part]
+            self.total[name][groups] += np.where(flip, sizes[:, None] - x, x)
+            self.square[name] += np.where(flip, sizes.sum() - 2.0 * x.sum(axis=0) + x2, x2)
+            np.maximum(self.most[name], np.where(flip, 1.0, top), out=self.most[name])
+            np.minimum(self.least[name], np.where(flip, 1.0 - top, 0.0), out=self.least[name])
+        self._counted(parts)
 
     def _count_levels(self, outputs: FloatArray, parts: Parts) -> None:
         """Levels of points of weight 1: counts are sums, sums of squares, and tell the ends."""
@@ -332,3 +395,18 @@ class Tally:
             before = place
         rows = np.array([m for m in merged if m[-2] > 1 or self.lines == 1]).reshape(-1, self.replicates + 2)
         return rows[:, -1], (rows[:, :-2] / np.maximum(self.count, 1.0)).T
+
+
+def batches(each: int, groups: int, chunk: int) -> Iterator[tuple[Parts, list[tuple[int, int, int]]]]:
+    """All groups of `each` draws in chunks: whom the draws of a chunk belong to, and (group, begin, end) to fill."""
+    fills: list[tuple[int, int, int]] = []
+    filled = 0
+    for group in range(groups):
+        left = each
+        while left:
+            take = min(left, chunk - filled)
+            fills.append((group, filled, filled + take))
+            filled, left = filled + take, left - take
+            if filled == chunk or (not left and group + 1 == groups):
+                yield [(g, end - begin) for g, begin, end in fills], fills
+                fills, filled = [], 0

@@ -31,7 +31,10 @@ The pilot that chooses direction, method and size is never part of the answer.
 Where lines do not pay (no direction in which the output changes much, or many layers), Sobol points are taken instead,
 in coordinates turned so that the first ones move the outputs most. If levels and events are all that is asked for under
 a Gaussian, most points are done in single precision, those near a threshold again in double
-(`reluscope.measure._line_single`), several times faster than a matrix product per layer.
+(`reluscope.measure._line_single`), several times faster than a matrix product per layer. If at least half of these
+levels and events are rare, points are also aimed at them, and weighted (`reluscope.measure._line_aimed`). A part of a
+rare event that neither the search nor a point of the law itself has met (an eighth of the points or more) is then not
+in the estimate; the interval allows for it as for lines that were not met.
 """
 
 from __future__ import annotations
@@ -83,11 +86,13 @@ def integrate(
 
     `lines` fixes the number of lines (or points) in all; then the answer depends on `rng` alone. Else a pilot sets it
     so that the run fills `budget`, or less where half widths of probabilities below `tolerance` are reached sooner.
-    `method`: "lines", "points", or "auto", which lets the pilot choose by predicted variance (with `lines` given:
-    lines). `direction`: "gradient" (leading eigenvector of the mean outer product of gradients), "mean" (mean
-    gradient), "edge" (gradients near the levels and events), "tail" (towards the rarest level or event), "radial",
-    "random", a vector in the component's coordinates, or "auto": the pilot chooses among all but "random" (with
-    `lines` given: "edge" if it applies). Laws on boxes have lines along an axis.
+    `method`: "lines", "points", "aimed" (points aimed at what is rare, plain ones where nothing is or it cannot be
+    done: finite-sample intervals, laws that are no Gaussians, other quantities than levels and events), or "auto",
+    which lets the pilot choose by predicted variance (with `lines` given: lines). `direction`: "gradient" (leading
+    eigenvector of the mean outer product of gradients), "mean" (mean gradient), "edge" (gradients near the levels
+    and events), "tail" (towards the rarest level or event), "radial", "random", a vector in the component's
+    coordinates, or "auto": the pilot chooses among all but "random" (with `lines` given: "edge" if it applies).
+    Laws on boxes have lines along an axis.
 
     `interval`: "replicate" (independent scrambles; asymptotic, coverage tested), "block" (one sequence: a better value
     with about the same interval) or "finite-sample" (independent lines; levels, events, marginals and patterns only;
@@ -99,11 +104,19 @@ def integrate(
     """
     from reluscope.inputs import standard
     from reluscope.measure._line_answer import AnswerMaker
-    from reluscope.measure._line_plan import Settings, make_plans, per_scramble_of, run_plan, sizes_of, warm_up
+    from reluscope.measure._line_plan import (
+        MOST_PILOTS,
+        Settings,
+        make_plans,
+        per_scramble_of,
+        run_plan,
+        sizes_of,
+        warm_up,
+    )
 
     started = time.perf_counter()
     choice(interval, "interval", ("replicate", "block", "finite-sample"))
-    choice(method, "method", ("auto", "lines", "points"))
+    choice(method, "method", ("auto", "lines", "points", "aimed"))
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     replicates = integer(replicates, "replicates", low=2, high=4096)
     if lines is not None:
@@ -112,7 +125,7 @@ def integrate(
         tolerance = real(tolerance, "tolerance", low=0.0, open_=True)
     limit, rng = parse_budget(budget), generator(rng)
     components = standard(law, net)
-    job = _job(net, request)
+    job = job_of(net, request)
     _check_request(request, interval, method)
     if lines is None and limit.seconds == np.inf and tolerance is None:
         raise InputError('give lines, tolerance or a budget such as "1s": without any of them there is no end')
@@ -127,12 +140,13 @@ def integrate(
             begin = time.perf_counter()
             settings = Settings(
                 law, job, interval, replicates, method, direction, min(limit.seconds, 60.0), lines is not None,
-                len(sampled) > 1,
+                len(sampled) > 1, len(sampled) > MOST_PILOTS,
             )  # fmt: skip
             cpu = time.thread_time()
             scout, rng = rng.spawn(2)
             plans = make_plans(sampled, settings, scout)
             chosen, name = plans[0].method, plans[0].source.name if plans[0].method == "lines" else "none"
+            chosen = "aimed points" if chosen == "aimed" else chosen
             spent = time.perf_counter() - begin
             # The budget is time on the clock, costs are CPU time: the pilot shows how they compare just now.
             pace = np.clip((time.thread_time() - cpu) / max(spent, 1e-9), 0.1, 1.0)
@@ -171,7 +185,7 @@ def segment_patterns(
     rng = generator(rng)
     count = integer(lines, "lines", low=1)
     components = standard(law, net)
-    job = _job(net, Request(levels={o: [0.0] for o in range(net.n_outputs)}))
+    job = job_of(net, Request(levels={o: [0.0] for o in range(net.n_outputs)}))
     settings = Settings(law, job, "block", 1, "lines", direction, 1.0)
     for component in components:
         n = max(1, round(count * component.weight))
@@ -201,11 +215,12 @@ def _check_request(request: Request, interval: str, method: str) -> None:
             'interval="finite-sample" needs quantities between 0 and 1; moments and densities have no bound: '
             'ask for them with interval="replicate"'
         )
-    if method == "points" and (request.density or request.atoms):
-        raise InputError('method="points" gives no densities and no atoms; use method="lines"')
+    if method in ("points", "aimed") and (request.density or request.atoms):
+        raise InputError(f'method="{method}" gives no densities and no atoms; use method="lines"')
 
 
-def _job(net: Network, request: Request) -> Job:
+def job_of(net: Network, request: Request) -> Job:
+    """A request as the kernels read it."""
     from reluscope.measure._line_tally import Job
 
     if not isinstance(request, Request):

@@ -1,0 +1,383 @@
+"""Points aimed at what is rare: importance sampling from Gaussians fitted to the tails that were asked for.
+
+Under N(0, I_r), with density phi, points are drawn from
+
+    q = share_0 phi + sum_k share_k N(m_k, C_k),
+
+and a point u contributes `1{u in the event} phi(u) / q(u)`, at most `1 / share_0`, to the probability of an event,
+whatever was fitted. Each level and event is summed on its rarer side, so points elsewhere contribute nothing.
+
+The Gaussians come from a search as for rare events: a population walks into each tail
+(`reluscope.measure._rare_explore`) and a mixture is fitted to it. Then a round of points sets the shares so that the
+mean logarithm of the second moments of the contributions is least, in parts of 1/32: so every Gaussian has a Sobol
+sequence of its own, of a length that suits it. Search and rounds are never part of the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.measure._line_draws import IndependentDraws, SobolDraws
+from reluscope.measure._line_points import SmallForms
+from reluscope.measure._line_single import SIDE, Bits, SingleForms, normal_row
+from reluscope.measure._line_tally import Job, Parts, Tally, batches
+from reluscope.measure._rare_event import EventRows
+from reluscope.measure._rare_explore import Stop, walk
+from reluscope.measure._rare_mixture import Directions, fit, join
+from reluscope.measure._rare_plan import HALFWAY
+from reluscope.measure._rare_rays import CHI, Rays
+from reluscope.measure.special import exp_minus, kernel
+from reluscope.network import Network
+
+Columns = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+RARE = 0.1
+"""Levels and events (or their complements) below this probability are aimed at."""
+MOST_AIMS = 4
+MOST_DIMENSIONS = 32
+"""Beyond, fitted covariances are poor, and so are the weights."""
+_PARTS = 32
+_LEAST_OWN = 4
+"""Of 32 parts so many at least are of the law itself: no contribution exceeds 8."""
+_FIRST_OWN = 0.25
+_COMPONENTS = 4
+"""Gaussians for one tail, at most."""
+_POPULATION = 1000
+_TRIAL = 1 << 15
+_STEPS = 30
+_CHUNK_BITS = 1 << 17
+_SHIFT = 4.0
+"""No less than minus the logarithm of the law's own share."""
+_LIFT = math.exp(_SHIFT)
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Which side of every level and event is the rarer one, and summed.
+
+    `above[q]`: level q is summed as `y > c`. `outside[e]`: event e is summed as its complement.
+    """
+
+    above: Flags
+    outside: Flags
+
+    def indicators(self, job: Job, outputs: FloatArray) -> Flags:
+        """Whether each point, known by its forms (n, forms), is on the rarer side: (n, levels + events)."""
+        return np.concatenate([job.below(outputs) ^ self.above, job.rows.inside(outputs) ^ self.outside], axis=1)
+
+    def hits(self, job: Job, outputs: FloatArray) -> Columns:
+        """The points that are on the rarer side of anything."""
+        if job.rows.count:
+            return np.flatnonzero(self.indicators(job, outputs).any(axis=1))
+        hit = np.zeros(len(outputs), bool)
+        column = 0
+        for form, c in zip(job.level_forms, job.thresholds, strict=True):
+            above = self.above[column : column + len(c)]
+            hit |= outputs[:, form] > c[above].min(initial=np.inf)
+            hit |= outputs[:, form] <= c[~above].max(initial=-np.inf)
+            column += len(c)
+        return np.flatnonzero(hit)
+
+
+class AimedPoints:
+    """The proposal q for one Gaussian component, and sums over points from it.
+
+    `parts` (1 + k,) are the shares in 32nds, those of the law first; `fitted` are the k Gaussians.
+    """
+
+    def __init__(self, net: Network, job: Job, frame: FloatArray, sides: Sides, fitted: Directions) -> None:
+        """`frame` (r, r) is orthonormal, the directions in which the outputs change most first."""
+        self.net, self.job, self.sides, self.fitted = net, job, sides, fitted
+        self.parts = _in_parts(np.append(_FIRST_OWN, (1.0 - _FIRST_OWN) * fitted.share))
+        r = net.n_inputs
+        mean = np.concatenate([np.zeros((1, r)), fitted.mean])
+        lower = np.concatenate([np.eye(r)[None], fitted.factor])
+        # Any root of a covariance serves; one whose first columns move the outputs most suits Sobol points.
+        root = np.array([f @ np.linalg.qr(f.T @ frame)[0] for f in lower])
+        self._places = list(zip(mean, root, strict=True))
+        self._inverse = np.linalg.inv(fitted.factor)
+        self._offset = np.einsum("kij,kj->ki", self._inverse, fitted.mean)
+        self._log_scale = -np.log(np.einsum("kii->ki", fitted.factor)).sum(axis=1)
+        self._evaluate = [_evaluator(net, job, m, f) for m, f in self._places]
+
+    def run(self, each: int, groups: int, rng: np.random.Generator, per_scramble: int, tally: Tally) -> None:
+        """Add `each` points (32 at the least) to every group; `per_scramble` groups share a scramble (0: no Sobol)."""
+        counts = _shared_out(max(each, _PARTS), self.parts)
+        log_share = np.log(np.maximum(counts, 1e-300) / counts.sum())
+        tally.largest = max(tally.largest, float(counts.sum() / counts[0]))
+        for k, bits, outputs, parts in self._batches(counts, groups, rng, per_scramble):
+            hits = self.sides.hits(self.job, outputs)
+            weights = np.empty(len(hits))
+            _weigh(self._log_ratios(k, bits, hits), log_share, weights)
+            inside = self.sides.indicators(self.job, outputs[hits])
+            tally.add_weighted(inside, self.sides.above, self.sides.outside, weights, hits, parts)
+
+    def share_out(self, rng: np.random.Generator) -> None:
+        """Give the Gaussians the shares that a round of points finds best."""
+        counts = _shared_out(_TRIAL, self.parts)
+        logs, marks = [], []
+        for k, bits, outputs, _ in self._batches(counts, 1, rng, 1):
+            hits = self.sides.hits(self.job, outputs)
+            logs.append(self._log_ratios(k, bits, hits))
+            marks.append(self.sides.indicators(self.job, outputs[hits]))
+        self.parts = _in_parts(_best_shares(np.concatenate(logs, axis=1), np.concatenate(marks), counts / counts.sum()))
+
+    def _batches(
+        self, counts: npt.NDArray[np.int64], groups: int, rng: np.random.Generator, per_scramble: int
+    ) -> Iterator[tuple[int, Bits, FloatArray, Parts]]:
+        """Points of one Gaussian after the other: which one, their random bits, their forms and whom they belong to."""
+        r = self.net.n_inputs
+        chunk = int(np.clip(_CHUNK_BITS // r, 1024, 16384)) // SIDE * SIDE
+        bits = np.zeros((r, chunk), np.uint32)
+        for k, (n, evaluate) in enumerate(zip(counts.tolist(), self._evaluate, strict=True)):
+            if not n:
+                continue
+            draws: Any = IndependentDraws(r, rng)
+            if per_scramble:
+                draws = SobolDraws(r, groups, n, rng, per_scramble=per_scramble)
+            for parts, fills in batches(n, groups, chunk):
+                for group, begin, end in fills:
+                    draws.fill_bits(group, bits, begin, end)
+                yield k, bits, evaluate(bits, fills[-1][2]), parts
+
+    def _log_ratios(self, k: int, bits: Bits, columns: Columns) -> FloatArray:
+        """`log N(u; m_j, C_j) / phi(u)` of every fitted Gaussian j at some points u of Gaussian k: (fitted, points)."""
+        out = np.empty((len(self.fitted), len(columns)))
+        _log_ratios(bits, columns, *self._places[k], self._inverse, self._offset, self._log_scale, out)
+        return out
+
+
+def aimed_points(
+    net: Network,
+    job: Job,
+    frame: FloatArray,
+    below: FloatArray,
+    events: FloatArray,
+    rng: np.random.Generator,
+    stop: Stop,
+) -> AimedPoints | None:
+    """Search for the tails of a job under N(0, I_r) and aim at them; None if there are none or none is found.
+
+    `below` and `events` are rough values of P(y <= c) and of the events. Cost: some 1e4 to 3e4 evaluations for each of
+    at most four tails, and as much time again for fitting; `stop` ends it early, without a result.
+    """
+    sides = Sides(below > 0.5, events > 0.5)
+    population = int(np.clip(100 * net.n_inputs, _POPULATION, 4 * _POPULATION))
+    fitted: list[tuple[float, Directions]] = []
+    for event in _tails(net, job, below, events):
+        found = walk(event, Rays(CHI, net.n_inputs), population, rng, stop)
+        if stop():
+            return None
+        if len(found.points):
+            fitted.append((1.0 - HALFWAY, fit(found.points, np.ones(len(found.points)), _COMPONENTS, rng)))
+            fitted.append((HALFWAY, fit(found.halfway, np.ones(len(found.halfway)), 1, rng)))
+    if not fitted or stop():
+        return None
+    aimed = AimedPoints(net, job, frame, sides, join(fitted))
+    aimed.share_out(rng)
+    return aimed
+
+
+@lru_cache(maxsize=1)
+def warm_up() -> None:
+    """Compile what aimed points need."""
+    from reluscope.measure.lines import Event, Request, job_of
+
+    net = Network([(np.eye(2), np.zeros(2)), (np.ones((1, 2)), np.zeros(1))])
+    job = job_of(net, Request(levels=[1.0], events=[Event.below([1.0], 0.0)]))
+    fitted = Directions(np.ones(1), np.ones((1, 2)), np.eye(2)[None])
+    aimed = AimedPoints(net, job, np.eye(2), Sides(np.ones(1, bool), np.ones(1, bool)), fitted)
+    aimed.share_out(np.random.default_rng(0))
+    aimed.run(64, 2, np.random.default_rng(0), 2, Tally(job, net, 2))
+    _normals(np.zeros((2, SIDE), np.uint32), np.empty((SIDE, 2)))
+
+
+def aims_pay(job: Job, below: FloatArray, events: FloatArray) -> bool:
+    """Whether at least half of what is asked for is rare (or nearly sure), and nothing but levels and events is."""
+    if job.switches or len(job.moment_forms) or job.atom_forms or job.density:
+        return False
+    chance = np.concatenate([below, events])
+    return bool(len(chance)) and float((np.minimum(chance, 1.0 - chance) < RARE).mean()) >= 0.5
+
+
+def _tails(net: Network, job: Job, below: FloatArray, events: FloatArray) -> list[EventRows]:
+    """The rare sets to aim at: of a form's levels on each side the farthest, then rare events, then nearest levels."""
+    far: list[EventRows] = []
+    near: list[EventRows] = []
+    other = len(job.forms)
+    forms = np.concatenate([job.forms, -job.forms])
+    column = 0
+    for form, c in zip(job.level_forms, job.thresholds, strict=True):
+        chance = below[column : column + len(c)]
+        column += len(c)
+        for which, bounds, strict in ((form, c[chance < RARE], False), (form + other, -c[chance > 1.0 - RARE], True)):
+            ends = np.unique([bounds.min(initial=np.inf), bounds.max(initial=-np.inf)])
+            for bound, kept in zip(ends[np.isfinite(ends)], (far, near), strict=False):
+                kept.append(_union(net, forms, [(np.array([which]), np.array([bound]), np.array([strict]))]))
+    rows = job.rows
+    members = rows.members
+    for e in range(rows.count):
+        cases = [members[p] for p in np.flatnonzero(rows.part_event == e)]
+        if events[e] < RARE:
+            far.append(_union(net, forms, [(rows.form[m], rows.bound[m], rows.strict[m]) for m in cases]))
+        elif events[e] > 1.0 - RARE and len(cases) == 1:
+            # Outside of a conjunction one of its rows fails.
+            failing = np.flatnonzero(cases[0])[:, None]
+            far.append(_union(net, forms, [(rows.form[i] + other, -rows.bound[i], ~rows.strict[i]) for i in failing]))
+    return [*far, *near][:MOST_AIMS]
+
+
+Case = tuple[npt.NDArray[np.int64], FloatArray, Flags]
+"""A conjunction of rows: their forms, bounds and whether they are strict."""
+
+
+def _union(net: Network, forms: FloatArray, cases: list[Case]) -> EventRows:
+    form, bound, strict = (np.concatenate(part) for part in zip(*cases, strict=True))
+    start = np.cumsum([0, *(len(case[0]) for case in cases)])
+    return EventRows(net, forms, form, np.zeros((len(form), net.n_inputs)), np.zeros(len(form)), bound, strict, start)
+
+
+def _evaluator(net: Network, job: Job, mean: FloatArray, root: FloatArray) -> Callable[[Bits, int], FloatArray]:
+    """The forms at points `mean + root z` with z given by random bits (inputs, m), of which the first n columns count.
+
+    Good for comparison with the thresholds only: in single precision where that pays (see `_line_single`).
+    """
+    placed = net.after(root, mean)
+    unit = np.eye(net.n_inputs)
+    single = SingleForms.suited(placed, job.forms, unit, job.limits)
+    if single is not None:
+        return single
+    exact = SmallForms(placed, job.forms, unit) if SmallForms.suits(placed) else None
+
+    def double(bits: Bits, n: int) -> FloatArray:
+        Z = np.empty((n, len(bits)))
+        _normals(bits, Z)
+        return placed(Z) @ job.forms.T if exact is None else exact(Z)
+
+    return double
+
+
+def _in_parts(share: FloatArray) -> npt.NDArray[np.int64]:
+    """Shares in 32nds, the first one (the law's own) no less than `_LEAST_OWN`."""
+    share = share / share.sum()
+    own = max(_LEAST_OWN, round(_PARTS * float(share[0])))
+    own = min(own, _PARTS)
+    rest = share[1:] / max(float(share[1:].sum()), 1e-300)
+    return np.concatenate([[own], _shared_out(_PARTS - own, rest)])
+
+
+def _shared_out(n: int, share: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """n things shared out in proportion, by largest remainders."""
+    ideal = n * share / share.sum()
+    counts = np.floor(ideal).astype(np.int64)
+    counts[np.argsort(counts - ideal, kind="stable")[: n - counts.sum()]] += 1
+    return counts
+
+
+def _best_shares(logs: FloatArray, marks: Flags, share: FloatArray) -> FloatArray:
+    """Shares s that make the mean of `log M_t` small, `M_t = E_q0[1_t phi^2 / (q_s q_0)]`, from points of q_0.
+
+    `logs` (k, n) are log ratios of the fitted densities to phi, `marks` (n, t) say who is in which event, `share`
+    belongs to q_0. The step `s_j <- s_j mean_t E_q0[1_t phi^2 f_j / (q_s^2 q_0)] / M_t` keeps their sum.
+    """
+    top = np.maximum(logs.max(axis=0, initial=0.0), 0.0)
+    ratio = np.exp(np.concatenate([np.zeros((1, logs.shape[1])), logs]) - top)
+    marks = marks[:, marks.any(axis=0)]
+    if not marks.shape[1]:
+        return share
+    # Every event on its own scale: contributions may be too small for floats.
+    level = np.where(marks, -2.0 * top[:, None], -np.inf)
+    event = np.exp(level - level.max(axis=0)) / (share @ ratio)[:, None]
+    s = share
+    for _ in range(_STEPS):
+        mixed = s @ ratio
+        moment = (event / mixed[:, None]).sum(axis=0)
+        s = s * (ratio @ (event / (mixed * mixed)[:, None]) / moment).mean(axis=1)
+    return s
+
+
+@kernel
+def _normals(bits: Any, out: Any) -> None:
+    """The first columns of random bits as standard normal points (n, r)."""
+    n, r = out.shape
+    lanes = np.empty((r, SIDE), np.float32)
+    for begin in range(0, n, SIDE):
+        for k in range(r):
+            normal_row(lanes, np.uint64(k), bits, np.uint64(k), np.uint64(begin))
+        for p in range(min(SIDE, n - begin)):
+            for k in range(r):
+                out[begin + p, k] = lanes[k, p]
+
+
+@kernel
+def _log_ratios(
+    bits: Any, columns: Any, mean: Any, root: Any, inverse: Any, offset: Any, log_scale: Any, out: Any
+) -> None:
+    """`log N(u; m_j, C_j) / phi(u)` at `u = mean + root z`, z from some columns of random bits; (fitted, columns)."""
+    n, r = columns.size, mean.size
+    room = np.zeros((r, SIDE), np.uint32)
+    lanes = np.empty((r, SIDE), np.float32)
+    u, total = np.empty((r, SIDE)), np.empty((2, SIDE))
+    for begin in range(0, n, SIDE):
+        count = min(SIDE, n - begin)
+        for k in range(r):
+            for p in range(count):
+                room[k, p] = bits[k, columns[begin + p]]
+            normal_row(lanes, np.uint64(k), room, np.uint64(k), np.uint64(0))
+        half = total[0]
+        half[:] = 0.0
+        for i in range(r):
+            here = u[i]
+            here[:] = mean[i]
+            for k in range(r):
+                w, lane = root[i, k], lanes[k]
+                for p in range(SIDE):
+                    here[p] += w * lane[p]
+            for p in range(SIDE):
+                half[p] += here[p] * here[p]
+        for j in range(out.shape[0]):
+            row = out[j]
+            for p in range(count):
+                row[begin + p] = log_scale[j] + 0.5 * half[p]
+            part = total[1]
+            for i in range(r):
+                part[:] = -offset[j, i]
+                for k in range(i + 1):
+                    w, there = inverse[j, i, k], u[k]
+                    for p in range(SIDE):
+                        part[p] += w * there[p]
+                for p in range(count):
+                    row[begin + p] -= 0.5 * part[p] * part[p]
+
+
+@kernel
+def _weigh(logs: Any, log_share: Any, out: Any) -> None:
+    """`1 / (share_0 + sum of share_j exp(logs_j))`, without overflow."""
+    k, n = logs.shape
+    top, total = np.empty(SIDE), np.empty(SIDE)
+    for begin in range(0, n, SIDE):
+        count = min(SIDE, n - begin)
+        for p in range(SIDE):
+            top[p] = log_share[0]
+        for j in range(k):
+            here, s = logs[j, begin : begin + count], log_share[j + 1]
+            for p in range(count):
+                top[p] = max(top[p], here[p] + s)
+        for p in range(SIDE):
+            total[p] = exp_minus(top[p] - log_share[0])
+        for j in range(k):
+            here, s = logs[j, begin : begin + count], log_share[j + 1]
+            for p in range(count):
+                total[p] += exp_minus(top[p] - (here[p] + s))
+        for p in range(count):
+            # top is at least log(share_0), which is above -_SHIFT.
+            out[begin + p] = exp_minus(top[p] + _SHIFT) * _LIFT / total[p]

@@ -146,28 +146,29 @@ def test_log_ratios_and_weights(r, k):
     job = job_of(net, Request(levels=[100.0]))
     sides = aimed.Sides(np.ones(1, bool), np.zeros(0, bool))
     fitted = proposal(r, k, r)
-    points = aimed.AimedPoints(net, job, np.eye(r), sides, fitted)
+    points = aimed.AimedPoints.around(net, job, np.eye(r), sides, fitted)
     bits = np.zeros((r, 256), np.uint32)
     SobolDraws(r, 1, 256, np.random.default_rng(0)).fill_bits(0, bits, 0, 256)
     columns = np.arange(3, 203, 2)
     Z = np.empty((256, r))
     aimed._normals(bits, Z)
-    for which, (mean, root) in enumerate(points._places):
+    for which, (mean, root) in enumerate(zip(points._mean, points._root, strict=True)):
         U = mean + Z[columns] @ root.T
         logs = points._log_ratios(which, bits, columns)
+        own = multivariate_normal(np.zeros(r), np.eye(r)).logpdf(U)
         expected = [
-            multivariate_normal(m, f @ f.T).logpdf(U) - multivariate_normal(np.zeros(r), np.eye(r)).logpdf(U)
-            for m, f in zip(fitted.mean, fitted.factor, strict=True)
+            np.zeros(len(U)),
+            *(multivariate_normal(m, f @ f.T).logpdf(U) - own for m, f in zip(fitted.mean, fitted.factor, strict=True)),
         ]
-        np.testing.assert_allclose(logs, np.reshape(expected, logs.shape), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(logs, expected, rtol=1e-9, atol=1e-9)
     share = points.parts / points.parts.sum()
     weights = np.empty(len(columns))
     aimed._weigh(logs, np.log(np.maximum(share, 1e-300)), weights)
-    np.testing.assert_allclose(weights, 1 / (share[0] + share[1:] @ np.exp(logs)), rtol=1e-12)
+    np.testing.assert_allclose(weights, 1 / (share @ np.exp(logs)), rtol=1e-12)
 
 
 def test_weights_far_out():
-    logs = np.array([[-800.0, -5.0, 300.0, 700.0]])
+    logs = np.array([[0.0, 0.0, 0.0, 0.0], [-800.0, -5.0, 300.0, 700.0]])
     weights = np.empty(4)
     aimed._weigh(logs, np.log([0.125, 0.875]), weights)
     np.testing.assert_allclose(weights, [8.0, 1 / (0.125 + 0.875 * math.exp(-5)), math.exp(-300) / 0.875,
@@ -195,14 +196,14 @@ def test_best_shares_lower_the_second_moments():
     share = np.array([0.25, 0.25, 0.25, 0.25])
     which = rng.choice(4, 40_000, p=share)
     U = rng.standard_normal((40_000, 2)) + np.vstack([np.zeros(2), means])[which]
-    logs = means @ U.T - 0.5 * (means**2).sum(axis=1)[:, None]
+    logs = np.vstack([np.zeros(len(U)), means @ U.T - 0.5 * (means**2).sum(axis=1)[:, None]])
     marks = np.column_stack([U[:, 0] > 4, U[:, 1] < -4])
     kept = marks.any(axis=1)
     best = aimed._best_shares(logs[:, kept], marks[kept], share)
     assert math.isclose(best.sum(), 1.0, rel_tol=1e-12)
 
     def score(s):
-        q0, q = (a[0] + a[1:] @ np.exp(logs) for a in (share, s))
+        q0, q = (a @ np.exp(logs) for a in (share, s))
         return np.log(np.mean(marks.T / (q0 * q), axis=1)).sum()
 
     assert score(best) < score(share)

@@ -16,9 +16,9 @@ sequence of its own, of a length that suits it. Search and rounds are never part
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -26,19 +26,21 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.measure._line_draws import IndependentDraws, SobolDraws
-from reluscope.measure._line_points import SmallForms
+from reluscope.measure._line_points import SmallForms, packed
 from reluscope.measure._line_single import SIDE, Bits, SingleForms, normal_row
 from reluscope.measure._line_tally import Job, Parts, Tally, batches
 from reluscope.measure._rare_event import EventRows
-from reluscope.measure._rare_explore import Stop, walk
+from reluscope.measure._rare_explore import walk
 from reluscope.measure._rare_mixture import Directions, fit, join
 from reluscope.measure._rare_plan import HALFWAY
 from reluscope.measure._rare_rays import CHI, Rays
+from reluscope.measure._simd import POINTS, mix_rows
 from reluscope.measure.special import exp_minus, kernel
 from reluscope.network import Network
 
 Columns = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
+Evaluate = Callable[[Bits, int], FloatArray]
 
 RARE = 0.1
 """Levels and events (or their complements) below this probability are aimed at."""
@@ -48,6 +50,7 @@ MOST_DIMENSIONS = 32
 _PARTS = 32
 _LEAST_OWN = 4
 """Of 32 parts so many at least are of the law itself: no contribution exceeds 8."""
+_LEAST_PARTS = 1.5
 _FIRST_OWN = 0.25
 _COMPONENTS = 4
 """Gaussians for one tail, at most."""
@@ -55,8 +58,9 @@ _POPULATION = 1000
 _TRIAL = 1 << 15
 _STEPS = 30
 _CHUNK_BITS = 1 << 17
+_ROWS = 4
 _SHIFT = 4.0
-"""No less than minus the logarithm of the law's own share."""
+"""More than minus the logarithm of the law's own share."""
 _LIFT = math.exp(_SHIFT)
 
 
@@ -91,23 +95,43 @@ class Sides:
 class AimedPoints:
     """The proposal q for one Gaussian component, and sums over points from it.
 
-    `parts` (1 + k,) are the shares in 32nds, those of the law first; `fitted` are the k Gaussians.
+    The Gaussians `m_k + R_k z` have means `mean` (1 + k, r) and roots `root` (1 + k, r, r) of their covariances, the
+    law itself (0, I) first; `parts` (1 + k,) are their shares in 32nds, and `evaluate[k]` gives the forms at points of
+    Gaussian k.
     """
 
-    def __init__(self, net: Network, job: Job, frame: FloatArray, sides: Sides, fitted: Directions) -> None:
-        """`frame` (r, r) is orthonormal, the directions in which the outputs change most first."""
-        self.net, self.job, self.sides, self.fitted = net, job, sides, fitted
-        self.parts = _in_parts(np.append(_FIRST_OWN, (1.0 - _FIRST_OWN) * fitted.share))
+    def __init__(
+        self,
+        job: Job,
+        sides: Sides,
+        mean: FloatArray,
+        root: FloatArray,
+        parts: npt.NDArray[np.int64],
+        evaluate: Sequence[Evaluate],
+    ) -> None:
+        self.job, self.sides, self.parts = job, sides, parts
+        self._mean, self._root, self._evaluate = mean, root, evaluate
+        r = mean.shape[1]
+        inverse = np.linalg.inv(root)
+        self._log_scale = -np.linalg.slogdet(root)[1]
+        height = -(-mean.size // _ROWS) * _ROWS
+        self._whitening = []
+        for m, f in zip(mean, root, strict=True):
+            # Row blocks: what the points of this Gaussian are in the coordinates of every Gaussian.
+            weight = (inverse @ f).reshape(mean.size, r)
+            bias = np.einsum("kij,kj->ki", inverse, m - mean).ravel()
+            self._whitening.append((packed(weight, height), np.pad(bias, (0, height - mean.size))))
+
+    @classmethod
+    def around(cls, net: Network, job: Job, frame: FloatArray, sides: Sides, fitted: Directions) -> AimedPoints:
+        """A first proposal; `frame` (r, r) is orthonormal, the directions in which the outputs change most first."""
         r = net.n_inputs
         mean = np.concatenate([np.zeros((1, r)), fitted.mean])
-        lower = np.concatenate([np.eye(r)[None], fitted.factor])
         # Any root of a covariance serves; one whose first columns move the outputs most suits Sobol points.
-        root = np.array([f @ np.linalg.qr(f.T @ frame)[0] for f in lower])
-        self._places = list(zip(mean, root, strict=True))
-        self._inverse = np.linalg.inv(fitted.factor)
-        self._offset = np.einsum("kij,kj->ki", self._inverse, fitted.mean)
-        self._log_scale = -np.log(np.einsum("kii->ki", fitted.factor)).sum(axis=1)
-        self._evaluate = [_evaluator(net, job, m, f) for m, f in self._places]
+        root = np.array([f @ np.linalg.qr(f.T @ frame)[0] for f in [np.eye(r), *fitted.factor]])
+        parts = _in_parts(np.append(_FIRST_OWN, (1.0 - _FIRST_OWN) * fitted.share))
+        evaluate = [_evaluator(net, job, m, f) for m, f in zip(mean, root, strict=True)]
+        return cls(job, sides, mean, root, parts, evaluate)
 
     def run(self, each: int, groups: int, rng: np.random.Generator, per_scramble: int, tally: Tally) -> None:
         """Add `each` points (32 at the least) to every group; `per_scramble` groups share a scramble (0: no Sobol)."""
@@ -121,21 +145,25 @@ class AimedPoints:
             inside = self.sides.indicators(self.job, outputs[hits])
             tally.add_weighted(inside, self.sides.above, self.sides.outside, weights, hits, parts)
 
-    def share_out(self, rng: np.random.Generator) -> None:
-        """Give the Gaussians the shares that a round of points finds best."""
+    def share_out(self, rng: np.random.Generator) -> AimedPoints:
+        """The same with the shares that a round of points finds best, without the Gaussians that get next to none."""
         counts = _shared_out(_TRIAL, self.parts)
         logs, marks = [], []
         for k, bits, outputs, _ in self._batches(counts, 1, rng, 1):
             hits = self.sides.hits(self.job, outputs)
             logs.append(self._log_ratios(k, bits, hits))
             marks.append(self.sides.indicators(self.job, outputs[hits]))
-        self.parts = _in_parts(_best_shares(np.concatenate(logs, axis=1), np.concatenate(marks), counts / counts.sum()))
+        best = _best_shares(np.concatenate(logs, axis=1), np.concatenate(marks), counts / counts.sum())
+        kept = np.flatnonzero(best * _PARTS >= _LEAST_PARTS)
+        kept = np.union1d(kept, [0, 1 + np.argmax(best[1:])])
+        evaluate = [self._evaluate[k] for k in kept.tolist()]
+        return AimedPoints(self.job, self.sides, self._mean[kept], self._root[kept], _in_parts(best[kept]), evaluate)
 
     def _batches(
         self, counts: npt.NDArray[np.int64], groups: int, rng: np.random.Generator, per_scramble: int
     ) -> Iterator[tuple[int, Bits, FloatArray, Parts]]:
         """Points of one Gaussian after the other: which one, their random bits, their forms and whom they belong to."""
-        r = self.net.n_inputs
+        r = self._mean.shape[1]
         chunk = int(np.clip(_CHUNK_BITS // r, 1024, 16384)) // SIDE * SIDE
         bits = np.zeros((r, chunk), np.uint32)
         for k, (n, evaluate) in enumerate(zip(counts.tolist(), self._evaluate, strict=True)):
@@ -150,9 +178,9 @@ class AimedPoints:
                 yield k, bits, evaluate(bits, fills[-1][2]), parts
 
     def _log_ratios(self, k: int, bits: Bits, columns: Columns) -> FloatArray:
-        """`log N(u; m_j, C_j) / phi(u)` of every fitted Gaussian j at some points u of Gaussian k: (fitted, points)."""
-        out = np.empty((len(self.fitted), len(columns)))
-        _log_ratios(bits, columns, *self._places[k], self._inverse, self._offset, self._log_scale, out)
+        """`log N(u; m_j, C_j) / phi(u)` of all Gaussians j at some points u of Gaussian k: (Gaussians, points)."""
+        out = np.empty((len(self._mean), len(columns)))
+        _log_ratios(bits, columns, *self._whitening[k], self._log_scale, out)
         return out
 
 
@@ -163,28 +191,27 @@ def aimed_points(
     below: FloatArray,
     events: FloatArray,
     rng: np.random.Generator,
-    stop: Stop,
+    spent: Callable[[float], bool],
 ) -> AimedPoints | None:
     """Search for the tails of a job under N(0, I_r) and aim at them; None if there are none or none is found.
 
-    `below` and `events` are rough values of P(y <= c) and of the events. Cost: some 1e4 to 3e4 evaluations for each of
-    at most four tails, and as much time again for fitting; `stop` ends it early, without a result.
+    `below` and `events` are rough values of P(y <= c) and of the events. `spent(share)` says whether that share of the
+    time for the search is over: one tail after the other has its part, and those that are not found by then are left
+    out. Cost: some 1e4 to 3e4 evaluations for each of at most four tails, and as much time again for fitting.
     """
     sides = Sides(below > 0.5, events > 0.5)
     population = int(np.clip(100 * net.n_inputs, _POPULATION, 4 * _POPULATION))
     fitted: list[tuple[float, Directions]] = []
-    for event in _tails(net, job, below, events):
-        found = walk(event, Rays(CHI, net.n_inputs), population, rng, stop)
-        if stop():
-            return None
+    tails = _tails(net, job, below, events)
+    for i, event in enumerate(tails):
+        share = (i + 1) / len(tails)
+        found = walk(event, Rays(CHI, net.n_inputs), population, rng, partial(spent, share))
         if len(found.points):
             fitted.append((1.0 - HALFWAY, fit(found.points, np.ones(len(found.points)), _COMPONENTS, rng)))
             fitted.append((HALFWAY, fit(found.halfway, np.ones(len(found.halfway)), 1, rng)))
-    if not fitted or stop():
+    if not fitted:
         return None
-    aimed = AimedPoints(net, job, frame, sides, join(fitted))
-    aimed.share_out(rng)
-    return aimed
+    return AimedPoints.around(net, job, frame, sides, join(fitted)).share_out(rng)
 
 
 @lru_cache(maxsize=1)
@@ -195,9 +222,8 @@ def warm_up() -> None:
     net = Network([(np.eye(2), np.zeros(2)), (np.ones((1, 2)), np.zeros(1))])
     job = job_of(net, Request(levels=[1.0], events=[Event.below([1.0], 0.0)]))
     fitted = Directions(np.ones(1), np.ones((1, 2)), np.eye(2)[None])
-    aimed = AimedPoints(net, job, np.eye(2), Sides(np.ones(1, bool), np.ones(1, bool)), fitted)
-    aimed.share_out(np.random.default_rng(0))
-    aimed.run(64, 2, np.random.default_rng(0), 2, Tally(job, net, 2))
+    aimed = AimedPoints.around(net, job, np.eye(2), Sides(np.ones(1, bool), np.ones(1, bool)), fitted)
+    aimed.share_out(np.random.default_rng(0)).run(64, 2, np.random.default_rng(0), 2, Tally(job, net, 2))
     _normals(np.zeros((2, SIDE), np.uint32), np.empty((SIDE, 2)))
 
 
@@ -246,7 +272,7 @@ def _union(net: Network, forms: FloatArray, cases: list[Case]) -> EventRows:
     return EventRows(net, forms, form, np.zeros((len(form), net.n_inputs)), np.zeros(len(form)), bound, strict, start)
 
 
-def _evaluator(net: Network, job: Job, mean: FloatArray, root: FloatArray) -> Callable[[Bits, int], FloatArray]:
+def _evaluator(net: Network, job: Job, mean: FloatArray, root: FloatArray) -> Evaluate:
     """The forms at points `mean + root z` with z given by random bits (inputs, m), of which the first n columns count.
 
     Good for comparison with the thresholds only: in single precision where that pays (see `_line_single`).
@@ -286,11 +312,11 @@ def _shared_out(n: int, share: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 def _best_shares(logs: FloatArray, marks: Flags, share: FloatArray) -> FloatArray:
     """Shares s that make the mean of `log M_t` small, `M_t = E_q0[1_t phi^2 / (q_s q_0)]`, from points of q_0.
 
-    `logs` (k, n) are log ratios of the fitted densities to phi, `marks` (n, t) say who is in which event, `share`
+    `logs` (1 + k, n) are log ratios of the densities to phi, `marks` (n, t) say who is in which event, `share`
     belongs to q_0. The step `s_j <- s_j mean_t E_q0[1_t phi^2 f_j / (q_s^2 q_0)] / M_t` keeps their sum.
     """
-    top = np.maximum(logs.max(axis=0, initial=0.0), 0.0)
-    ratio = np.exp(np.concatenate([np.zeros((1, logs.shape[1])), logs]) - top)
+    top = logs.max(axis=0, initial=0.0)
+    ratio = np.exp(logs - top)
     marks = marks[:, marks.any(axis=0)]
     if not marks.shape[1]:
         return share
@@ -319,65 +345,58 @@ def _normals(bits: Any, out: Any) -> None:
 
 
 @kernel
-def _log_ratios(
-    bits: Any, columns: Any, mean: Any, root: Any, inverse: Any, offset: Any, log_scale: Any, out: Any
-) -> None:
-    """`log N(u; m_j, C_j) / phi(u)` at `u = mean + root z`, z from some columns of random bits; (fitted, columns)."""
-    n, r = columns.size, mean.size
+def _log_ratios(bits: Any, columns: Any, weights: Any, bias: Any, log_scale: Any, out: Any) -> None:
+    """`log_scale_j + (|v_0|^2 - |v_j|^2) / 2` for blocks `v_j` of the rows `weights @ z + bias`, (Gaussians, columns).
+
+    z are some columns of random bits; `weights` lie four rows at a time (see `_simd.mix_rows`).
+    """
+    n, r, count = columns.size, bits.shape[0], log_scale.size
+    four, none, first = np.uint64(4), np.uint64(0), np.uint64(r)
     room = np.zeros((r, SIDE), np.uint32)
-    lanes = np.empty((r, SIDE), np.float32)
-    u, total = np.empty((r, SIDE)), np.empty((2, SIDE))
+    singles = np.empty((r, SIDE), np.float32)
+    lanes = np.zeros((r + bias.size, POINTS))
+    half = np.empty((count, POINTS))
     for begin in range(0, n, SIDE):
-        count = min(SIDE, n - begin)
+        stop = min(SIDE, n - begin)
         for k in range(r):
-            for p in range(count):
+            for p in range(stop):
                 room[k, p] = bits[k, columns[begin + p]]
-            normal_row(lanes, np.uint64(k), room, np.uint64(k), np.uint64(0))
-        half = total[0]
-        half[:] = 0.0
-        for i in range(r):
-            here = u[i]
-            here[:] = mean[i]
+            normal_row(singles, np.uint64(k), room, np.uint64(k), none)
+        for start in range(0, stop, POINTS):
             for k in range(r):
-                w, lane = root[i, k], lanes[k]
-                for p in range(SIDE):
-                    here[p] += w * lane[p]
-            for p in range(SIDE):
-                half[p] += here[p] * here[p]
-        for j in range(out.shape[0]):
-            row = out[j]
-            for p in range(count):
-                row[begin + p] = log_scale[j] + 0.5 * half[p]
-            part = total[1]
-            for i in range(r):
-                part[:] = -offset[j, i]
-                for k in range(i + 1):
-                    w, there = inverse[j, i, k], u[k]
-                    for p in range(SIDE):
-                        part[p] += w * there[p]
-                for p in range(count):
-                    row[begin + p] -= 0.5 * part[p] * part[p]
+                for p in range(POINTS):
+                    lanes[k, p] = singles[k, start + p]
+            row, place = none, none
+            while row < bias.size:
+                mix_rows(lanes, first + row, none, weights, place, bias, row, first, 0)
+                row += four
+                place += four * first
+            for j in range(count):
+                for p in range(POINTS):
+                    half[j, p] = 0.0
+                for i in range(r + j * r, r + (j + 1) * r):
+                    for p in range(POINTS):
+                        half[j, p] += lanes[i, p] * lanes[i, p]
+            for j in range(count):
+                for p in range(min(POINTS, stop - start)):
+                    out[j, begin + start + p] = log_scale[j] + 0.5 * (half[0, p] - half[j, p])
 
 
 @kernel
 def _weigh(logs: Any, log_share: Any, out: Any) -> None:
-    """`1 / (share_0 + sum of share_j exp(logs_j))`, without overflow."""
+    """`1 / sum of exp(log_share_j + logs_j)`, without overflow; the first sum is no less than -4 by itself."""
     k, n = logs.shape
     top, total = np.empty(SIDE), np.empty(SIDE)
     for begin in range(0, n, SIDE):
         count = min(SIDE, n - begin)
         for p in range(SIDE):
-            top[p] = log_share[0]
+            top[p] = -_SHIFT
+            total[p] = 0.0
         for j in range(k):
-            here, s = logs[j, begin : begin + count], log_share[j + 1]
             for p in range(count):
-                top[p] = max(top[p], here[p] + s)
-        for p in range(SIDE):
-            total[p] = exp_minus(top[p] - log_share[0])
+                top[p] = max(top[p], logs[j, begin + p] + log_share[j])
         for j in range(k):
-            here, s = logs[j, begin : begin + count], log_share[j + 1]
             for p in range(count):
-                total[p] += exp_minus(top[p] - (here[p] + s))
+                total[p] += exp_minus(top[p] - (logs[j, begin + p] + log_share[j]))
         for p in range(count):
-            # top is at least log(share_0), which is above -_SHIFT.
             out[begin + p] = exp_minus(top[p] + _SHIFT) * _LIFT / total[p]

@@ -50,7 +50,7 @@ _PILOT_SHARE = 0.03
 _LONGEST_PILOT = 2.0
 _SHORTER = ((1e-4, 6.0), (1e-6, 7.0))
 """How long lines must be for probabilities from so much on: less than 3e-5 of them is beyond."""
-_TOO_FEW = 64
+_TOO_FEW = 160
 _SURELY_MET = 8.0
 _DISAGREE = 4.0
 _FEW = {"lines": 24.0, "aimed": 4.0, "points": 1.0}
@@ -215,7 +215,7 @@ def _aimed(points: Plan, settings: Settings, rng: np.random.Generator, seconds: 
         return None
     started = time.thread_time()
     aimed = aimed_points(
-        component.network, job, frame, below, events, rng, lambda: time.thread_time() - started > limit
+        component.network, job, frame, below, events, rng, lambda part: time.thread_time() - started > part * limit
     )  # fmt: skip
     return None if aimed is None else replace(points, method="aimed", aimed=aimed)
 

@@ -307,7 +307,8 @@ def pilot(method: str = "lines", mean: float = 1e-3, variance: float = 1e-9, met
     made = object.__new__(_line_plan.Plan)
     for name, value in {
         "n": 64, "cost": 1e-5 if method == "lines" else 1e-7, "slope": 1.2, "span": 1.0, "component": None,
-        "source": None, "method": method, "job": None, "tracer": None, "quick": None, "mean": np.array([mean, np.nan]),
+        "source": None, "method": method, "job": None, "tracer": None, "quick": None, "aimed": None,
+        "rare": np.array([mean, np.nan]), "common": np.zeros(2, bool),
         "variance": np.array([variance, 1e-6]), "single": np.array([variance * 64, 1e-4]),
         "met": np.array([met, np.inf]),
     }.items():  # fmt: skip
@@ -321,6 +322,14 @@ def test_a_plan_that_misses_what_another_sees_is_doubted():
     assert doubted[0].variance[0] > 1e-7
     assert doubted[0].variance[1] == 1e-6
     assert doubted[1].variance[0] == doubted[2].variance[0] == 1e-9
+
+
+def test_what_points_have_not_met_tells_their_variance():
+    """Points that meet a set of probability 1e-6 once or never seem to know it well: another plan says what it is."""
+    seeing, points = pilot("aimed", mean=1e-6, variance=1e-18), pilot("points", mean=0.0, variance=0.0, met=0.0)
+    assert _line_plan._doubted([points, seeing])[0].variance[0] == pytest.approx(1e-6 / 64)
+    wanted = _line_plan.Settings(None, None, "block", 16, "auto", "auto", 1.0)
+    assert _line_plan._ranked([points, seeing], 1.0, wanted)[0].method == "aimed"
 
 
 def test_short_lines_lose_nothing():

@@ -331,8 +331,8 @@ def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]
     live = measure > 0
     if not live.any():
         return plans
-    least = np.where(met > 1.5, (few / (6.0 * met)) ** 2, 1.0)
-    least = np.clip(np.where([p.alike for p in plans], 0.0, least), 1e-6, 1.0)
+    least = np.clip(np.where(met > 1.5, (few / (6.0 * met)) ** 2, 1.0), 1e-5, 1.0)
+    least = np.where([p.alike for p in plans], 1e-6, least)
     share = np.maximum(predicted[:, live] / measure[live], least[:, live])
     scores = np.log(share).mean(axis=1)
     scores += [np.log1p(_TOO_FEW / p.n) if p.method == "lines" else 0.0 for p in plans]

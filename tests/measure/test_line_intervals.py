@@ -332,6 +332,16 @@ def test_what_points_have_not_met_tells_their_variance():
     assert _line_plan._ranked([points, seeing], 1.0, wanted)[0].method == "aimed"
 
 
+def test_where_no_plan_meets_anything_the_one_of_most_draws_is_taken():
+    net, law = random_net((5, 20, 20, 1), 1), rs.Gaussian(np.zeros(5), 1.0)
+    far = 100.0 * np.abs(net(law.sample(1000, 0))).max()
+    found = integrate(net, law, Request(levels=[far]), budget="0.3s", rng=0)
+    assert found.method == "points"
+    sf = found.levels[0].sf
+    assert sf.value[0] == 0.0
+    assert sf.upper[0] == pytest.approx(math.log(40.0) / found.lines)
+
+
 def test_short_lines_lose_nothing():
     """A run under a budget ends its lines at six sigma: the answer is that of long lines."""
     net, law = random_net((4, 10, 10, 1), 6), rs.Gaussian(np.zeros(4), 1.0)

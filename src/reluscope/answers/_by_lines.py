@@ -21,7 +21,7 @@ from reluscope.errors import InputError
 from reluscope.network import Network, Pattern
 
 _PILOT = 1 << 14
-_GRID = 24
+_GRID = 32
 _FRESH = 1 << 17
 _FRESH_WORK = 1 << 33
 """Fresh draws, and multiplications that they may take; at least 4,096 draws."""
@@ -70,12 +70,14 @@ class LineOutputs(Outputs):
         low, high = np.where(ends[0] == 0, low - reach, low), np.where(ends[1] == _PILOT - 1, high + reach, high)
         # Just below an atom, by more than the engine's own tolerance for being on it.
         under = atoms - 1e-7 * (np.abs(atoms) + reach)
-        for _ in range(2):  # a second, finer grid inside the bracket that the first one leaves
+        for _ in range(2):  # a second, finer grid about the bracket that the first one leaves
             grid = low + np.linspace(0.0, 1.0, _GRID)[:, None] * (high - low)
             t = np.unique(np.concatenate([grid.ravel(), atoms, under, [y[0] - reach, y[-1] + reach]]))
             value, lower, upper = _inverted(t, self.cdf(t, o), flat, under)
             inside = np.isfinite(lower) & np.isfinite(upper)
-            low, high = np.where(inside, lower, low), np.where(inside, upper, high)
+            # Wider by half on both sides: another run's intervals need not end inside those of the first.
+            margin = 0.5 * (upper - lower)
+            low, high = np.where(inside, lower - margin, low), np.where(inside, upper + margin, high)
         arrays = [a.reshape(levels.shape) for a in (value, lower, upper)]
         return self._estimated(*arrays)
 

@@ -531,7 +531,7 @@ def outputs(
             net,
             law,
             "confidence",
-            f"lines in {dimensions} dimensions",
+            f"lines or points in {dimensions} dimensions",
             None,
             Cells((), (), 0.0, net.n_outputs),
             confidence,

@@ -330,7 +330,8 @@ def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]
     measure = predicted[plain[0]] if plain else predicted.max(axis=0)
     live = measure > 0
     if not live.any():
-        return plans
+        # Nothing was met, or nothing varies: what the interval allows for the unmet falls with their number.
+        return sorted(plans, key=lambda p: p.span * p.cost) if plain else plans
     least = np.clip(np.where(met > 1.5, (few / (6.0 * met)) ** 2, 1.0), 1e-5, 1.0)
     least = np.where([p.alike for p in plans], 1e-6, least)
     share = np.maximum(predicted[:, live] / measure[live], least[:, live])

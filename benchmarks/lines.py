@@ -8,41 +8,42 @@ one BLAS thread), both given the CPU time that `integrate` used. Errors are stan
 (Monte Carlo: the binomial formula), as geometric means over cdf values at the quantiles .1 to .9 and over the tails
 P(y > c) = 1e-2 and 1e-4. Ratios above 1 say how many times smaller the error of `integrate` is. Budgets are CPU time.
 
-Measured on one core of a busy two-core Xeon with AVX-512, 2026-11, a second each, 8 repeats (so each ratio is good to
-about a quarter); cdf, then tail, against Monte Carlo / Sobol. Numbers with * are of versions of the planner shortly
-before the last one: these differ in how they judge lines when few of them meet a tail. A dash: not measured.
+Measured in one run on one core of a busy two-core Xeon with AVX-512, 2026-11, a second each, 8 repeats (so each ratio
+is good to about a quarter); cdf, then tail, against Monte Carlo / Sobol. The least ratios of 5-50-50-1 with 32 repeats:
+torch #1 cdf 13 / 3.1.
 
-    mnist 784-16-16-16-10 (trained)    9.9 / 3.6 *    102 / 52 *
-    fitted 5-50-50-1 #0                 15 / 3.5    433 / 177
-    fitted 5-50-50-1 #1                 35 / 6.8    7.9 / 4.3
-    fitted 10-32-32-1 #0                23 / 7.8 *    404 / 226 *
-    fitted 10-32-32-1 #1                31 / 13 *     6.1 / 4.3 *
-    fitted 16-16-16-16-1 #0             26 / 12 *      11 / 8.5 *
-    fitted 16-16-16-16-1 #1             52 / 26       101 / 68
-    torch 5-50-50-1 #0                  12 / 3.3    7.4 / 3.6
-    torch 5-50-50-1 #1                  13 / 3.1    4.8 / 2.8
-    torch 10-32-32-1 #0                8.5 / 3.4 *     15 / 12
-    torch 10-32-32-1 #1                8.8 / 3.8         -
-    torch 16-16-16-16-1 #0             9.4 / 4.4 *    6.2 / 6.1 *
-    torch 16-16-16-16-1 #1             5.3 / 2.6      5.2 / 4.9
-    torch 784-16-16-16-10 #0           7.9 / 3.8 *    8.9 / 7.9 *
-    torch 784-16-16-16-10 #1           6.1 / 3.9      3.8 / 2.8
-    he 5-50-50-1 #0                     14 / 4.2    7.4 / 1.8
-    he 5-50-50-1 #1                     16 / 4.0     15 / 6.2
-    he 10-32-32-1 #0                   7.4 / 3.4 *    6.8 / 3.0 *
-    he 10-32-32-1 #1                   7.1 / 3.1 *     27 / 23 *
-    he 16-64-64-1                      6.4 / 3.1      4.9 / 4.5
-    he 16-200-200-1                    4.4 / 2.8      2.9 / 2.3
-    he 5-50x6-1                         12 / 3.7 *    7.8 / 5.6 *
-    he 4-8x10-1                         20 / 6.0 *    487 / 198 *
-    he 10-12x12-1                      7.7 / 3.7      4.4 / 4.2
-    leaky 10-32-32-1                    10 / 4.5         -
-    leaky 4-8x10-1                      27 / 5.4         -
-    relu6 10-32-32-1                   3.4 / 1.6      3.2 / 1.9
+    mnist 784-16-16-16-10 (trained)     8.9 / 3.5     39 / 19
+    fitted 5-50-50-1 #0                 20 / 3.7      268 / 104
+    fitted 5-50-50-1 #1                 32 / 6.2      42 / 22
+    fitted 10-32-32-1 #0                23 / 6.9      360 / 210
+    fitted 10-32-32-1 #1                25 / 12       19 / 12
+    fitted 16-16-16-16-1 #0             20 / 9.2      12 / 9.6
+    fitted 16-16-16-16-1 #1             56 / 28       1543 / 1000
+    torch 5-50-50-1 #0                  17 / 4.1      70 / 35
+    torch 5-50-50-1 #1                  11 / 2.6      53 / 26
+    torch 10-32-32-1 #0                 8.3 / 2.7     41 / 28
+    torch 10-32-32-1 #1                 9.0 / 3.8     17 / 8.1
+    torch 16-16-16-16-1 #0              8.8 / 4.6     11 / 10
+    torch 16-16-16-16-1 #1              6.1 / 2.9     14 / 11
+    torch 784-16-16-16-10 #0            8.7 / 4.2     6.0 / 6.9
+    torch 784-16-16-16-10 #1            6.8 / 3.0     11 / 8.0
+    he 5-50-50-1 #0                     12 / 4.2      21 / 5.4
+    he 5-50-50-1 #1                     19 / 3.6      48 / 21
+    he 10-32-32-1 #0                    7.7 / 3.5     22 / 11
+    he 10-32-32-1 #1                    7.2 / 3.0     23 / 14
+    leaky 10-32-32-1                    12 / 4.1      50 / 23
+    relu6 10-32-32-1                    3.0 / 1.2     8.3 / 4.4
+    he 5-50x6-1                         11 / 3.4      43 / 24
+    he 4-8x10-1                         27 / 6.5      224 / 91
+    he 16-64-64-1                       6.5 / 2.6     12 / 12
+    he 16-200-200-1                     4.2 / 2.5     3.0 / 2.6
+    he 10-12x12-1                       7.1 / 2.7     3.1 / 3.4
+    leaky 4-8x10-1                      29 / 5.7      30 / 15
 
-Trained networks gain most: their output changes mainly in few directions, and lines pay. Networks of random weights
-have no such direction; on those the engine takes points, and is faster than plain ones by its forward pass in single
-precision (which units that bend elsewhere than at 0, as relu6, do not have).
+Trained networks gain most on the cdf: their output changes mainly in few directions, and lines pay. Networks of random
+weights have no such direction; on those the engine takes points, and is faster than plain ones by its forward pass in
+single precision (which units that bend elsewhere than at 0, as relu6, do not have). Tails gain by lines, or by points
+aimed at them.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ class Functions:
         kind = self.guarantee if self.level is None else f"{self.guarantee} {100 * self.level:g} % each"
         head = f"Functions({len(self):,} patterns of {self.network!r}, {kind}: {self.method}"
         if self.stopped:
-            head += f", {self.stopped}"
+            head += f", {self.stopped}: in the order found (rs.probable finds the heaviest first)"
         bits = self.entropy
         spread = "" if bits.upper - bits.lower < 1e-3 else f" (in [{bits.lower:.4g}, {bits.upper:.4g}])"
         return f"{head}; entropy {bits.value:.4g} bits{spread}, mass not listed at most {self.remainder:.3g})"

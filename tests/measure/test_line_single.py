@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 
 import reluscope as rs
 from nets import random_net
-from reluscope.activations import leaky_relu
+from reluscope.activations import Activation, leaky_relu
 from reluscope.measure import _line_single
 from reluscope.measure._line_draws import SobolDraws, _table
 from reluscope.measure._line_points import SmallForms
@@ -19,6 +19,8 @@ from reluscope.measure._line_single import SIDE, SingleForms
 from reluscope.measure._qmc import direction_table
 from reluscope.measure.lines import Event, Request, integrate
 from reluscope.network import Network
+
+STAIRS = Activation((-0.5, 0.25, 1.0), (0.5, 0.0, 2.0, -0.1), (0.1, -0.15, -0.65, 1.45), "stairs")
 
 
 @njit
@@ -110,7 +112,7 @@ def _both(single, bits):
     st.sampled_from([(1, 4, 1), (5, 50, 50, 1), (16, 16, 16, 16, 3), (4, *[8] * 10, 1), (3, 2)]),
     st.integers(0, 1000),
     st.integers(1, 100),
-    st.sampled_from(["relu", "abs", leaky_relu(0.1)]),
+    st.sampled_from(["relu", "abs", leaky_relu(0.1), "relu6", STAIRS]),
 )
 def test_sides_are_those_of_double_precision(widths, seed, many, kind):
     """Thresholds are values at the points themselves: nearer is not possible."""
@@ -164,7 +166,7 @@ def _rectified(scale, shift, out):
         (_rectified(1.0, -1.0, 2.0), 0.0),  # an atom of 42 % at the threshold
         (_rectified(1e39, 0.0, 1.0), 0.5),
         (_rectified(1e-42, 0.0, 1.0), 1e-43),
-        (random_net((2, 3, 1), 0, "relu6"), 0.0),
+        (random_net((2, 3, 1), 0, Activation(range(5), (0, 1, 0, 1, 0, 1), (0, 0, 1, -1, 2, -2))), 0.1),  # five breaks
     ],
 )
 def test_where_single_precision_does_not_pay(net, limit):
@@ -173,6 +175,19 @@ def test_where_single_precision_does_not_pay(net, limit):
     found = integrate(net, law, Request(levels=[limit]), lines=1 << 12, method="points", rng=0).levels[0].cdf
     share = (net(law.sample(100_000, 0))[:, 0] <= limit).mean()
     assert found.lower[0] - 0.01 <= share <= found.upper[0] + 0.01
+
+
+def test_units_of_different_kinds_in_one_layer():
+    rng = np.random.default_rng(3)
+    kinds = ["relu", "relu6", STAIRS, "identity", leaky_relu(0.2), "abs"]
+    net = Network([(rng.normal(size=(6, 3)), rng.normal(size=6), kinds), (rng.normal(size=(1, 6)), [0.1])])
+    bits = _bits(rng, 3, 64 * 64)
+    limit = np.median(net(_normal_points(bits)))
+    single = SingleForms.suited(net, np.eye(1), np.eye(3), [np.array([limit])])
+    assert single is not None
+    values, exact = _both(single, bits)
+    assert np.array_equal(values <= limit, exact <= limit)
+    assert np.abs(values - exact).max() < 1e-4
 
 
 def test_units_of_any_scale():

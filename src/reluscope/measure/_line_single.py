@@ -1,10 +1,10 @@
 """A network at many normal points in single precision, for questions of the form `y <= c`.
 
-The units must be ReLUs, or others that bend at 0 only. Sixty-four points go side by side in vector registers of sixteen
-floats: four times the work of double precision per instruction, fused operations counted. A point whose value comes
-near one of the thresholds is done again in double precision, so the answer to `y <= c` is that of double precision.
-*Near* is `SAFETY` times the largest difference between the two precisions on some trial points, more for points at
-which a hidden unit is larger than on all of those.
+Units that bend elsewhere than at 0 become sums of units that do not. Sixty-four points go side by side in vector
+registers of sixteen floats: four times the work of double precision per instruction, fused operations counted. A
+point whose value comes near one of the thresholds is done again in double precision, so the answer to `y <= c` is
+that of double precision. *Near* is `SAFETY` times the largest difference between the two precisions on some trial
+points, more for points at which a hidden unit is larger than on all of those.
 
 The points are what 32 random bits make them: each coordinate is the normal quantile of `(bits + 1/2) / 2^32`, at most
 6.34, rounded so that its distribution function is within 1e-7 of the normal one.
@@ -37,6 +37,7 @@ TRIAL = 1024
 _TRIAL_WORK = 1 << 26
 """Multiplications for the trial; large networks have fewer points, at least 128."""
 _MOST_WEIGHTS = 1 << 20
+_MOST_BENDS = 4
 SAFETY = 32.0
 _EPS = 2.0**-23
 _MOST_AGAIN = 0.05
@@ -78,9 +79,8 @@ class SingleForms:
             self.exact = SmallForms(net, forms, turn)
         else:
             self.exact = lambda Z: net(Z @ turn.T) @ forms.T
-        slopes = _slopes(net)
-        assert slopes is not None
-        weights, biases = _levelled(*folded(net, forms, turn))
+        weights, biases, slopes = _bent(net, *folded(net, forms, turn))
+        weights, biases = _levelled(weights, biases)
         height = [-(-len(w) // _ROWS) * _ROWS for w in weights]
         rows = [packed(w, h) for w, h in zip(weights, height, strict=True)]
         with np.errstate(over="ignore"):
@@ -111,7 +111,8 @@ class SingleForms:
         cls, net: Network, forms: FloatArray, turn: FloatArray, limits: Sequence[FloatArray]
     ) -> SingleForms | None:
         """The same if single precision pays: values of ordinary size, and few of them near a threshold."""
-        if n_weights(net) > _MOST_WEIGHTS or _slopes(net) is None:
+        bends = max((layer.units.breaks.shape[1] for layer in net.hidden), default=1)
+        if n_weights(net) * max(bends, 1) ** 2 > _MOST_WEIGHTS or bends > _MOST_BENDS:
             return None
         made = cls(net, forms, turn, limits)
         return made if made.share_again <= _MOST_AGAIN else None
@@ -167,15 +168,43 @@ class SingleForms:
         return self._rough(bits, n)[1] / n
 
 
-def _slopes(net: Network) -> list[FloatArray] | None:
-    """Slopes (units, 2) below and above 0 of all hidden layers, if their units bend at 0 only and pass through it."""
-    found = []
-    for layer in net.hidden:
-        units = layer.units
-        if units.breaks.shape[1] != 1 or units.breaks.any() or units.intercepts.any():
-            return None
-        found.append(np.broadcast_to(units.slopes, (layer.width, 2)))
-    return found
+def _bent(
+    net: Network, weights: list[FloatArray], biases: list[FloatArray]
+) -> tuple[list[FloatArray], list[FloatArray], list[FloatArray]]:
+    """Weights, biases and slopes (units, 2) below and above 0 of an equal network whose units bend at 0 only.
+
+    A unit with breaks `t_1 < ... < t_k` is a constant, plus a unit that bends at t_1, plus multiples of
+    `max(0, x - t_j)` for the others.
+    """
+    weights, biases, slopes = list(weights), list(biases), []
+    for i, layer in enumerate(net.hidden):
+        width = layer.width
+        breaks, slope, intercept = (
+            np.broadcast_to(part, (width, part.shape[1]))
+            for part in (layer.units.breaks, layer.units.slopes, layer.units.intercepts)
+        )
+        if not breaks.shape[1]:
+            breaks, slope, intercept = (
+                np.zeros((width, 1)),
+                np.repeat(slope, 2, axis=1),
+                np.repeat(intercept, 2, axis=1),
+            )
+        real = np.isfinite(breaks)  # units of fewer pieces than others of their layer have infinite ones at the end
+        breaks = np.where(real, breaks, 0.0)
+        change = np.where(real, np.diff(slope, axis=1), 0.0)
+        new_biases, new_slopes = [biases[i] - breaks[:, 0]], [slope[:, :1] + np.array([0.0, 1.0]) * change[:, :1]]
+        parts, new_weights = [weights[i + 1]], [weights[i]]
+        for j in range(1, breaks.shape[1]):
+            some = change[:, j] != 0.0
+            new_weights.append(weights[i][some])
+            new_biases.append(biases[i][some] - breaks[some, j])
+            new_slopes.append(np.tile([0.0, 1.0], (int(some.sum()), 1)))
+            parts.append(weights[i + 1][:, some] * change[some, j])
+        biases[i + 1] = biases[i + 1] + weights[i + 1] @ (slope[:, 0] * breaks[:, 0] + intercept[:, 0])
+        weights[i], biases[i] = np.concatenate(new_weights), np.concatenate(new_biases)
+        weights[i + 1] = np.concatenate(parts, axis=1)
+        slopes.append(np.concatenate(new_slopes))
+    return weights, biases, slopes
 
 
 def _levelled(weights: list[FloatArray], biases: list[FloatArray]) -> tuple[list[FloatArray], list[FloatArray]]:

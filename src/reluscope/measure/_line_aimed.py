@@ -51,6 +51,8 @@ _PARTS = 32
 _LEAST_OWN = 4
 """Of 32 parts so many at least are of the law itself: no contribution exceeds 8."""
 _LEAST_PARTS = 1.5
+_EXPECTED = 1.5
+"""Times its second moment, what is expected of one that is known from a few hundred points only."""
 _FIRST_OWN = 0.25
 _COMPONENTS = 4
 """Gaussians for one tail, at most."""
@@ -97,7 +99,8 @@ class AimedPoints:
 
     The Gaussians `m_k + R_k z` have means `mean` (1 + k, r) and roots `root` (1 + k, r, r) of their covariances, the
     law itself (0, I) first; `parts` (1 + k,) are their shares in 32nds, and `evaluate[k]` gives the forms at points of
-    Gaussian k.
+    Gaussian k. `heavy` (levels + events,) are the mean weights that the search expects on each side, 0 where it cannot
+    say.
     """
 
     def __init__(
@@ -110,9 +113,10 @@ class AimedPoints:
         evaluate: Sequence[Evaluate],
     ) -> None:
         self.job, self.sides, self.parts = job, sides, parts
+        self.heavy = np.zeros(job.n_levels + job.rows.count)
         self._mean, self._root, self._evaluate = mean, root, evaluate
         r = mean.shape[1]
-        inverse = np.linalg.inv(root)
+        self._inverse = inverse = np.linalg.inv(root)
         self._log_scale = -np.linalg.slogdet(root)[1]
         height = -(-mean.size // _ROWS) * _ROWS
         self._whitening = []
@@ -144,20 +148,71 @@ class AimedPoints:
             _weigh(self._log_ratios(k, bits, hits), log_share, weights)
             inside = self.sides.indicators(self.job, outputs[hits])
             tally.add_weighted(inside, self.sides.above, self.sides.outside, weights, hits, parts)
+        self._doubt(tally)
 
-    def share_out(self, rng: np.random.Generator) -> AimedPoints:
-        """The same with the shares that a round of points finds best, without the Gaussians that get next to none."""
+    def _doubt(self, tally: Tally) -> None:
+        """Tell the tally how much of the variance the points may not have shown.
+
+        The second moment of the contributions, `E_q[(phi / q)^2 1] = P E[phi / q | event]`, comes largely from where q
+        is small, and few points are. The search has points of the event wherever its mass is, and sees that.
+        """
+        n, k = tally.count.sum(), self.job.n_levels
+        for name, part, flip in (
+            ("below", slice(0, k), self.sides.above),
+            ("above", slice(0, k), ~self.sides.above),
+            ("events", slice(k, None), self.sides.outside),
+        ):
+            if len(flip):
+                total, square = tally.total[name].sum(axis=0), tally.square[name]
+                first = np.where(flip, n - total, total) / n
+                second = np.where(flip, n - 2.0 * total + square, square) / n
+                tally.hidden[name] = np.maximum(first * self.heavy[part] - _EXPECTED * second, 0.0)
+
+    def share_out(self, rng: np.random.Generator, known: Sequence[Population] = ()) -> AimedPoints:
+        """The same with the best shares, without the Gaussians that get next to none.
+
+        Judged by a round of points, and by the populations that the search has left in the tails.
+        """
         counts = _shared_out(_TRIAL, self.parts)
         logs, marks = [], []
         for k, bits, outputs, _ in self._batches(counts, 1, rng, 1):
             hits = self.sides.hits(self.job, outputs)
             logs.append(self._log_ratios(k, bits, hits))
             marks.append(self.sides.indicators(self.job, outputs[hits]))
-        best = _best_shares(np.concatenate(logs, axis=1), np.concatenate(marks), counts / counts.sum())
+        shares, drawn = counts / counts.sum(), (np.concatenate(logs, axis=1), np.concatenate(marks))
+        seen = [self._log_ratios_at(p.points) for p in known]
+        best = _best_shares(*drawn, shares, seen)
         kept = np.flatnonzero(best * _PARTS >= _LEAST_PARTS)
         kept = np.union1d(kept, [0, 1 + np.argmax(best[1:])])
         evaluate = [self._evaluate[k] for k in kept.tolist()]
-        return AimedPoints(self.job, self.sides, self._mean[kept], self._root[kept], _in_parts(best[kept]), evaluate)
+        out = AimedPoints(self.job, self.sides, self._mean[kept], self._root[kept], _in_parts(best[kept]), evaluate)
+        weights = np.empty(drawn[0].shape[1])
+        _weigh(drawn[0], np.log(np.maximum(shares, 1e-300)), weights)
+        out.heavy = out._mean_weights(known, weights @ drawn[1] / counts.sum())
+        return out
+
+    def _mean_weights(self, known: Sequence[Population], chance: FloatArray) -> FloatArray:
+        """`E[phi / q | side]` for every level and event of rough probability `chance`, by the best of the populations.
+
+        A population serves that holds, in its tail, half of the side or more; the best one has most points on it.
+        """
+        found, most = np.zeros(len(chance)), np.zeros(len(chance))
+        log_share = np.log(np.maximum(self.parts, 1e-300) / _PARTS)
+        for population in known:
+            weights = np.empty(len(population.points))
+            _weigh(self._log_ratios_at(population.points), log_share, weights)
+            inside = self.sides.indicators(self.job, population.outputs)
+            number = inside.sum(axis=0)
+            better = (number > most) & (population.probability * inside.mean(axis=0) > 0.5 * chance)
+            found = np.where(better, weights @ inside / np.maximum(number, 1), found)
+            most = np.where(better, number, most)
+        return found
+
+    def _log_ratios_at(self, points: FloatArray) -> FloatArray:
+        """`_log_ratios` at given points (n, r)."""
+        white = np.einsum("kij,nkj->kni", self._inverse, points[:, None] - self._mean)
+        half = 0.5 * np.einsum("kni,kni->kn", white, white)
+        return np.ascontiguousarray(self._log_scale[:, None] + half[0] - half)
 
     def _batches(
         self, counts: npt.NDArray[np.int64], groups: int, rng: np.random.Generator, per_scramble: int
@@ -184,6 +239,15 @@ class AimedPoints:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Points that a search has left in a tail, nearly draws of the law given it, their forms, and its probability."""
+
+    points: FloatArray
+    outputs: FloatArray
+    probability: float
+
+
 def aimed_points(
     net: Network,
     job: Job,
@@ -202,6 +266,7 @@ def aimed_points(
     sides = Sides(below > 0.5, events > 0.5)
     population = int(np.clip(100 * net.n_inputs, _POPULATION, 4 * _POPULATION))
     fitted: list[tuple[float, Directions]] = []
+    known: list[Population] = []
     tails = _tails(net, job, below, events)
     for i, event in enumerate(tails):
         share = (i + 1) / len(tails)
@@ -209,9 +274,10 @@ def aimed_points(
         if len(found.points):
             fitted.append((1.0 - HALFWAY, fit(found.points, np.ones(len(found.points)), _COMPONENTS, rng)))
             fitted.append((HALFWAY, fit(found.halfway, np.ones(len(found.halfway)), 1, rng)))
+            known.append(Population(found.points, net(found.points) @ job.forms.T, found.probability))
     if not fitted:
         return None
-    return AimedPoints.around(net, job, frame, sides, join(fitted)).share_out(rng)
+    return AimedPoints.around(net, job, frame, sides, join(fitted)).share_out(rng, known)
 
 
 @lru_cache(maxsize=1)
@@ -309,20 +375,29 @@ def _shared_out(n: int, share: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return counts
 
 
-def _best_shares(logs: FloatArray, marks: Flags, share: FloatArray) -> FloatArray:
-    """Shares s that make the mean of `log M_t` small, `M_t = E_q0[1_t phi^2 / (q_s q_0)]`, from points of q_0.
+def _best_shares(logs: FloatArray, marks: Flags, share: FloatArray, seen: Sequence[FloatArray] = ()) -> FloatArray:
+    """Shares s that make the mean of `log M_t` small, `M_t = E[1_t phi / q_s]` under the law.
 
-    `logs` (1 + k, n) are log ratios of the densities to phi, `marks` (n, t) say who is in which event, `share`
-    belongs to q_0. The step `s_j <- s_j mean_t E_q0[1_t phi^2 f_j / (q_s^2 q_0)] / M_t` keeps their sum.
+    `logs` (1 + k, n) are log ratios of the densities to phi at points drawn with the shares `share`, `marks` (n, t) say
+    who is in which event; `seen` are log ratios at points of the law given further events. The step
+    `s_j <- s_j mean_t E[1_t phi f_j / q_s^2] / M_t` keeps their sum, and does not raise the mean.
     """
-    top = logs.max(axis=0, initial=0.0)
-    ratio = np.exp(logs - top)
+    number = [logs.shape[1], *(part.shape[1] for part in seen)]
+    whole = np.concatenate([logs, *seen], axis=1)
+    top = whole.max(axis=0, initial=0.0)
+    ratio = np.exp(whole - top)
     marks = marks[:, marks.any(axis=0)]
-    if not marks.shape[1]:
-        return share
     # Every event on its own scale: contributions may be too small for floats.
-    level = np.where(marks, -2.0 * top[:, None], -np.inf)
-    event = np.exp(level - level.max(axis=0)) / (share @ ratio)[:, None]
+    level = np.full((whole.shape[1], marks.shape[1] + len(seen)), -np.inf)
+    weight = -2.0 * top[: number[0]] - np.log(share @ ratio[:, : number[0]])
+    level[: number[0], : marks.shape[1]] = np.where(marks, weight[:, None], -np.inf)
+    begin = number[0]
+    for i, n in enumerate(number[1:]):
+        level[begin : begin + n, marks.shape[1] + i] = -top[begin : begin + n]
+        begin += n
+    if not level.shape[1]:
+        return share
+    event = np.exp(level - level.max(axis=0))
     s = share
     for _ in range(_STEPS):
         mixed = s @ ratio

@@ -106,7 +106,9 @@ class AnswerMaker:
         """The estimate of one quantity of every tally."""
         if self.kind != "finite-sample":
             found = self.from_replicates(sum(w * self._spread(t.means()[name]) for w, t in self.found))
-            return found if self.kind == "exact" else self._widened(found, self._reach(name, found.value.shape))
+            if self.kind == "exact":
+                return found
+            return self._widened(self._with_hidden(found, name), self._reach(name, found.value.shape))
         sampled = [t for _, t in self.found if t.replicates_are_draws]
         fixed = sum((w * t.means()[name][0] for w, t in self.found if not t.replicates_are_draws), 0.0)
         n = int(sum(t.count.sum() for t in sampled))
@@ -126,6 +128,15 @@ class AnswerMaker:
         n = len(rows)
         half = float(stdtrit(n - 1, 0.5 + 0.5 * self.level)) * rows.std(axis=0, ddof=1) / np.sqrt(n)
         return Estimate(value, value - half, value + half)
+
+    def _with_hidden(self, found: Estimate, name: str) -> Estimate:
+        """The interval with the variance added that draws were expected to have, and have not shown."""
+        from scipy.special import stdtrit
+
+        hidden = sum(w * w * t.hidden[name] / t.count.sum() for w, t in self.found if name in t.hidden)
+        quantile = float(stdtrit(self.groups - 1, 0.5 + 0.5 * self.level))
+        half = np.sqrt((found.upper - found.value) ** 2 + quantile**2 * hidden)
+        return Estimate(found.value, found.value - half, found.value + half)
 
     def _reach(self, name: str, shape: tuple[int, ...]) -> Reach:
         """What unmet lines could do to one kind of quantity.

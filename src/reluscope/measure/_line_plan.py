@@ -282,6 +282,9 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
         slope = float(np.clip(0.5 * (seen + usual), 1.0, 2.0))
     mean = rows.mean(axis=0)
     single = np.maximum(square / count - mean**2, 0.0)
+    if tally.hidden:
+        hidden = np.concatenate([tally.hidden[name] for name in names])
+        whole, single = whole + hidden / n, single + hidden
     k = settings.job.n_levels + settings.job.rows.count
     rare = np.append(mean[:k], np.full(len(mean) - k, np.nan))
     span = 1.0 if plan.aimed is None else tally.largest

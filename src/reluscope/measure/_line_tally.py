@@ -155,6 +155,8 @@ class Tally:
     """CPU time that drawing and summing took, preparations left out."""
     largest: float = 1.0
     """What a line or point can contribute to a probability at the most."""
+    hidden: dict[str, FloatArray] = field(default_factory=dict)
+    """Variance of a single contribution that is expected beyond what the sums show (none for most ways to draw)."""
     replicates_are_draws: bool = True
     """False when the sums are exact: finitely many points, or the one line there is."""
 

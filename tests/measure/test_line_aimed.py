@@ -15,6 +15,7 @@ from reluscope.activations import Activation
 from reluscope.errors import InputError
 from reluscope.measure import _line_aimed as aimed
 from reluscope.measure._line_draws import SobolDraws
+from reluscope.measure._line_tally import Tally
 from reluscope.measure._rare_mixture import Directions
 from reluscope.measure.lines import Event, Request, integrate, job_of
 
@@ -163,6 +164,7 @@ def test_log_ratios_and_weights(r, k):
             *(multivariate_normal(m, f @ f.T).logpdf(U) - own for m, f in zip(fitted.mean, fitted.factor, strict=True)),
         ]
         np.testing.assert_allclose(logs, expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(points._log_ratios_at(U), expected, rtol=1e-9, atol=1e-9)
     share = points.parts / points.parts.sum()
     weights = np.empty(len(columns))
     aimed._weigh(logs, np.log(np.maximum(share, 1e-300)), weights)
@@ -211,6 +213,39 @@ def test_best_shares_lower_the_second_moments():
     assert score(best) < score(share)
     assert best[3] < 1e-3
     assert abs(best[1] - best[2]) < 0.1
+
+
+def test_a_mode_that_is_not_aimed_at_is_in_the_variance():
+    # |u0| + |u1| / 10 > 5 with a Gaussian at one of the two modes: the points hardly show the other, the search does.
+    net = rs.Network([(np.vstack([np.eye(2), -np.eye(2)]), np.zeros(4)), ([[1.0, 0.1, 1.0, 0.1]], [0.0])], "relu")
+    job = job_of(net, Request(levels=[5.0]))
+    sides = aimed.Sides(np.ones(1, bool), np.zeros(0, bool))
+    rng = np.random.default_rng(0)
+    # Draws of the law given the event: uniform in the tail of u0 beyond what u1 leaves, weighted by that tail.
+    second = rng.standard_normal(20_000)
+    tail = ndtr(-(5.0 - 0.1 * np.abs(second)))
+    second = rng.choice(second, 4000, p=tail / tail.sum())
+    first = -ndtri(ndtr(-(5.0 - 0.1 * np.abs(second))) * rng.random(4000)) * rng.choice([-1, 1], 4000)
+    known = aimed.Population(np.column_stack([first, second]), net(np.column_stack([first, second])), 2 * tail.mean())
+    assert (known.outputs > 5.0 - 1e-9).all()
+    one = Directions(np.ones(1), np.array([[5.2, 0.0]]), np.diag([0.3, 1.1])[None])
+    blind = aimed.AimedPoints.around(net, job, np.eye(2), sides, one).share_out(rng, [known])
+    own = 32 / blind.parts[0]
+    # Half of the event is out of the Gaussian's reach, where points weigh 32 / parts of the law.
+    assert 0.45 * own < blind.heavy[0] < 0.6 * own
+    tally = Tally(job, net, 16)
+    blind.run(1024, 16, rng, 1, tally)
+    chance = tally.total["above"].sum() / tally.count.sum()
+    assert tally.hidden["above"][0] == pytest.approx(chance * blind.heavy[0], rel=0.05)
+    both = Directions(
+        np.full(2, 0.5), np.array([[5.2, 0.0], [-5.2, 0.0]]), np.repeat(np.diag([0.3, 1.1])[None], 2, axis=0)
+    )
+    seeing = aimed.AimedPoints.around(net, job, np.eye(2), sides, both).share_out(rng, [known])
+    assert seeing.heavy[0] < 1e-3 * own
+    tally = Tally(job, net, 16)
+    seeing.run(1024, 16, rng, 1, tally)
+    assert tally.hidden["above"][0] == 0.0
+    assert tally.total["above"].sum() / tally.count.sum() == pytest.approx(known.probability, rel=0.1)
 
 
 # -- coverage ----------------------------------------------------------------------------------------------------

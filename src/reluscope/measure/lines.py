@@ -34,7 +34,8 @@ a Gaussian, most points are done in single precision, those near a threshold aga
 (`reluscope.measure._line_single`), several times faster than a matrix product per layer. If at least half of these
 levels and events are rare, points are also aimed at them, and weighted (`reluscope.measure._line_aimed`). A part of a
 rare event that neither the search nor a point of the law itself has met (an eighth of the points or more) is then not
-in the estimate; the interval allows for it as for lines that were not met.
+in the estimate; the interval allows for it as for lines that were not met. Variance that few heavy points would show
+is taken from the search's own points, and widens the interval.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from reluscope._version import __version__
-from reluscope.commands import demo, info, layers, lens, prob, recover, regions, report, reproduce, unwrap
+from reluscope.commands import demo, info, layers, lens, playground, prob, recover, regions, report, reproduce, unwrap
 from reluscope.errors import ReluscopeError
 
 
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    for module in (demo, report, info, prob, regions, unwrap, layers, lens, recover, reproduce):
+    for module in (demo, report, playground, info, prob, regions, unwrap, layers, lens, recover, reproduce):
         module.add(commands)
     return parser
 

@@ -1,0 +1,64 @@
+"""The few lines of Python that compute what the page shows."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from reluscope.playground.session import View
+
+
+def python_code(view: View, budgets: Mapping[str, str], methods: Sequence[str]) -> str:
+    """A script with the names `answer`, `out`, `found` and `pieces` for the numbers beside the picture.
+
+    `methods` are those of `rs.outputs` and of `rs.functions`. Numbers are written so that they read back as they are;
+    text from the page is quoted, never pasted.
+    """
+    lines = ["import numpy as np", "import reluscope as rs", "", view.opened.code]
+    if view.vary != "own":
+        lines.append(_call("law = rs.Gaussian(", view.at.tolist(), ", cov=", view.variances, ")"))
+    lines.append("")
+    if view.event:
+        lines += [
+            f"answer = rs.probability(net, law, {view.event!r}, budget={budgets['event']!r}, rng=0)",
+            "print(answer)",
+        ]
+    how = ["" if method == "auto" else f"method={method!r}, " for method in methods]
+    lines += [
+        f"out = rs.outputs(net, law, {how[0]}budget={budgets['outputs']!r}, rng=0)",
+        "print('mean', out.mean.value, 'sd', np.sqrt(np.diag(out.cov.value)))",
+        f"found = rs.functions(net, law, {how[1]}budget={budgets['functions']!r}, rng=0)",
+        "print(found.top(10))",
+    ]
+    plane = "net"
+    if not view.whole:
+        A, c = view.frame()
+        lines += [
+            f"A = np.eye({len(A)})[:, {list(view.axes)!r}]  # the plane that is shown",
+            _call("c = np.array(", c.tolist(), ")"),
+        ]
+        plane = "net.after(A, c)"
+    lower, upper = view.lower.tolist(), view.upper.tolist()
+    lines += [
+        f"pieces = rs.regions({plane}, box=({lower!r}, {upper!r}), budget={budgets['picture']!r}, progress=None)",
+        "print(pieces)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _call(*parts: str | list[float]) -> str:
+    """Text and lists of numbers in one statement, broken into lines of readable length."""
+    text = "".join(part if isinstance(part, str) else _list(part) for part in parts)
+    if len(text) <= 110:
+        return text
+    return textwrap.fill(text, 110, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def _list(values: list[float]) -> str:
+    if len(values) > 8 and len(set(values)) == 1:
+        return f"np.full({len(values)}, {values[0]!r})"
+    return (
+        repr([v if v != np.rint(v) or abs(v) > 1e15 else int(v) for v in values]) if len(values) > 8 else repr(values)
+    )

@@ -1,0 +1,361 @@
+"""From the library's answers to what the page draws: polygons, the event's limit, numbers, tables; all plain JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, choice, describe, real_array
+from reluscope._text import count
+from reluscope.errors import InputError, ReluscopeError
+from reluscope.playground.code import python_code
+from reluscope.playground.limit import event_limit
+from reluscope.playground.session import (
+    MOST_INPUTS,
+    MOST_WINNERS,
+    MOST_WORK,
+    Kept,
+    Opened,
+    View,
+    first_view,
+    jacobian_work,
+    switching_lines,
+)
+from reluscope.playground.words import function_in_words, pattern_in_words
+
+MOST_DRAWN = {"inputs": MOST_INPUTS, "units": 2500, "parameters": 5_000_000}
+MOST_MEASURED = {"inputs": 1000, "units": 800, "parameters": 200_000}
+"""Larger networks are not drawn, or not measured: the first batch of cells or lines would take too long already."""
+
+_MOST_LINES = 400
+"""First-layer units that may switch in the view."""
+
+_SECONDS = {"event": 0.4, "functions": 0.3, "outputs": 0.2, "picture": 0.6}
+_LIVE = 0.3
+"""Share of the time while something is being moved."""
+
+_MOST_FIRST_CELLS = 30_000
+"""Cells that the first layer may make: they are made at one go, before a budget is looked at."""
+
+_MOST_REGIONS = 4000
+_MOST_OUTPUTS = 12
+_HEAVIEST = 10
+_MOST_HALVINGS = 6
+"""How often a first view is halved until all its regions can be drawn."""
+
+
+def budget(what: str, live: bool = False) -> str:
+    """The budget of one number."""
+    return f"{_SECONDS[what] * (_LIVE if live else 1.0):g}s"
+
+
+def picture_budget() -> str:
+    """The budget of the picture."""
+    return f"{budget('picture')}, {_MOST_REGIONS} regions"
+
+
+class Scenes:
+    """The answers to a page's questions. One thread at a time; the last few answers are kept."""
+
+    def __init__(self) -> None:
+        self._planes, self._functions = Kept(), Kept()
+
+    def begin(self, found: Opened) -> dict[str, Any]:
+        """What a page needs to know about a network when it opens it."""
+        net, view = found.net, first_view(found)
+        for _ in range(_MOST_HALVINGS):
+            if (drawn := _or_none(self.regions, view)) is None or drawn.complete:
+                break
+            quarter = 0.25 * (view.upper - view.lower)
+            view = replace(view, lower=view.lower + quarter, upper=view.upper - quarter)
+        return {
+            "key": found.key,
+            "title": found.title,
+            "about": found.about,
+            "network": repr(net),
+            "inputs": net.n_inputs,
+            "outputs": net.n_outputs,
+            "names": [f"x[{i}]" for i in range(net.n_inputs)],
+            "own": found.law is not None,
+            "law": repr(found.law) if found.law is not None else "",
+            "winners": 2 <= net.n_outputs <= MOST_WINNERS,
+            "events": list(found.events),
+            "view": {
+                "axes": list(view.axes),
+                "at": view.at.tolist(),
+                "sd": view.sd.tolist(),
+                "vary": view.vary,
+                "lower": view.lower.tolist(),
+                "upper": view.upper.tolist(),
+                "event": view.event,
+                "output": view.output,
+                "colour": view.colour,
+            },
+        }
+
+    def regions(self, view: View) -> Any:
+        """`rs.regions` of the network on the plane, in the view."""
+        from reluscope.cells.regions import regions
+
+        refuse_if_large(view, MOST_DRAWN)
+        lines = switching_lines(view)
+        if lines > _MOST_LINES:
+            raise InputError(
+                f"{lines:,} units of the first layer switch in this view, too many to draw; zoom in, or ask "
+                "rs.regions(net, box, budget=...) in Python"
+            )
+        return self._planes.get(
+            view.plane_key(),
+            lambda: regions(view.plane(), (view.lower, view.upper), budget=picture_budget(), progress=None),
+        )
+
+    def functions(self, view: View) -> tuple[Any, str]:
+        """`rs.functions` of the network under the law, and the method it was asked with."""
+        from reluscope.answers.functions import functions
+
+        def asked(method: str) -> Any:
+            return functions(view.net, view.law(), method=method, budget=budget("functions", view.live), rng=0)
+
+        refuse_if_large(view, MOST_MEASURED)
+        return self._functions.get(view.law_key(), lambda: _in_time(asked, view))
+
+    def picture(self, view: View) -> dict[str, Any]:
+        """The regions in the view as polygons (or intervals) with their affine functions."""
+        found = self.regions(view)
+        if len(view.axes) == 1:
+            points = np.column_stack([found.cells.low, found.cells.high]).ravel()
+            offsets = np.arange(0, 2 * len(found) + 1, 2)
+        else:
+            points, offsets = found.cells.points.ravel(), found.cells.offsets
+        outputs = list(range(view.net.n_outputs)) if view.colour in ("largest", "smallest") else [view.output]
+        if len(outputs) > MOST_WINNERS:
+            raise InputError(
+                f"colouring by the winning output needs at most {MOST_WINNERS} outputs, got {len(outputs)}; "
+                "choose the value of one output"
+            )
+        return {
+            "count": len(found),
+            "stopped": found.stopped or "",
+            "points": points.tolist(),
+            "offsets": offsets.tolist(),
+            "outputs": outputs,
+            "C": found.C[:, outputs, :].ravel().tolist(),
+            "d": found.d[:, outputs].ravel().tolist(),
+        }
+
+    def event(self, view: View) -> dict[str, Any]:
+        """How likely the event is, where it begins and ends in the view, and where the law lives."""
+        return {
+            "answer": _tried(self._probability, view),
+            "limit": _tried(self._limit, view),
+            "ellipses": _ellipses(view),
+        }
+
+    def outputs(self, view: View) -> dict[str, Any]:
+        """Mean and standard deviation of the outputs."""
+        from reluscope.answers.outputs import outputs
+
+        def asked(method: str) -> Any:
+            return outputs(view.net, view.law(), method=method, budget=budget("outputs", view.live), rng=0)
+
+        refuse_if_large(view, MOST_MEASURED)
+        out, method = _in_time(asked, view)
+        mean, cov = out.mean, out.cov
+        rows = []
+        for o in _shown_outputs(view):
+            variance = cov[o, o]
+            sd = {k: float(np.sqrt(max(getattr(variance, k), 0.0))) for k in ("value", "lower", "upper")}
+            rows.append({"name": f"y[{o}]", "mean": answer(mean[o]), "sd": plain(sd)})
+        return {
+            "rows": rows, "guarantee": mean.guarantee, "level": mean.level, "method": out.method, "asked": method
+        }  # fmt: skip
+
+    def heaviest(self, view: View) -> dict[str, Any]:
+        """The regions that the law meets: how many, the heaviest, and the mass of each one drawn when asked for."""
+        found, method = self.functions(view)
+        top = found.top(_HEAVIEST)
+        regions = _or_none(self.regions, view)
+        where = np.full(len(top), -1) if regions is None else _places(view, regions, top.pattern)
+        sd = np.sqrt(np.asarray(view.law().variance))
+        rows = [
+            {
+                "mass": float(top.mass[i]),
+                "lower": float(top.lower[i]),
+                "upper": float(top.upper[i]),
+                "rule": function_in_words(top.C[i, view.output], float(top.d[i, view.output]), view.output, sd),
+                "region": int(where[i]),
+            }
+            for i in range(len(top))
+        ]
+        wanted = view.colour == "mass" and regions is not None
+        return plain({
+            "met": found.support_size,
+            "complete": found.remainder == 0.0,
+            "remainder": found.remainder,
+            "others": top.remainder,
+            "guarantee": found.guarantee,
+            "level": found.level,
+            "method": found.method,
+            "asked": method,
+            "rows": rows,
+            "drawn": self._mass_by_region(view, found, regions) if wanted else None,
+        })  # fmt: skip
+
+    def code(self, view: View, methods: Any) -> dict[str, Any]:
+        """The lines of Python that give the same numbers; `methods` are those the last answers named in `asked`."""
+        if not isinstance(methods, list) or len(methods) != 2:
+            raise InputError(f"methods must list two methods, got {describe(methods)}")
+        known = [choice(method, "methods", ("auto", "lines")) for method in methods]
+        budgets = {what: budget(what) for what in _SECONDS} | {"picture": picture_budget()}
+        return {"python": python_code(view, budgets, known)}
+
+    def point(self, view: View, u: Any) -> dict[str, Any]:
+        """What the network does at a point of the plane."""
+        spot = real_array(u, "point", ndim=1)
+        if len(spot) != len(view.axes):
+            raise InputError(f"point must have {count(len(view.axes), 'coordinate')}, got {len(spot)}")
+        net, x = view.net, view.input_at(spot)
+        if jacobian_work(net) > MOST_WORK:
+            refuse_if_large(view, MOST_DRAWN)
+        local = net.local(x[None])
+        pattern = local.pattern[0]
+        shown = range(min(net.n_outputs, _MOST_OUTPUTS))
+        y = net(x)
+        return {
+            "at": spot.tolist(),
+            "outputs": [{"name": f"y[{o}]", "value": float(y[o])} for o in shown],
+            "more": max(net.n_outputs - _MOST_OUTPUTS, 0),
+            "output": view.output,
+            "pattern": pattern_in_words(net, pattern),
+            "C": local.C[0, view.output].tolist(),
+            "d": float(local.d[0, view.output]),
+            "region": _tried(lambda v: int(self.regions(v).find(spot)), view),
+            "mass": _tried(lambda v: answer(self.functions(v)[0].mass(pattern)), view),
+        }
+
+    def _probability(self, view: View) -> dict[str, Any]:
+        from reluscope.answers.events import as_event
+        from reluscope.answers.probability import probability
+
+        if not view.event:
+            return {"error": "type an event, such as y[0] > 0"}
+        as_event(
+            view.event, view.net, view.law()
+        )  # what is wrong with it is said before what is wrong with the network
+        refuse_if_large(view, MOST_MEASURED)
+        return answer(probability(view.net, view.law(), view.event, budget=budget("event", view.live), rng=0))
+
+    def _limit(self, view: View) -> list[float]:
+        from reluscope.answers.events import as_event
+
+        if not view.event:
+            return []
+        found = as_event(view.event, view.net, view.law())
+        return event_limit(view, self.regions(view), found).ravel().tolist()
+
+    @staticmethod
+    def _mass_by_region(view: View, found: Any, regions: Any) -> list[float | None]:
+        """The mass of the whole region each polygon belongs to; None where no line met it."""
+        mass = dict(zip(_keys(view, found.pattern), found.value.tolist(), strict=True))
+        unmet = 0.0 if found.remainder == 0.0 else None
+        return [mass.get(key, unmet) for key in _keys(view, regions.pattern)]
+
+
+def refuse_if_large(view: View, most: Mapping[str, int]) -> None:
+    """Raise an error with the reason when one question about the network could take much longer than a second."""
+    net = view.net
+    size = {"inputs": net.n_inputs, "units": net.n_units, "parameters": net.n_parameters}
+    if any(size[key] > most[key] for key in most):
+        has, may = (", ".join(f"{sizes[key]:,} {key}" for key in most) for sizes in (size, most))
+        raise InputError(
+            f"the network is too large for answers within about a second: it has {has}, at most {may} are taken here; "
+            "ask in Python with a budget, such as rs.probability(net, law, event, budget='60s')"
+        )
+
+
+def _in_time(asked: Callable[[str], Any], view: View) -> tuple[Any, str]:
+    """An answer by enumeration where masses are exact, else (or when that did not finish in time) by lines."""
+    method = _way(view)
+    found = asked(method)
+    if found.stopped is not None and method == "auto":
+        method, found = "lines", asked("lines")
+    return found, method
+
+
+def _way(view: View) -> str:
+    """The method to ask with: lines where masses are not exact, or where the first layer alone makes too many cells."""
+    from reluscope.inputs import standard
+    from reluscope.measure.masses import MOST_EXACT_DIMENSIONS
+
+    seen = max(c.r for c in standard(view.law(), view.net))
+    if seen > MOST_EXACT_DIMENSIONS:
+        return "lines"
+    lines = int((view.net.layers[0].units.pieces - 1).sum()) if view.net.hidden else 0
+    cells = sum(math.comb(lines, k) for k in range(seen + 1))
+    return "auto" if cells <= _MOST_FIRST_CELLS else "lines"
+
+
+def answer(found: Any) -> dict[str, Any]:
+    """An `Answer` as plain values, with the library's own text."""
+    return plain(found.to_dict() | {"text": str(found)})
+
+
+def plain(value: Any) -> Any:
+    """What is not finite becomes None: JSON knows no infinity."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _tried(ask: Any, view: View) -> Any:
+    """One of several numbers: when it cannot be had, the reason stands in its place."""
+    try:
+        return ask(view)
+    except (ReluscopeError, MemoryError) as error:
+        return {"error": str(error) or type(error).__name__}
+
+
+def _or_none(ask: Any, view: View) -> Any:
+    try:
+        return ask(view)
+    except ReluscopeError:
+        return None
+
+
+def _shown_outputs(view: View) -> list[int]:
+    """The chosen output first when there are too many to list."""
+    n = view.net.n_outputs
+    if n <= _MOST_OUTPUTS:
+        return list(range(n))
+    return [view.output, *(o for o in range(n) if o != view.output)][:_MOST_OUTPUTS]
+
+
+def _keys(view: View, pattern: Any) -> list[bytes]:
+    return list(view.net.key(np.atleast_2d(pattern)).tolist())
+
+
+def _places(view: View, regions: Any, patterns: Any) -> FloatArray:
+    """Index of the region in the view with each pattern, -1 where it is not in view."""
+    index = {key: i for i, key in enumerate(_keys(view, regions.pattern))} if len(regions) else {}
+    return np.array([index.get(key, -1) for key in _keys(view, patterns)])
+
+
+def _ellipses(view: View) -> list[dict[str, Any]]:
+    """Mean and covariance in the shown inputs of each component of the law, heaviest first."""
+    axes = list(view.axes)
+    out = []
+    for weight, part in view.law().components:
+        cov = np.asarray(part.cov)[np.ix_(axes, axes)] if len(part.mean) <= _MOST_COV else np.diag(part.variance[axes])
+        out.append({"weight": float(weight), "mean": np.asarray(part.mean)[axes].tolist(), "cov": cov.tolist()})
+    return sorted(out, key=lambda e: -e["weight"])[:_MOST_ELLIPSES]
+
+
+_MOST_COV, _MOST_ELLIPSES = 1000, 24

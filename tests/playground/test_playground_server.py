@@ -302,6 +302,21 @@ def test_a_network_too_large_for_the_page_is_told_so_at_once(client):
     assert time.perf_counter() - begin < 5
 
 
+def test_three_inputs_that_all_vary_are_exact_while_cells_are_few(client):
+    net = random_net(3, 6, 5, 1, seed=4)
+    about = upload(client, net)
+    view = about["view"] | {"vary": "all", "event": "y[0] > 0 and x[2] < 1"}
+    asked = {"network": about["key"], "view": view}
+    law = gaussian(view)
+    answer = ask(client, "event", **asked)["answer"]
+    assert (answer["guarantee"], answer["value"]) == ("exact", rs.probability(net, law, view["event"]).value)
+    out = ask(client, "outputs", **asked)
+    assert (out["guarantee"], out["rows"][0]["mean"]["value"]) == ("exact", rs.outputs(net, law).mean.value[0])
+    many = upload(client, random_net(3, 40, 1))  # 10,701 cells: found quickly, but long to measure
+    asked = {"network": many["key"], "view": many["view"] | {"vary": "all", "live": True}}
+    assert ask(client, "outputs", **asked)["asked"] == "lines"
+
+
 def test_a_wide_first_layer_in_three_dimensions_goes_to_lines_at_once(client):
     about = upload(client, random_net(3, 80, 1))  # up to 85,401 cells from the first layer alone
     asked = {"network": about["key"], "view": about["view"] | {"vary": "all", "live": True}}

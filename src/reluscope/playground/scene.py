@@ -28,7 +28,7 @@ from reluscope.playground.session import (
 from reluscope.playground.words import function_in_words, pattern_in_words
 
 MOST_DRAWN = {"inputs": MOST_INPUTS, "units": 2500, "parameters": 5_000_000}
-MOST_MEASURED = {"inputs": 1000, "units": 800, "parameters": 200_000}
+MOST_MEASURED = {"inputs": 1000, "units": 1200, "parameters": 200_000}
 """Larger networks are not drawn, or not measured: the first batch of cells or lines would take too long already."""
 
 _MOST_LINES = 400
@@ -41,6 +41,10 @@ _LIVE = 0.3
 _MOST_FIRST_CELLS = 30_000
 """Cells that the first layer may make: they are made at one go, before a budget is looked at."""
 
+_MOST_CELLS = {"outputs": 1500, "functions": 5000}
+_MOST_FLAT_CELLS = 30_000
+"""Cells to be measured, in three dimensions and in fewer: budgets bound the search for cells, not their measure."""
+
 _MOST_REGIONS = 4000
 _MOST_OUTPUTS = 12
 _HEAVIEST = 10
@@ -51,6 +55,12 @@ _MOST_HALVINGS = 6
 def budget(what: str, live: bool = False) -> str:
     """The budget of one number."""
     return f"{_SECONDS[what] * (_LIVE if live else 1.0):g}s"
+
+
+def cells_budget(what: str, view: View, method: str) -> str:
+    """The budget of the regions or the moments: by enumeration also so few cells that measuring them is quick."""
+    most = "" if method == "lines" else f", {_MOST_CELLS[what] if _seen(view) == 3 else _MOST_FLAT_CELLS} regions"
+    return budget(what, view.live) + most
 
 
 def picture_budget() -> str:
@@ -118,7 +128,8 @@ class Scenes:
         from reluscope.answers.functions import functions
 
         def asked(method: str) -> Any:
-            return functions(view.net, view.law(), method=method, budget=budget("functions", view.live), rng=0)
+            limit = cells_budget("functions", view, method)
+            return functions(view.net, view.law(), method=method, budget=limit, rng=0)
 
         refuse_if_large(view, MOST_MEASURED)
         return self._functions.get(view.law_key(), lambda: _in_time(asked, view))
@@ -160,7 +171,7 @@ class Scenes:
         from reluscope.answers.outputs import outputs
 
         def asked(method: str) -> Any:
-            return outputs(view.net, view.law(), method=method, budget=budget("outputs", view.live), rng=0)
+            return outputs(view.net, view.law(), method=method, budget=cells_budget("outputs", view, method), rng=0)
 
         refuse_if_large(view, MOST_MEASURED)
         out, method = _in_time(asked, view)
@@ -210,7 +221,9 @@ class Scenes:
         if not isinstance(methods, list) or len(methods) != 2:
             raise InputError(f"methods must list two methods, got {describe(methods)}")
         known = [choice(method, "methods", ("auto", "lines")) for method in methods]
-        budgets = {what: budget(what) for what in _SECONDS} | {"picture": picture_budget()}
+        budgets = {"event": budget("event"), "picture": picture_budget()}
+        for what, method in zip(("outputs", "functions"), known, strict=True):
+            budgets[what] = cells_budget(what, replace(view, live=False), method)
         return {"python": python_code(view, budgets, known)}
 
     def point(self, view: View, u: Any) -> dict[str, Any]:
@@ -288,15 +301,21 @@ def _in_time(asked: Callable[[str], Any], view: View) -> tuple[Any, str]:
 
 def _way(view: View) -> str:
     """The method to ask with: lines where masses are not exact, or where the first layer alone makes too many cells."""
-    from reluscope.inputs import standard
     from reluscope.measure.masses import MOST_EXACT_DIMENSIONS
 
-    seen = max(c.r for c in standard(view.law(), view.net))
+    seen = _seen(view)
     if seen > MOST_EXACT_DIMENSIONS:
         return "lines"
     lines = int((view.net.layers[0].units.pieces - 1).sum()) if view.net.hidden else 0
     cells = sum(math.comb(lines, k) for k in range(seen + 1))
     return "auto" if cells <= _MOST_FIRST_CELLS else "lines"
+
+
+def _seen(view: View) -> int:
+    """In how many dimensions the network sees the law, at most."""
+    from reluscope.inputs import standard
+
+    return max(c.r for c in standard(view.law(), view.net))
 
 
 def answer(found: Any) -> dict[str, Any]:

@@ -5,13 +5,13 @@ import { curveSpan, draw, frame, massShade, paintRegions, rgb, shade, valueRange
 const $ = id => document.getElementById(id);
 const canvas = $('canvas'), handle = $('handle');
 const page = Array.from(crypto.getRandomValues(new Uint8Array(12)), b => b.toString(16).padStart(2, '0')).join('');
-const SIGMAS = 3.5, LIVE_PAUSE = 160, SETTLE = 350, QUICK = 250;
+const SIGMAS = 3.5, LIVE_PAUSE = 120, SETTLE = 350, QUICK = 250;
 
 let palette, net, view, first;                       // colours; the open network; its view, and the one it began with
 let got = {};                                        // the last answer of each kind
 let point = null, marked = -1, sheet = null, span = null, live = false, settle = 0, turn = 0, running = false, lastAsked = 0;
 const KINDS = ['picture', 'event', 'outputs', 'functions', 'point', 'code'], LAW = ['event', 'outputs', 'functions', 'point', 'code'];
-const dirty = new Set(), took = {};                  // what is to be asked; how long each kind took last, in ms
+const dirty = new Set(), took = {}, asks = {};       // what is to be asked; how long each kind took, and when it was asked, in ms
 
 // -- small things ---------------------------------------------------------------------------------------------------
 
@@ -46,7 +46,8 @@ function interval(a) {
 // -- questions ------------------------------------------------------------------------------------------------------
 
 async function ask(name, body, kind = 'application/json') {
-  const slow = setTimeout(() => { $('busy').hidden = false; }, 500);
+  const slow = setTimeout(() => say($('busy'), 'working…'), 500);
+  const slower = setTimeout(() => say($('busy'), 'working… (code is compiled on first use, which takes a while once)'), 5000);
   try {
     const answer = await fetch(`api/${name}`, {
       method: 'POST', headers: { 'Content-Type': kind }, body: kind === 'application/json' ? JSON.stringify(body) : body,
@@ -56,10 +57,13 @@ async function ask(name, body, kind = 'application/json') {
     return found;
   } finally {
     clearTimeout(slow);
+    clearTimeout(slower);
     $('busy').hidden = true;
   }
 }
 
+// What the polygons depend on, to tell whether two answers are about the same ones.
+const planeOf = v => JSON.stringify([v.axes, v.lower, v.upper, v.at.filter((_, i) => !v.axes.includes(i))]);
 const pause = ms => new Promise(done => setTimeout(done, ms));
 
 // One question at a time; while it is under way, newer ones replace those that wait.
@@ -69,11 +73,12 @@ async function pump() {
   document.body.setAttribute('aria-busy', 'true');
   try {
     for (;;) {
-      // While something moves, only what is quick is asked; the rest waits until it rests.
-      const kind = KINDS.find(k => dirty.has(k) && !(live && k !== 'picture' && k !== 'event' && !(took[k] < QUICK)));
+      // While something moves, only what is quick is asked, in turns; the rest waits until it rests.
+      const ready = KINDS.filter(k => dirty.has(k) && (!live || k === 'picture' || k === 'event' || (k !== 'code' && took[k] < QUICK)));
+      const kind = live ? ready.sort((a, b) => (asks[a] ?? 0) - (asks[b] ?? 0))[0] : ready[0];
       if (!kind) break;
       if (live) await pause(Math.max(0, lastAsked + LIVE_PAUSE - performance.now()));
-      lastAsked = performance.now();
+      lastAsked = asks[kind] = performance.now();
       dirty.delete(kind);
       if (kind === 'point' && !point) continue;
       const methods = ['outputs', 'functions'].map(k => got[k]?.asked ?? 'auto');
@@ -84,7 +89,7 @@ async function pump() {
         // An answer about another network, plane or place is stale.
         if (asked.network !== net.key || String(asked.view.axes) !== String(view.axes)) continue;
         if (kind === 'point' && String(asked.point) !== String(point)) continue;
-        got[kind] = found;
+        got[kind] = Object.assign(found, { plane: planeOf(asked.view) });
         shows[kind](found);
       } catch (error) {
         if (error.status === 409) continue;
@@ -132,9 +137,11 @@ function lawEllipses() {
 }
 
 function repaint() {
-  const { picture } = got, mass = got.functions?.drawn;
+  const { picture } = got, mass = got.functions?.plane === picture?.plane ? got.functions?.drawn : null;
+  if (view.colour === 'mass' && !mass && sheet?.massive) { redraw(); return; }  // the masses are on their way
   span = view.axes.length === 2 ? null : picture ? curveSpan(picture) : [0, 1];
-  sheet = picture && canvas.clientWidth ? paintRegions(canvas, view, picture, mass?.length === picture.count ? mass : null, palette, span) : null;
+  sheet = picture && canvas.clientWidth ? paintRegions(canvas, view, picture, mass, palette, span) : null;
+  if (sheet) sheet.massive = Boolean(mass);
   legend();
   redraw();
 }
@@ -206,7 +213,7 @@ const shows = {
   },
   code(found) { $('python').textContent = found.python; },
   point(found) {
-    marked = typeof found.region === 'number' ? found.region : -1;
+    marked = typeof found.region === 'number' && found.plane === got.picture?.plane ? found.region : -1;
     $('point').hidden = false;
     const name = i => net.names[i], many = found.C.length > 12;
     const order = found.C.map((_, i) => i).sort((a, b) => many ? Math.abs(found.C[b]) * view.sd[b] - Math.abs(found.C[a]) * view.sd[a] : a - b);
@@ -254,7 +261,7 @@ function moments(f) {
 
 function heaviest(f) {
   const row = (r, i) => {
-    const mark = () => { marked = r.region; for (const t of $('heaviest').querySelectorAll('tr')) t.classList.toggle('marked', t === made); redraw(); };
+    const mark = () => { marked = f.plane === got.picture?.plane ? r.region : -1; for (const t of $('heaviest').querySelectorAll('tr')) t.classList.toggle('marked', t === made); redraw(); };
     const place = r.region >= 0 ? el('button', { type: 'button', 'aria-label': `Show region ${i + 1} in the picture`, onclick: mark }, 'show') : 'not in view';
     const made = el('tr', {}, el('td', { className: 'n' }, number(r.mass, 4), el('br'), el('span', { className: 'soft' }, interval({ ...r, value: r.mass }))),
       el('td', { className: 'rule' }, r.rule), el('td', {}, place));

@@ -1,10 +1,13 @@
 """The Regions record: queries, neighbours, merging, domains, budgets, and refusals."""
 
+import math
+
 import numpy as np
 import pytest
 
-from nets import random_net
+from nets import integer_net, random_net
 from reluscope.budget import parse_budget
+from reluscope.cells import subdivide
 from reluscope.cells.along import along
 from reluscope.cells.compare import equivalent
 from reluscope.cells.regions import Regions, regions, stream_regions
@@ -261,3 +264,27 @@ def test_a_box_beyond_rounding_is_not_called_complete():
         assert not found.complete and "rounding" in found.stopped
         with pytest.raises(InputError, match="rounding is as large"):
             equivalent(net, net, (-size, size))
+
+
+@pytest.mark.parametrize("widths", [(2, 30, 8, 1), (3, 14, 6, 1), (4, 9, 4, 1)])
+@pytest.mark.parametrize("make", [random_net, integer_net])
+@pytest.mark.parametrize("kind", ["relu", "relu6"])
+def test_units_of_the_first_layer_in_groups(widths, make, kind, monkeypatch):
+    net = make(widths, 5, kind)
+    whole = regions(net, box=(-1, 1))
+    monkeypatch.setattr(subdivide, "MOST_CHILDREN", 20)
+    grouped = regions(net, box=(-1, 1))
+    assert {p.tobytes() for p in grouped.pattern} == {p.tobytes() for p in whole.pattern}
+    assert len(grouped) == len(whole)
+    assert grouped.volume.sum() == pytest.approx(whole.volume.sum(), rel=1e-12)
+
+
+def test_a_wide_first_layer_in_space_can_be_stopped():
+    # 400 planes cut a cube into some ten million cells: one split of all of them took minutes and gigabytes.
+    net = random_net((3, 400, 400, 2), 0)
+    found = regions(net, box=(-1, 1), budget="50 regions")
+    assert not found.complete
+    assert len(found) >= 50
+    split = subdivide._group(3, 400, 1, 1)
+    assert split < 400
+    assert sum(math.comb(split, i) for i in range(4)) <= subdivide.MOST_CHILDREN

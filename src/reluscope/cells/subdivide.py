@@ -16,6 +16,7 @@ stay, however thin, as long as double precision can tell them from a coincidence
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -29,6 +30,9 @@ from reluscope.parallel import blas_threads
 
 BATCH_NUMBERS = 1 << 17
 """Numbers in the affine maps of one batch of cells: 1 MB, so that a batch stays in the cache."""
+
+MOST_CHILDREN = 1 << 17
+"""Children that one split by units of the first layer may make."""
 
 PROBABLE_ERRORS = 16.0
 """A unit switches inside a cell when it does so by more than this many probable rounding errors."""
@@ -47,7 +51,10 @@ class Leaves(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """Children waiting to be split by layer `layer`; maps are made from the parents' when their turn comes."""
+    """Children waiting to be split by layer `layer`; maps are made from the parents' when their turn comes.
+
+    `piece` holds the pieces of the layer before; fewer than it has units where these take their turn in groups.
+    """
 
     layer: int
     cells: Any
@@ -91,10 +98,15 @@ def subdivide(
         stack: list[Pending] = []
         for begin in reversed(range(0, n, size)):
             end = min(begin + size, n)
-            part = Batch(maps[begin:end], error2[begin:end], np.zeros((0, 0)), empty[begin:end], root[begin:end])
-            stack += children(net, 0, cells.part(begin, end), part, size)
+            none = np.zeros((end - begin, 0))
+            part = Batch(maps[begin:end], error2[begin:end], none, empty[begin:end], root[begin:end])
+            # All units of the first layer may cross a starting cell: in groups, so that it takes no time without end.
+            stack += children(net, 0, cells.part(begin, end), part, size, empty[begin:end])
         while stack:
             pending = stack.pop()
+            if pending.piece.shape[1] < net.layers[pending.layer - 1].width:
+                stack += children(net, pending.layer - 1, pending.cells, _taken(pending), size, pending.piece)
+                continue
             last = pending.layer == len(net.hidden)
             made = advance(net.layers[pending.layer - 1], net.layers[pending.layer], pending, last)
             if last:
@@ -103,24 +115,55 @@ def subdivide(
                 stack += children(net, pending.layer, pending.cells, made, size)
 
 
-def children(net: Network, layer: int, cells: Any, at: Batch, size: int) -> list[Pending]:
-    """Split a batch by one layer's units; the children come in batches, last first."""
+def children(net: Network, layer: int, cells: Any, at: Batch, size: int, known: Pattern | None = None) -> list[Pending]:
+    """Split a batch by one layer's units; the children come in batches, last first.
+
+    With `known` (n, k), the pieces of the layer's first k units (k may be 0), by which the cells are split already,
+    only the next units take their turn, so many that they cannot make more than about `MOST_CHILDREN`.
+    """
     units = net.layers[layer].units
-    first_label = first_labels(net)[layer]
-    tolerance = PROBABLE_ERRORS * np.sqrt(at.error2)
-    found = cells.split(np.ascontiguousarray(at.maps), tolerance, units.breaks, first_label)
-    at = at._replace(top=found.top)
+    width, steps = units.breaks.shape
+    begin = 0 if known is None else known.shape[1]
+    group = width if known is None else _group(at.maps.shape[1] - 1, width - begin, steps, len(cells))
+    end = min(begin + group, width)
+    part = slice(begin, end)
+    tolerance = PROBABLE_ERRORS * np.sqrt(at.error2[:, part])
+    first_label = first_labels(net)[layer] + begin * steps
+    found = cells.split(np.ascontiguousarray(at.maps[:, :, part]), tolerance, units.breaks[part], first_label)
+    piece, top = found.piece, found.top
+    if begin:
+        assert known is not None
+        piece, top = np.concatenate([known[found.parent], piece], axis=1), np.concatenate([at.top, top], axis=1)
+    at = at._replace(top=top)
     total = len(found.cells)
     return [
         Pending(
             layer + 1,
-            found.cells.part(begin, min(begin + size, total)),
-            found.parent[begin : begin + size],
-            found.piece[begin : begin + size],
+            found.cells.part(first, min(first + size, total)),
+            found.parent[first : first + size],
+            piece[first : first + size],
             at,
         )
-        for begin in reversed(range(0, total, size))
+        for first in reversed(range(0, total, size))
     ]
+
+
+def _taken(pending: Pending) -> Batch:
+    """What is known of the parents, for the children."""
+    maps, error2, top, pattern, root = pending.before
+    i = pending.parent
+    return Batch(maps[i], error2[i], top[i], pattern[i], root[i])
+
+
+def _group(dimension: int, units: int, steps: int, cells: int) -> int:
+    """How many units may take their turn: n hyperplanes cut a cell into at most `sum of C(n, i), i <= dimension`."""
+    count = min(units, 8)
+    while count < units:
+        pieces = sum(math.comb((count + 1) * steps, i) for i in range(dimension + 1))
+        if cells * pieces > MOST_CHILDREN:
+            break
+        count += 1
+    return count
 
 
 def advance(layer: Layer, following: Layer, pending: Pending, last: bool) -> Batch:

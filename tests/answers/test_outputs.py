@@ -15,6 +15,7 @@ from nets import integer_net, random_net
 from reluscope.answers.outputs import bracketed_roots, error_rates, outputs
 from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures
+from reluscope.measure import enumeration
 
 G2 = rs.Gaussian([0.3, -0.2], [[1.0, 0.3], [0.3, 2.0]])
 LAWS = {
@@ -536,3 +537,33 @@ def test_five_dimensions_go_by_lines():
     with pytest.raises(InputError, match="enumeration only"):
         _ = out.mixture
     assert out.probability((np.zeros((0, 1)), [])).value == 1.0
+
+
+def test_budgets_hold_while_cells_are_measured(monkeypatch):
+    """Cells in three dimensions take time to measure: those near the centre come first, the others are left out."""
+    from reluscope.budget import Budget
+
+    law, net = rs.Gaussian(np.zeros(3), 1.0), random_net((3, 12, 12, 1), 0)
+    exact = outputs(net, law)
+    asked = []
+
+    def spent(self, regions=0):
+        asked.append(regions)
+        return "budget of 9 s reached" if len(asked) > 23 else None
+
+    enumerated = enumeration.enumerate_law(net, law, budget="1000s")[0].regions
+    assert len(enumerated) > 60 * enumeration._BLOCK
+    monkeypatch.setattr(enumeration, "regions", lambda *args, **kwargs: enumerated)
+    monkeypatch.setattr(Budget, "spent", spent)
+    out = outputs(net, law, budget="9s")
+    assert out.guarantee == "sound"
+    assert "9 s reached" in repr(out)
+    kept = out.cells.parts[0]
+    assert 23 * enumeration._BLOCK < len(kept.mass) <= 24 * enumeration._BLOCK
+    assert kept.mass.sum() > 24 * enumeration._BLOCK / len(enumerated)  # near the centre there is more
+    assert out.cells.missing == pytest.approx(1 - kept.mass.sum(), abs=1e-9)
+    t = exact.quantile([0.1, 0.5, 0.9]).value
+    found = out.cdf(t)
+    assert (found.lower <= exact.cdf(t).value).all()
+    assert (found.upper >= exact.cdf(t).value).all()
+    assert (found.upper - found.lower).max() == pytest.approx(out.cells.missing, abs=1e-9)

@@ -239,7 +239,7 @@ class Outputs:
         return out
 
     def __repr__(self) -> str:
-        state = f", {self.stopped}" if self.stopped else ""
+        state = f", {self.stopped}: brackets allow for {self.cells.missing:.2g} of the mass" if self.stopped else ""
         n = self.network.n_outputs
         return f"Outputs({n} output{'s' * (n > 1)} of {self.network!r}, {self.guarantee}: {self.method}{state})"
 
@@ -502,7 +502,8 @@ def outputs(
 
     Exact for Gaussian laws (mixtures, singular, truncated) that the network sees in at most three directions, for
     uniform laws in up to six inputs (the pdf in three), and for particles. The cells are found once; each question
-    is then a sum over them. A budget that ends the search early gives sound brackets.
+    is then a sum over them. A budget that ends the search early gives sound brackets;
+    `method="lines"` then says more.
 
     In more dimensions (or with `method="lines"`) every question is answered by exact integration along random lines,
     for as long as `budget` says (one second by default), with intervals at level `confidence` each; `mixture` is then

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,12 @@ from reluscope.progress import Report, meter
 if TYPE_CHECKING:
     from reluscope.inputs._standard import Component
     from reluscope.network import Network
+
+
+_SLOW_DIMENSIONS = 3
+"""Exact masses take some 100 microseconds a cell there: a budget is for them too."""
+
+_BLOCK = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +63,8 @@ def enumerate_law(
 
     Exact for Gaussian laws that the network sees in up to three dimensions, for uniform laws in up to six, and for
     particles (one region per pattern that occurs); quasi-Monte Carlo masses otherwise. All components share the budget;
-    where masses are estimated, the search for regions may take half of it.
+    in three and more dimensions the search for regions may take half of it. Where it ends before all regions of three
+    dimensions are measured, the others are left out.
     """
     from reluscope.inputs import standard
 
@@ -72,21 +79,62 @@ def enumerate_law(
         geometry = "vertex" if component.kind == "uniform" and 2 < component.r <= 6 else "auto"
         where = standard_domain(component)
         estimated = component.kind != "uniform" and component.r > MOST_EXACT_DIMENSIONS
-        search = limit.part(0.5) if estimated else limit
+        search = limit.part(0.5) if estimated or component.r == _SLOW_DIMENSIONS else limit
         found = regions(component.network, **where, geometry=geometry, budget=search, progress=progress)
         with meter(progress, "masses") as report:
-            out.append(Enumerated(component, found, component_masses(component, found, limit, report, options)))
+            joint = None
+            if component.kind != "uniform" and component.r == _SLOW_DIMENSIONS and limit.seconds < np.inf:
+                found, joint = _measured_in_time(found, limit, report)
+            out.append(Enumerated(component, found, component_masses(component, found, limit, report, options, joint)))
     return tuple(out)
 
 
+def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Regions, Masses]:
+    """Exact masses, block by block from the centre outwards; what a budget leaves unmeasured is left out."""
+    if not len(found):
+        return found, gaussian_masses(found.cells)
+    starts = np.arange(0, len(found), _BLOCK)
+    corner = np.minimum.reduceat(np.linalg.norm(found.cells.points, axis=1), found.cells.offsets[:-1])
+    centre = found.find(np.zeros((1, found.cells.dimension)))
+    corner[centre[centre >= 0]] = 0.0  # its corners may be far
+    distance = np.minimum.reduceat(corner, starts)
+    masses: dict[int, Masses] = {}
+    stopped = found.stopped
+    for start in starts[np.argsort(distance, kind="stable")].tolist():
+        if masses and (words := limit.spent()) is not None:
+            stopped = words
+            break
+        masses[start] = gaussian_masses(found.cells.part(start, min(start + _BLOCK, len(found))))
+        report(_BLOCK * len(masses), "cells")
+    kept = sorted(masses)
+    if len(kept) < len(starts):
+        rows = np.concatenate([np.arange(k, min(k + _BLOCK, len(found))) for k in kept])
+        cells = found.cells.join([found.cells.part(k, min(k + _BLOCK, len(found))) for k in kept])
+        found = replace(found, cells=cells, pattern=found.pattern[rows], maps=found.maps[rows], stopped=stopped)
+    value, lower, upper = (
+        np.concatenate([getattr(masses[k], name) for k in kept]) for name in ("value", "lower", "upper")
+    )
+    return found, replace(masses[kept[0]], value=value, lower=lower, upper=upper)
+
+
 def component_masses(
-    component: Component, found: Regions, limit: Budget, report: Report, options: dict[str, Any]
+    component: Component,
+    found: Regions,
+    limit: Budget,
+    report: Report,
+    options: dict[str, Any],
+    joint: Masses | None = None,
 ) -> Masses:
-    """Masses of regions in standard coordinates, given that the input comes from this component."""
+    """Masses of regions in standard coordinates, given that the input comes from this component.
+
+    `joint` are their plain Gaussian masses, if known already.
+    """
     if component.kind == "uniform" and component.r > 0:
         assert component.lower is not None and component.upper is not None
         return uniform_masses(found.cells, float(np.prod(component.upper - component.lower)))
-    if found.cells.dimension <= MOST_EXACT_DIMENSIONS and not isinstance(found.cells, HPolytopes):
+    if joint is not None:
+        pass
+    elif found.cells.dimension <= MOST_EXACT_DIMENSIONS and not isinstance(found.cells, HPolytopes):
         joint = gaussian_masses(found.cells)
     else:
         each = measure_together(

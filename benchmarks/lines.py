@@ -8,37 +8,37 @@ one BLAS thread), both given the CPU time that `integrate` used. Errors are stan
 (Monte Carlo: the binomial formula), as geometric means over cdf values at the quantiles .1 to .9 and over the tails
 P(y > c) = 1e-2 and 1e-4. Ratios above 1 say how many times smaller the error of `integrate` is. Budgets are CPU time.
 
-Measured in one run on one core of a busy two-core Xeon with AVX-512, 2026-11, a second each, 8 repeats (so each ratio
-is good to about a quarter); cdf, then tail, against Monte Carlo / Sobol. The least ratios of 5-50-50-1 with 32 repeats:
-torch #1 cdf 13 / 3.1.
+Measured on one core of a busy two-core Xeon with AVX-512, 2026-11, a second each, 8 repeats, each column in one run;
+cdf, then tail, against Monte Carlo / Sobol. Ratios of the cdf are good to about a quarter (torch 5-50-50-1 #1 with 32
+repeats: 13 / 3.1); those of tails differ between runs by a factor of two or three, because single heavy points matter.
 
-    mnist 784-16-16-16-10 (trained)     8.9 / 3.5     39 / 19
-    fitted 5-50-50-1 #0                 20 / 3.7      268 / 104
-    fitted 5-50-50-1 #1                 32 / 6.2      42 / 22
-    fitted 10-32-32-1 #0                23 / 6.9      360 / 210
-    fitted 10-32-32-1 #1                25 / 12       19 / 12
-    fitted 16-16-16-16-1 #0             20 / 9.2      12 / 9.6
-    fitted 16-16-16-16-1 #1             56 / 28       1543 / 1000
-    torch 5-50-50-1 #0                  17 / 4.1      70 / 35
-    torch 5-50-50-1 #1                  11 / 2.6      53 / 26
-    torch 10-32-32-1 #0                 8.3 / 2.7     41 / 28
-    torch 10-32-32-1 #1                 9.0 / 3.8     17 / 8.1
-    torch 16-16-16-16-1 #0              8.8 / 4.6     11 / 10
-    torch 16-16-16-16-1 #1              6.1 / 2.9     14 / 11
-    torch 784-16-16-16-10 #0            8.7 / 4.2     6.0 / 6.9
-    torch 784-16-16-16-10 #1            6.8 / 3.0     11 / 8.0
-    he 5-50-50-1 #0                     12 / 4.2      21 / 5.4
-    he 5-50-50-1 #1                     19 / 3.6      48 / 21
-    he 10-32-32-1 #0                    7.7 / 3.5     22 / 11
-    he 10-32-32-1 #1                    7.2 / 3.0     23 / 14
-    leaky 10-32-32-1                    12 / 4.1      50 / 23
-    relu6 10-32-32-1                    7.2 / 3.5     14 / 9.1
-    he 5-50x6-1                         11 / 3.4      43 / 24
-    he 4-8x10-1                         27 / 6.5      224 / 91
-    he 16-64-64-1                       6.5 / 2.6     12 / 12
-    he 16-200-200-1                     4.2 / 2.5     3.0 / 2.6
-    he 10-12x12-1                       7.1 / 2.7     3.1 / 3.4
-    leaky 4-8x10-1                      29 / 5.7      30 / 15
+    mnist 784-16-16-16-10 (trained)     8.9 / 3.5     90 / 37
+    fitted 5-50-50-1 #0                 20 / 3.7      590 / 195
+    fitted 5-50-50-1 #1                 32 / 6.2      11 / 5.8
+    fitted 10-32-32-1 #0                23 / 6.9      275 / 181
+    fitted 10-32-32-1 #1                25 / 12       10 / 7.0
+    fitted 16-16-16-16-1 #0             20 / 9.2      14 / 11
+    fitted 16-16-16-16-1 #1             56 / 28       953 / 573
+    torch 5-50-50-1 #0                  17 / 4.1      46 / 23
+    torch 5-50-50-1 #1                  11 / 2.6      42 / 20
+    torch 10-32-32-1 #0                 8.3 / 2.7     32 / 22
+    torch 10-32-32-1 #1                 9.0 / 3.8     19 / 11
+    torch 16-16-16-16-1 #0              8.8 / 4.6     9.8 / 12
+    torch 16-16-16-16-1 #1              6.1 / 2.9     10 / 9.1
+    torch 784-16-16-16-10 #0            8.7 / 4.2     5.7 / 5.9
+    torch 784-16-16-16-10 #1            6.8 / 3.0     7.6 / 5.0
+    he 5-50-50-1 #0                     12 / 4.2      28 / 7.5
+    he 5-50-50-1 #1                     19 / 3.6      59 / 26
+    he 10-32-32-1 #0                    7.7 / 3.5     30 / 13
+    he 10-32-32-1 #1                    7.2 / 3.0     18 / 16
+    leaky 10-32-32-1                    12 / 4.1      17 / 9.2
+    relu6 10-32-32-1                    7.2 / 3.5     25 / 16
+    he 5-50x6-1                         11 / 3.4      25 / 14
+    he 4-8x10-1                         27 / 6.5      203 / 85
+    he 16-64-64-1                       6.5 / 2.6     15 / 14
+    he 16-200-200-1                     4.2 / 2.5     3.1 / 2.5
+    he 10-12x12-1                       7.1 / 2.7     3.6 / 4.3
+    leaky 4-8x10-1                      29 / 5.7      18 / 7.7
 
 Trained networks gain most on the cdf: their output changes mainly in few directions, and lines pay. Networks of random
 weights have no such direction; on those the engine takes points, and is faster than plain ones by its forward pass in

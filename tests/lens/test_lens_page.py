@@ -3,120 +3,28 @@
 from __future__ import annotations
 
 import colorsys
-import json
 import os
-import select
-import shutil
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 
+from browser import CHROMIUM, Browser
 from reluscope import lens
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None or os.name != "posix", reason="needs Chromium")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --window-size=1280,900 --remote-debugging-pipe"
-)
-# The browser reads from descriptor 3 and writes to 4.
-LAUNCH = """
-import os, sys
-ends = [os.dup(int(n)) for n in sys.argv[1:3]]
-while min(ends) < 5:
-    ends = [os.dup(n) for n in ends]
-os.dup2(ends[0], 3)
-os.dup2(ends[1], 4)
-os.execv(sys.argv[3], sys.argv[3:])
-"""
 
 
-class Browser:
-    """A headless Chromium that is told what to do over a pair of pipes (messages of JSON that end in a zero byte)."""
-
-    def __init__(self, profile):
-        theirs_in, self.out = os.pipe()
-        self.back, theirs_out = os.pipe()
-        command = [sys.executable, "-c", LAUNCH, str(theirs_in), str(theirs_out), CHROMIUM, *FLAGS.split()]
-        self.process = subprocess.Popen(
-            [*command, f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(theirs_in, theirs_out),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(theirs_in)
-        os.close(theirs_out)
-        self.rest, self.number, self.session, self.problems = b"", 0, None, []
-        found = self.ask("Target.getTargets")["targetInfos"]
-        target = next(t["targetId"] for t in found if t["type"] == "page")
-        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.ask(f"{domain}.enable")
-
-    def ask(self, method, **values):
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": values}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.out, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + 60
-        while True:
-            while b"\0" not in self.rest:
-                if not select.select([self.back], [], [], max(0.0, end - time.monotonic()))[0]:
-                    raise TimeoutError(method)
-                part = os.read(self.back, 1 << 20)
-                if not part:
-                    raise EOFError(f"the browser ended during {method}")
-                self.rest += part
-            line, self.rest = self.rest.split(b"\0", 1)
-            answer = json.loads(line)
-            kind, level = answer.get("method"), answer.get("params", {}).get("entry", {}).get("level")
-            if kind == "Runtime.exceptionThrown" or level == "error":
-                self.problems.append(answer["params"])
-            if kind == "Network.requestWillBeSent":
-                url = answer["params"]["request"]["url"]
-                if not url.startswith(("data:", "file:", "about:")):
-                    self.problems.append(url)
-            if answer.get("id") == self.number:
-                assert "error" not in answer, answer
-                return answer["result"]
-
-    def see(self, expression):
-        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
-
+class Pages(Browser):
     def open(self, path):
         self.problems.clear()
         self.ask("Page.navigate", url=path.as_uri())
-        ready = "document.readyState === 'complete' && location.protocol === 'file:' && typeof sheet !== 'undefined'"
-        for _ in range(300):
-            if self.see(f"{ready} && (!D.sheet || sheet.complete)"):
-                return
-            time.sleep(0.02)
-        raise TimeoutError("the page did not load")
-
-    def place(self, selector, across, down):
-        box = self.see(
-            f"(() => {{const e = document.querySelector({selector!r}); e.scrollIntoView({{block: 'center'}});"
-            "const r = e.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]})()"
+        self.until(
+            "document.readyState === 'complete' && location.protocol === 'file:' && typeof sheet !== 'undefined'"
         )
-        return {"x": box[0] + across * box[2], "y": box[1] + down * box[3]}
+        self.until("!D.sheet || sheet.complete")
 
     def hover(self, selector, across=0.5, down=0.5):
-        self.ask("Input.dispatchMouseEvent", type="mouseMoved", **self.place(selector, across, down))
-
-    def click(self, selector):
-        where = self.place(selector, 0.5, 0.5)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.ask("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where)
-
-    def press(self, key):
-        for kind in ("keyDown", "keyUp"):
-            self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+        self.mouse("mouseMoved", *self.place(selector, across, down))
 
     def colour(self, selector):
         """The pixel in the middle of a canvas."""
@@ -125,19 +33,11 @@ class Browser:
             "return [...c.getContext('2d').getImageData(c.width >> 1, c.height >> 1, 1, 1).data.slice(0, 3)]})()"
         )
 
-    def text(self, selector):
-        return self.see(f"document.querySelector({selector!r}).textContent")
-
-    def close(self):
-        os.close(self.out)
-        os.close(self.back)
-        self.process.terminate()
-        self.process.wait(20)
-
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    made = Browser(tmp_path_factory.mktemp("profile"))
+    made = Pages(tmp_path_factory.mktemp("profile"), "file:")
+    made.size(1280, 900)
     yield made
     made.close()
 

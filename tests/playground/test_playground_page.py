@@ -16,7 +16,7 @@ import reluscope as rs
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-from playground_browser import CHROMIUM, Browser
+from browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None or os.name != "posix", reason="needs Chromium")
 

@@ -239,3 +239,10 @@ def test_what_counts_as_an_event():
         as_event("unit[1,4] on", net)
     assert repr(as_event("y[0] > 0", net)) == "Event('y[0] > 0', 1 case)"
     assert rs.event is event
+
+
+def test_no_rows_hold_nothing():
+    net = rs.Network([([[1.0, 2.0]], [0.0])])
+    found = as_event("y[0] > 1", net).holds(net, np.zeros((0, 2)))
+    assert found.shape == (0,)
+    assert found.dtype == bool

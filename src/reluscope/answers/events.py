@@ -13,6 +13,7 @@ an event is a `reluscope.formats.vnnlib.Property`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -134,7 +135,7 @@ class Event:
         self.check(net)
         x = real_array(X, "X")
         single = x.ndim == 1
-        rows = x.reshape(1, -1) if single else x.reshape(len(x), -1)
+        rows = x.reshape(1, -1) if single else x.reshape(len(x), math.prod(x.shape[1:]))
         found = self._inside(rows, net(rows), self._features_at(net, rows))
         return bool(found[0]) if single else found
 

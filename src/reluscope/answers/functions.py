@@ -497,7 +497,7 @@ def _by_enumeration(
     order = np.argsort(-value, kind="stable")
     count = sum(len(e.regions) for e in found)
     dimensions = ", ".join(str(r) for r in sorted({e.component.r for e in found}))
-    method = f"enumeration of {count:,} cells in {dimensions} dimensions"
+    method = f"enumeration of {count:,} cells in {dimensions} dimension{'s' * (dimensions != '1')}"
     return Functions(
         net, law, pattern[order], value[order], lower[order], upper[order],
         min(remainder, 1.0), guarantee, level, method, stopped,

@@ -532,7 +532,7 @@ def outputs(
             net,
             law,
             "confidence",
-            f"lines or points in {dimensions} dimensions",
+            f"lines or points in {dimensions} dimension{'s' * (dimensions != '1')}",
             None,
             Cells((), (), 0.0, net.n_outputs),
             confidence,
@@ -548,7 +548,7 @@ def outputs(
         net,
         law,
         "exact" if stopped is None else "sound",
-        f"{count:,} cells in {dimensions} dimensions",
+        f"{count:,} cells in {dimensions} dimension{'s' * (dimensions != '1')}",
         stopped,
         Cells(cells, points, missing, net.n_outputs),
     )

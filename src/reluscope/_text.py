@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -37,3 +37,9 @@ def _cell(value: Any) -> str:
 def count(number: int, noun: str) -> str:
     """`1 region`, `1,234 regions`: a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def in_dimensions(dimensions: Iterable[int]) -> str:
+    """`{1, 3}` in words: `1, 3 dimensions`."""
+    words = ", ".join(map(str, sorted(set(dimensions)))) or "no"
+    return f"{words} dimension{'s' * (words != '1')}"

@@ -562,6 +562,10 @@ def test_budgets_hold_while_cells_are_measured(monkeypatch):
     assert 23 * enumeration._BLOCK < len(kept.mass) <= 24 * enumeration._BLOCK
     assert kept.mass.sum() > 24 * enumeration._BLOCK / len(enumerated)  # near the centre there is more
     assert out.cells.missing == pytest.approx(1 - kept.mass.sum(), abs=1e-9)
+    everyone = exact.cells.parts[0]
+    mass = dict(zip([p.tobytes() for p in everyone.pattern], everyone.mass.tolist(), strict=True))
+    np.testing.assert_allclose(kept.mass, [mass[p.tobytes()] for p in kept.pattern], rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(kept.C, net.output_maps(kept.pattern)[0], atol=1e-12)
     t = exact.quantile([0.1, 0.5, 0.9]).value
     found = out.cdf(t)
     assert (found.lower <= exact.cdf(t).value).all()

@@ -277,6 +277,8 @@ def test_units_of_the_first_layer_in_groups(widths, make, kind, monkeypatch):
     assert {p.tobytes() for p in grouped.pattern} == {p.tobytes() for p in whole.pattern}
     assert len(grouped) == len(whole)
     assert grouped.volume.sum() == pytest.approx(whole.volume.sum(), rel=1e-12)
+    labels = [sorted(zip(*np.unique(found.cells.facet_labels()[0], return_counts=True))) for found in (grouped, whole)]
+    assert labels[0] == labels[1]
 
 
 def test_a_wide_first_layer_in_space_can_be_stopped():

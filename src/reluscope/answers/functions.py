@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real
-from reluscope._text import table
+from reluscope._text import in_dimensions, table
 from reluscope.answer import Answer
 from reluscope.answers._parts import _summed, merged
 from reluscope.answers._values import Values
@@ -496,8 +496,7 @@ def _by_enumeration(
     level = max(0.0, 1.0 - float(misses.max(initial=0.0))) if estimated else None
     order = np.argsort(-value, kind="stable")
     count = sum(len(e.regions) for e in found)
-    dimensions = ", ".join(str(r) for r in sorted({e.component.r for e in found}))
-    method = f"enumeration of {count:,} cells in {dimensions} dimension{'s' * (dimensions != '1')}"
+    method = f"enumeration of {count:,} cells in {in_dimensions(e.component.r for e in found)}"
     return Functions(
         net, law, pattern[order], value[order], lower[order], upper[order],
         min(remainder, 1.0), guarantee, level, method, stopped,

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope._text import in_dimensions
 from reluscope.answer import Answer
 from reluscope.answers._parts import Cells, build, is_exact
 from reluscope.answers._values import Values
@@ -502,8 +503,8 @@ def outputs(
 
     Exact for Gaussian laws (mixtures, singular, truncated) that the network sees in at most three directions, for
     uniform laws in up to six inputs (the pdf in three), and for particles. The cells are found once; each question
-    is then a sum over them. A budget that ends the search early gives sound brackets;
-    `method="lines"` then says more.
+    is then a sum over them. A budget that ends the search or the measuring early gives sound
+    brackets; `method="lines"` then says more.
 
     In more dimensions (or with `method="lines"`) every question is answered by exact integration along random lines,
     for as long as `budget` says (one second by default), with intervals at level `confidence` each; `mixture` is then
@@ -527,12 +528,11 @@ def outputs(
     if method == "lines" or unseen:
         from reluscope.answers._by_lines import LineOutputs, seconds_of
 
-        dimensions = ", ".join(map(str, sorted({c.r for c in components})))
         return LineOutputs(
             net,
             law,
             "confidence",
-            f"lines or points in {dimensions} dimension{'s' * (dimensions != '1')}",
+            f"lines or points in {in_dimensions(c.r for c in components)}",
             None,
             Cells((), (), 0.0, net.n_outputs),
             confidence,
@@ -543,12 +543,12 @@ def outputs(
     stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)
     cells, points, missing = build(parts)
     count = sum(len(p.mass) for p in cells) + sum(len(p.mass) for p in points)
-    dimensions = ", ".join(map(str, sorted({p.dimension for p in cells} | ({0} if points else set()))))
+    dimensions = in_dimensions([*(p.dimension for p in cells), *([0] if points else [])])
     return Outputs(
         net,
         law,
         "exact" if stopped is None else "sound",
-        f"{count:,} cells in {dimensions} dimension{'s' * (dimensions != '1')}",
+        f"{count:,} cells in {dimensions}",
         stopped,
         Cells(cells, points, missing, net.n_outputs),
     )

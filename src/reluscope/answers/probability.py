@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, choice, describe, generator, real
-from reluscope._text import count
+from reluscope._text import count, in_dimensions
 from reluscope.answer import Answer
 from reluscope.answers._event_rows import Piece, Question, pieces, question
 from reluscope.answers._parts import is_exact
@@ -170,7 +170,7 @@ def _exact(net: Network, law: Any, event: Event, tolerance: float | None, limit:
                 visited += share.visited
                 stopped = stopped or share.stopped
                 dimensions.add(0 if c.kind == "point" else c.r)
-    method = f"{count(visited, 'cell')} looked at in {_dimensions(dimensions)}"
+    method = f"{count(visited, 'cell')} looked at in {in_dimensions(dimensions)}"
     lower, upper = max(lower * (1 - 1e-15), 0.0), min(upper * (1 + 1e-15), 1.0)
     if stopped is not None:
         # The best guess: what is left holds the same share as what was decided.
@@ -178,12 +178,6 @@ def _exact(net: Network, law: Any, event: Event, tolerance: float | None, limit:
         guess = min(max(lower / decided if decided > 0 else 0.5 * (lower + upper), lower), upper)
         return Answer(guess, lower, upper, "sound", None, method, f"{stopped}; the rest may be in or out", visited)
     return Answer(min(value, 1.0), min(lower, value), max(upper, value), "exact", None, method, "", visited)
-
-
-def _dimensions(dimensions: set[int]) -> str:
-    """`{1, 3}` in words: 1, 3 dimensions."""
-    words = ", ".join(map(str, sorted(dimensions))) or "no"
-    return f"{words} dimension{'s' * (words != '1')}"
 
 
 # -- sound ---------------------------------------------------------------------------------------------------------
@@ -606,7 +600,7 @@ def _auto(
         partial = _exact(net, law, event, tolerance, Budget(seconds, limit.regions), progress)
         if partial.guarantee == "exact":
             points = any(c.kind == "point" for c in components)
-            kind = "particles" if points else _dimensions({c.r for c in components})
+            kind = "particles" if points else in_dimensions({c.r for c in components})
             return replace(partial, note=f"exact: {kind}, enumeration finished")
         why = f"enumeration did not finish in {seconds:.3g} s ({count(partial.evaluations or 0, 'cell')})"
     else:

@@ -8,9 +8,9 @@ and a point u contributes `1{u in the event} phi(u) / q(u)`, at most `1 / share_
 whatever was fitted. Each level and event is summed on its rarer side, so points elsewhere contribute nothing.
 
 The Gaussians come from a search as for rare events: a population walks into each tail
-(`reluscope.measure._rare_explore`) and a mixture is fitted to it. Then a round of points sets the shares so that the
-mean logarithm of the second moments of the contributions is least, in parts of 1/32: so every Gaussian has a Sobol
-sequence of its own, of a length that suits it. Search and rounds are never part of the answer.
+(`reluscope.measure._rare_explore`) and a mixture is fitted to it. Then the populations and a round of points set the
+shares so that the mean logarithm of the second moments of the contributions is least, in parts of 1/32: so every
+Gaussian has a Sobol sequence of its own, of a length that suits it. Search and round are never part of the answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reluscope._check import FloatArray
 from reluscope.measure._line_draws import IndependentDraws, SobolDraws
 from reluscope.measure._line_points import SmallForms, packed
 from reluscope.measure._line_single import SIDE, Bits, SingleForms, normal_row
-from reluscope.measure._line_tally import Job, Parts, Tally, batches
+from reluscope.measure._line_tally import Flags, Job, Parts, Sides, Tally, batches
 from reluscope.measure._rare_event import EventRows
 from reluscope.measure._rare_explore import walk
 from reluscope.measure._rare_mixture import Directions, fit, join
@@ -39,7 +39,6 @@ from reluscope.measure.special import exp_minus, kernel
 from reluscope.network import Network
 
 Columns = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
 Evaluate = Callable[[Bits, int], FloatArray]
 
 RARE = 0.1
@@ -52,7 +51,7 @@ _LEAST_OWN = 4
 """Of 32 parts so many at least are of the law itself: no contribution exceeds 8."""
 _LEAST_PARTS = 1.5
 _EXPECTED = 1.5
-"""Times its second moment, what is expected of one that is known from a few hundred points only."""
+"""A second moment that the search knows counts as hidden beyond so many times the one seen: it rests on few points."""
 _FIRST_OWN = 0.25
 _COMPONENTS = 4
 """Gaussians for one tail, at most."""
@@ -64,34 +63,6 @@ _ROWS = 4
 _SHIFT = 4.0
 """More than minus the logarithm of the law's own share."""
 _LIFT = math.exp(_SHIFT)
-
-
-@dataclass(frozen=True, eq=False)
-class Sides:
-    """Which side of every level and event is the rarer one, and summed.
-
-    `above[q]`: level q is summed as `y > c`. `outside[e]`: event e is summed as its complement.
-    """
-
-    above: Flags
-    outside: Flags
-
-    def indicators(self, job: Job, outputs: FloatArray) -> Flags:
-        """Whether each point, known by its forms (n, forms), is on the rarer side: (n, levels + events)."""
-        return np.concatenate([job.below(outputs) ^ self.above, job.rows.inside(outputs) ^ self.outside], axis=1)
-
-    def hits(self, job: Job, outputs: FloatArray) -> Columns:
-        """The points that are on the rarer side of anything."""
-        if job.rows.count:
-            return np.flatnonzero(self.indicators(job, outputs).any(axis=1))
-        hit = np.zeros(len(outputs), bool)
-        column = 0
-        for form, c in zip(job.level_forms, job.thresholds, strict=True):
-            above = self.above[column : column + len(c)]
-            hit |= outputs[:, form] > c[above].min(initial=np.inf)
-            hit |= outputs[:, form] <= c[~above].max(initial=-np.inf)
-            column += len(c)
-        return np.flatnonzero(hit)
 
 
 class AimedPoints:
@@ -113,7 +84,7 @@ class AimedPoints:
         evaluate: Sequence[Evaluate],
     ) -> None:
         self.job, self.sides, self.parts = job, sides, parts
-        self.heavy = np.zeros(job.n_levels + job.rows.count)
+        self.heavy = np.zeros(job.n_levels + job.rows.count)  # until `share_out` knows
         self._mean, self._root, self._evaluate = mean, root, evaluate
         r = mean.shape[1]
         self._inverse = inverse = np.linalg.inv(root)
@@ -147,7 +118,7 @@ class AimedPoints:
             weights = np.empty(len(hits))
             _weigh(self._log_ratios(k, bits, hits), log_share, weights)
             inside = self.sides.indicators(self.job, outputs[hits])
-            tally.add_weighted(inside, self.sides.above, self.sides.outside, weights, hits, parts)
+            tally.add_weighted(inside, self.sides, weights, hits, parts)
         self._doubt(tally)
 
     def _doubt(self, tally: Tally) -> None:
@@ -156,17 +127,12 @@ class AimedPoints:
         The second moment of the contributions, `E_q[(phi / q)^2 1] = P E[phi / q | event]`, comes largely from where q
         is small, and few points are. The search has points of the event wherever its mass is, and sees that.
         """
-        n, k = tally.count.sum(), self.job.n_levels
-        for name, part, flip in (
-            ("below", slice(0, k), self.sides.above),
-            ("above", slice(0, k), ~self.sides.above),
-            ("events", slice(k, None), self.sides.outside),
-        ):
-            if len(flip):
-                total, square = tally.total[name].sum(axis=0), tally.square[name]
-                first = np.where(flip, n - total, total) / n
-                second = np.where(flip, n - 2.0 * total + square, square) / n
-                tally.hidden[name] = np.maximum(first * self.heavy[part] - _EXPECTED * second, 0.0)
+        n = tally.count.sum()
+        for name, part, flip in self.sides.summed():
+            total, square = tally.total[name].sum(axis=0), tally.square[name]
+            first = np.where(flip, n - total, total) / n
+            second = np.where(flip, n - 2.0 * total + square, square) / n
+            tally.hidden[name] = np.maximum(first * self.heavy[part] - _EXPECTED * second, 0.0)
 
     def share_out(self, rng: np.random.Generator, known: Sequence[Population] = ()) -> AimedPoints:
         """The same with the best shares, without the Gaussians that get next to none.

@@ -18,6 +18,8 @@ from reluscope.network import Network, Pattern
 Parts = list[tuple[int, int]]
 """Which groups a batch belongs to: (group, number of lines), in order, each group once."""
 
+Flags = npt.NDArray[np.bool_]
+
 MOST_FLAT_VALUES = 1 << 16
 """Different values of constant stretches that are kept while looking for atoms."""
 
@@ -95,6 +97,44 @@ class Job:
         none = np.zeros((len(outputs), 0), bool)
         pairs = zip(self.level_forms, self.thresholds, strict=True)
         return np.concatenate([none, *(outputs[:, form, None] <= c for form, c in pairs)], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Which side of every level and event is the rarer one, and summed.
+
+    `above[q]`: level q is summed as `y > c`. `outside[e]`: event e is summed as its complement.
+    """
+
+    above: Flags
+    outside: Flags
+
+    def summed(self) -> Iterator[tuple[str, slice, Flags]]:
+        """Kinds of quantity, where theirs are among levels and events, and which are complements of what is summed."""
+        k = len(self.above)
+        kinds = (
+            ("below", slice(0, k), self.above),
+            ("above", slice(0, k), ~self.above),
+            ("events", slice(k, None), self.outside),
+        )
+        return (kind for kind in kinds if len(kind[2]))
+
+    def indicators(self, job: Job, outputs: FloatArray) -> Flags:
+        """Whether each point, known by its forms (n, forms), is on the rarer side: (n, levels + events)."""
+        return np.concatenate([job.below(outputs) ^ self.above, job.rows.inside(outputs) ^ self.outside], axis=1)
+
+    def hits(self, job: Job, outputs: FloatArray) -> npt.NDArray[np.intp]:
+        """The points that are on the rarer side of anything."""
+        if job.rows.count:
+            return np.flatnonzero(self.indicators(job, outputs).any(axis=1))
+        hit = np.zeros(len(outputs), bool)
+        column = 0
+        for form, c in zip(job.level_forms, job.thresholds, strict=True):
+            above = self.above[column : column + len(c)]
+            hit |= outputs[:, form] > c[above].min(initial=np.inf)
+            hit |= outputs[:, form] <= c[~above].max(initial=-np.inf)
+            column += len(c)
+        return np.flatnonzero(hit)
 
 
 @dataclass(eq=False)
@@ -256,31 +296,17 @@ class Tally:
             self._add("second", heavy[:, None, None] * y[:, :, None] * y[:, None, :], parts)
 
     def add_weighted(
-        self,
-        inside: npt.NDArray[np.bool_],
-        above: npt.NDArray[np.bool_],
-        outside: npt.NDArray[np.bool_],
-        weights: FloatArray,
-        hits: npt.NDArray[np.intp],
-        parts: Parts,
+        self, inside: Flags, sides: Sides, weights: FloatArray, hits: npt.NDArray[np.intp], parts: Parts
     ) -> None:
-        """Add weighted points: point `hits[i]` is `inside[i]` levels and events and weighs `weights[i]`.
+        """Add weighted points: point `hits[i]` is on the summed sides `inside[i]` and weighs `weights[i]`.
 
-        Points that are not among the hits are inside nothing. `above` and `outside` say of levels and events whether
-        it is `y > c`, or the complement, that points are inside of; the other side is 1 less that.
+        Points that are not among the hits are on none. What the other side of a level or event has is 1 less.
         """
         groups, sizes = (np.array(x, np.int64) for x in zip(*parts, strict=True))
         total = np.zeros((len(parts), inside.shape[1]))
         square, most = np.zeros((2, inside.shape[1]))
         add_hits(inside, weights, hits, np.cumsum(sizes), total, square, most)
-        k = self.job.n_levels
-        for name, flip, part in (
-            ("below", above, slice(0, k)),
-            ("above", ~above, slice(0, k)),
-            ("events", outside, slice(k, None)),
-        ):
-            if not len(flip):
-                continue
+        for name, part, flip in sides.summed():
             self._make(name, flip.shape)
             x, x2, top = total[:, part], square[part], most[part]
             self.total[name][groups] += np.where(flip, sizes[:, None] - x, x)

@@ -11,6 +11,7 @@ from reluscope._check import EPS, generator
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, regions
+from reluscope.cells.vertex import VertexCells
 from reluscope.measure.masses import MOST_EXACT_DIMENSIONS, Masses, exact, gaussian_masses, uniform_masses
 from reluscope.measure.region_masses import chosen_rows, gaussian_mass, given, standard_domain
 from reluscope.measure.shared_error import measure_together
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _SLOW_DIMENSIONS = 3
-"""Exact masses take some 100 microseconds a cell there: a budget is for them too."""
+"""From here on masses take 100 microseconds a cell and more: a budget is for them too."""
 
 _BLOCK = 16
 
@@ -78,14 +79,17 @@ def enumerate_law(
         # Volumes need vertices; so do exact masses in three dimensions, where they are the choice anyway.
         geometry = "vertex" if component.kind == "uniform" and 2 < component.r <= 6 else "auto"
         where = standard_domain(component)
-        estimated = component.kind != "uniform" and component.r > MOST_EXACT_DIMENSIONS
-        search = limit.part(0.5) if estimated or component.r == _SLOW_DIMENSIONS else limit
+        slow = component.kind != "uniform" and component.r >= _SLOW_DIMENSIONS
+        search = limit.part(0.5) if slow else limit
         found = regions(component.network, **where, geometry=geometry, budget=search, progress=progress)
         with meter(progress, "masses") as report:
-            joint = None
-            if component.kind != "uniform" and component.r == _SLOW_DIMENSIONS and limit.seconds < np.inf:
+            exact_in_blocks = slow and component.r <= MOST_EXACT_DIMENSIONS and isinstance(found.cells, VertexCells)
+            if exact_in_blocks and limit.seconds < np.inf:
                 found, joint = _measured_in_time(found, limit, report)
-            out.append(Enumerated(component, found, component_masses(component, found, limit, report, options, joint)))
+                masses = _conditional(component, joint, options)
+            else:
+                masses = component_masses(component, found, limit, report, options)
+            out.append(Enumerated(component, found, masses))
     return tuple(out)
 
 
@@ -118,29 +122,23 @@ def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Re
 
 
 def component_masses(
-    component: Component,
-    found: Regions,
-    limit: Budget,
-    report: Report,
-    options: dict[str, Any],
-    joint: Masses | None = None,
+    component: Component, found: Regions, limit: Budget, report: Report, options: dict[str, Any]
 ) -> Masses:
-    """Masses of regions in standard coordinates, given that the input comes from this component.
-
-    `joint` are their plain Gaussian masses, if known already.
-    """
+    """Masses of regions in standard coordinates, given that the input comes from this component."""
     if component.kind == "uniform" and component.r > 0:
         assert component.lower is not None and component.upper is not None
         return uniform_masses(found.cells, float(np.prod(component.upper - component.lower)))
-    if joint is not None:
-        pass
-    elif found.cells.dimension <= MOST_EXACT_DIMENSIONS and not isinstance(found.cells, HPolytopes):
-        joint = gaussian_masses(found.cells)
-    else:
-        each = measure_together(
-            lambda cells: chosen_rows(found, cells), len(found), tolerance=None, budget=limit, report=report, **options
-        )
-        joint = Masses(each.value, each.lower, each.upper, "confidence", options["confidence"], each.stopped)
+    if found.cells.dimension <= MOST_EXACT_DIMENSIONS and not isinstance(found.cells, HPolytopes):
+        return _conditional(component, gaussian_masses(found.cells), options)
+    each = measure_together(
+        lambda cells: chosen_rows(found, cells), len(found), tolerance=None, budget=limit, report=report, **options
+    )
+    joint = Masses(each.value, each.lower, each.upper, "confidence", options["confidence"], each.stopped)
+    return _conditional(component, joint, options)
+
+
+def _conditional(component: Component, joint: Masses, options: dict[str, Any]) -> Masses:
+    """Plain Gaussian masses of regions, divided by that of what the component is restricted to."""
     if component.kind == "gaussian" or component.r == 0:
         return joint
     if component.log_mass is not None:

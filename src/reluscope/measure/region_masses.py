@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, describe, generator, real
+from reluscope._text import count, in_dimensions
 from reluscope.answer import Answer
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import clip, half_spaces, starting_cell
@@ -71,14 +72,13 @@ def mass(
     each = _share_doubt(confidence, len(components))
     parts = [_component_mass(c, relative, each, rng).scaled(c.weight) for c in components]
     total = Masses.added(parts)
-    dimensions = sorted({component.r for component in components})
     return Answer(
         float(total.value[0]),
         float(total.lower[0]),
         float(min(total.upper[0], 1.0)),
         total.guarantee,
         total.level,
-        f"{len(parts)} component{'s' * (len(parts) > 1)} in {', '.join(map(str, dimensions))} dimensions",
+        f"{count(len(parts), 'component')} in {in_dimensions(c.r for c in components)}",
     )
 
 

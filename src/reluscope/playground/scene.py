@@ -39,11 +39,11 @@ _LIVE = 0.3
 """Share of the time while something is being moved."""
 
 _MOST_FIRST_CELLS = 30_000
-"""Cells that the first layer may make: they are made at one go, before a budget is looked at."""
+"""Cells that the first layer may make: with more, enumeration would not finish in time, and lines are asked at once."""
 
 _MOST_CELLS = {"outputs": 1500, "functions": 5000}
 _MOST_FLAT_CELLS = 30_000
-"""Cells to be measured, in three dimensions and in fewer: budgets bound the search for cells, not their measure."""
+"""Cells to be measured, in three dimensions and in fewer: budgets do not bound the work on moments."""
 
 _MOST_REGIONS = 4000
 _MOST_OUTPUTS = 12

@@ -23,9 +23,9 @@ import numpy as np
 from bounds import CpuBudget, folder
 
 import reluscope as rs
-from reluscope.answers.events import as_event
 from reluscope.answers.probability import binomial_interval
-from reluscope.measure.bounds import bound_event
+from reluscope.events.record import as_event
+from reluscope.measure.sound.bracket import bound_event
 
 EVENT = "argmax != argmax at mean"
 DRAWS = 200_000

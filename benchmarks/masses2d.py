@@ -1,4 +1,4 @@
-"""Polygon masses per second: `reluscope.measure.gauss2` against a vectorised boundary sum with scipy's Owen's T.
+"""Polygon masses per second: `reluscope.measure.exact.polygon` against a vectorised boundary sum with scipy's Owen's T.
 
 Run: python benchmarks/masses2d.py [cells]   (one core; prints cells per second, best of five, and the ratio)
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import owens_t
 
-from reluscope.measure.gauss2 import polygon_mass, polygon_moments
+from reluscope.measure.exact.polygon import polygon_mass, polygon_moments
 
 
 def ring_cells(count: int, size: tuple[float, float], spread: float, rng: np.random.Generator):

@@ -18,7 +18,7 @@ from nets import random_net
 from reluscope.budget import Budget
 from reluscope.cli import main
 from reluscope.reporting.charts import Chart, diverging, png, sequential
-from reluscope.reporting.report import fingerprint
+from reluscope.reporting.page import fingerprint
 from reluscope.reporting.subject import Subject
 
 HOSTILE = "<script>alert(1)</script>"

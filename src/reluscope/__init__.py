@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from reluscope.activations import Activation as Activation
     from reluscope.answer import Answer as Answer
     from reluscope.answers.change import change as change
-    from reluscope.answers.events import Event as Event
-    from reluscope.answers.events import event as event
     from reluscope.answers.functions import functions as functions
     from reluscope.answers.outputs import error_rates as error_rates
     from reluscope.answers.outputs import outputs as outputs
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
     from reluscope.errors import ReluscopeError as ReluscopeError
     from reluscope.errors import ReluscopeWarning as ReluscopeWarning
     from reluscope.errors import UnsupportedError as UnsupportedError
+    from reluscope.events.record import Event as Event
+    from reluscope.events.record import event as event
     from reluscope.examples import example as example
     from reluscope.formats import load as load
     from reluscope.formats.vnnlib import vnnlib as vnnlib
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
     from reluscope.local_models.l1_path import l1_path as l1_path
     from reluscope.local_models.merge import MergedModels as MergedModels
     from reluscope.local_models.unwrap import unwrap as unwrap
-    from reluscope.measure.moments import moments as moments
-    from reluscope.measure.region_masses import mass as mass
+    from reluscope.measure.regions.laws import mass as mass
+    from reluscope.measure.regions.moments import moments as moments
     from reluscope.network import Network as Network
     from reluscope.recovery.oracle import Oracle as Oracle
-    from reluscope.recovery.report import Recovered as Recovered
-    from reluscope.recovery.report import recover as recover
+    from reluscope.recovery.recover import Recovered as Recovered
+    from reluscope.recovery.recover import recover as recover
     from reluscope.recovery.surrogate import Surrogate as Surrogate
-    from reluscope.reporting.report import report as report
+    from reluscope.reporting.page import report as report
     from reluscope.representation.dimensions import dimensions as dimensions
     from reluscope.representation.distortion import distortion as distortion
     from reluscope.representation.layers import layers as layers
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Activation": "reluscope.activations",
     "Answer": "reluscope.answer",
-    "Event": "reluscope.answers.events",
+    "Event": "reluscope.events.record",
     "Gaussian": "reluscope.inputs",
     "GaussianMixture": "reluscope.inputs",
     "InputError": "reluscope.errors",
@@ -89,7 +89,7 @@ _HOME = {
     "Network": "reluscope.network",
     "Oracle": "reluscope.recovery.oracle",
     "Particles": "reluscope.inputs",
-    "Recovered": "reluscope.recovery.report",
+    "Recovered": "reluscope.recovery.recover",
     "Regions": "reluscope.cells.regions",
     "ReluClassifier": "reluscope.local_models.estimators",
     "ReluRegressor": "reluscope.local_models.estimators",
@@ -107,7 +107,7 @@ _HOME = {
     "distortion": "reluscope.representation.distortion",
     "equivalent": "reluscope.cells.compare",
     "error_rates": "reluscope.answers.outputs",
-    "event": "reluscope.answers.events",
+    "event": "reluscope.events.record",
     "example": "reluscope.examples",
     "functions": "reluscope.answers.functions",
     "hyperplane_intersection": "reluscope.cells.hyperplanes",
@@ -115,17 +115,17 @@ _HOME = {
     "layers": "reluscope.representation.layers",
     "l1_path": "reluscope.local_models.l1_path",
     "load": "reluscope.formats",
-    "mass": "reluscope.measure.region_masses",
-    "moments": "reluscope.measure.moments",
+    "mass": "reluscope.measure.regions.laws",
+    "moments": "reluscope.measure.regions.moments",
     "outputs": "reluscope.answers.outputs",
     "polyhedral_complex": "reluscope.cells.complex",
     "probability": "reluscope.answers.probability",
     "probable": "reluscope.answers.probable",
     "rays": "reluscope.representation.rays",
-    "recover": "reluscope.recovery.report",
+    "recover": "reluscope.recovery.recover",
     "regions": "reluscope.cells.regions",
     "sensitivity": "reluscope.answers.sensitivity",
-    "report": "reluscope.reporting.report",
+    "report": "reluscope.reporting.page",
     "spectrum": "reluscope.answers.spectrum",
     "standard": "reluscope.inputs",
     "support": "reluscope.answers.support",

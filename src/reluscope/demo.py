@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reluscope.examples import example
-from reluscope.reporting.report import report
+from reluscope.reporting.page import report
 
 
 def run(name: str, folder: Path) -> tuple[dict[str, Any], str]:

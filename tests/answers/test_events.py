@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import reluscope as rs
 from nets import random_net
-from reluscope.answers.events import as_event, event
 from reluscope.errors import InputError, InputLimitError
+from reluscope.events.record import as_event, event
 
 N_IN, N_OUT = 3, 4
 

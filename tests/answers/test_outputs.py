@@ -15,7 +15,7 @@ from nets import integer_net, random_net
 from reluscope.answers.outputs import bracketed_roots, error_rates, outputs
 from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures
-from reluscope.measure import enumeration
+from reluscope.measure.regions import enumeration
 
 G2 = rs.Gaussian([0.3, -0.2], [[1.0, 0.3], [0.3, 2.0]])
 LAWS = {

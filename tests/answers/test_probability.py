@@ -9,8 +9,8 @@ from scipy.special import ndtr
 
 import reluscope as rs
 from nets import integer_net, random_net
-from reluscope.answers.events import as_event
 from reluscope.errors import InputError
+from reluscope.events.record import as_event
 
 # -- an independent exact reference: areas in rational arithmetic ---------------------------------------------------
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 import reluscope.answers.probable as module
-import reluscope.measure.enumeration as enumeration
+import reluscope.measure.regions.enumeration as enumeration
 from nets import integer_net, random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Truncated, Uniform
 from reluscope.answers.functions import functions

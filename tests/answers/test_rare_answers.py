@@ -10,8 +10,8 @@ from scipy.special import ndtr, ndtri
 import reluscope as rs
 from nets import random_net
 from reluscope.formats.vnnlib import Case, Property
-from reluscope.measure._rare_moments import largest_moments
-from reluscope.measure.rare import rare_event, rare_probability
+from reluscope.measure.rare.moments import largest_moments
+from reluscope.measure.rare.probability import rare_event, rare_probability
 
 
 def density(z):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reluscope.answers.support as module
-import reluscope.measure.enumeration as enumeration
+import reluscope.measure.regions.enumeration as enumeration
 from nets import random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Truncated, Uniform
 from reluscope.answers.support import enumerated_patterns, piece_probabilities, share, support

@@ -7,12 +7,12 @@ import pytest
 
 import reluscope as rs
 from nets import random_net
-from reluscope.answers._event_rows import question
 from reluscope.answers._nearest import lower_bounds, nearest_in_hull, nearest_in_polytope, prove
-from reluscope.answers.events import as_event
 from reluscope.answers.witness import forward
 from reluscope.budget import Budget
 from reluscope.errors import InputError
+from reluscope.events.placed import question
+from reluscope.events.record import as_event
 from reluscope.inputs import standard
 
 

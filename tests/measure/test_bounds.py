@@ -13,8 +13,8 @@ import rational
 import reluscope as rs
 from nets import integer_net, random_net
 from reluscope.formats.vnnlib import Case, Property
-from reluscope.measure._bound_mass import fraction, side_mass
-from reluscope.measure.bounds import bound_event
+from reluscope.measure.sound.bracket import bound_event
+from reluscope.measure.sound.mass import fraction, side_mass
 
 BUDGET = "600 regions"
 

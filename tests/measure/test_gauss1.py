@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reluscope.errors import InputError
-from reluscope.measure import special
-from reluscope.measure.gauss1 import (
+from reluscope.measure import normal as special
+from reluscope.measure.exact.interval import (
     interval_mass,
     interval_mass_kernel,
     interval_moments,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numba import njit
 
 from reluscope.errors import InputError
-from reluscope.measure.gauss1 import interval_mass, interval_moments
-from reluscope.measure.gauss2 import (
+from reluscope.measure.exact.interval import interval_mass, interval_moments
+from reluscope.measure.exact.polygon import (
     polygon_mass,
     polygon_mass_kernel,
     polygon_moments,

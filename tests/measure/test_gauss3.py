@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from reluscope.errors import InputError
-from reluscope.measure.gauss1 import interval_mass, interval_moments
-from reluscope.measure.gauss3 import (
+from reluscope.measure.exact.interval import interval_mass, interval_moments
+from reluscope.measure.exact.polyhedron import (
     polyhedra_mass,
     polyhedra_moments,
     polyhedron_mass,
@@ -113,7 +113,7 @@ def test_random_planes_partition_a_cube():
 
 def test_regular_solids_with_many_faces():
     # A prism over a regular 12-gon: polygon times interval.
-    from reluscope.measure.gauss2 import polygon_mass
+    from reluscope.measure.exact.polygon import polygon_mass
 
     angles = 2 * np.pi * np.arange(12) / 12
     ring = 1.5 * np.column_stack([np.cos(angles), np.sin(angles)]) + [0.3, 0.1]

@@ -18,8 +18,12 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from reluscope.errors import InputError
-from reluscope.measure import _lanes, _qmc, _rays, gaussn, gaussn_tilt
-from reluscope.measure.gaussn import NMass, polytope_mass, polytope_masses, polytope_moments
+from reluscope.measure.polytope import lanes as _lanes
+from reluscope.measure.polytope import masses as gaussn
+from reluscope.measure.polytope import qmc as _qmc
+from reluscope.measure.polytope import rays as _rays
+from reluscope.measure.polytope import tilt as gaussn_tilt
+from reluscope.measure.polytope.masses import NMass, polytope_mass, polytope_masses, polytope_moments
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
 

@@ -10,9 +10,9 @@ from scipy.special import ndtr
 
 import reluscope as rs
 from nets import random_net
-from reluscope.measure import _line_plan
-from reluscope.measure._line_points import SmallForms
-from reluscope.measure.lines import Event, Request, integrate
+from reluscope.measure.lines.integration import Event, Request, integrate
+from reluscope.measure.lines.integration import plan as _line_plan
+from reluscope.measure.points.small import SmallForms
 from reluscope.network import Network
 
 DIMENSIONS = (2, 3, 5, 8, 16)

@@ -12,12 +12,12 @@ from scipy.special import ndtr, ndtri
 import reluscope as rs
 from nets import random_net
 from reluscope.activations import Activation, leaky_relu
-from reluscope.measure import _line_single
-from reluscope.measure._line_draws import SobolDraws, _table
-from reluscope.measure._line_points import SmallForms
-from reluscope.measure._line_single import SIDE, SingleForms
-from reluscope.measure._qmc import direction_table
-from reluscope.measure.lines import Event, Request, integrate
+from reluscope.measure.lines.integration import Event, Request, integrate
+from reluscope.measure.points import single as _line_single
+from reluscope.measure.points.single import SIDE, SingleForms
+from reluscope.measure.points.small import SmallForms
+from reluscope.measure.polytope.qmc import direction_table
+from reluscope.measure.shared.draws import SobolDraws, _table
 from reluscope.network import Network
 
 STAIRS = Activation((-0.5, 0.25, 1.0), (0.5, 0.0, 2.0, -0.1), (0.1, -0.15, -0.65, 1.45), "stairs")

@@ -17,11 +17,12 @@ import reluscope as rs
 from nets import integer_net, random_net
 from reluscope import activations
 from reluscope.errors import InputError
-from reluscope.measure import _simd, line_sums
-from reluscope.measure._line_answer import bounded_mean
-from reluscope.measure.enumeration import enumerate_law
-from reluscope.measure.lines import Event, Request, integrate, segment_patterns
-from reluscope.measure.trace import Tracer
+from reluscope.measure.lines.estimates import bounded_mean
+from reluscope.measure.lines.integration import Event, Request, integrate, segment_patterns
+from reluscope.measure.regions.enumeration import enumerate_law
+from reluscope.measure.shared import line_sums
+from reluscope.measure.shared.trace import Tracer
+from reluscope.measure.simd import steps as _simd
 
 SAFE = 1 - 1e-7
 """Level of intervals that must hold the truth one by one: a few hundred of them, false alarms below 1e-4."""
@@ -213,7 +214,7 @@ def test_long_lines_keep_their_accuracy():
 
 
 def test_too_large_networks_are_refused():
-    from reluscope.measure import trace
+    from reluscope.measure.shared import trace
 
     net = rs.Network([(np.ones((9000, 1)), None), (np.ones((1, 9000)), None)])
     assert trace.LARGEST_TABLES < 9000 * 9000

@@ -19,12 +19,12 @@ import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
 from reluscope.formats.vnnlib import Case, Property
-from reluscope.measure._rare_event import event_on, property_rows, seen_network
-from reluscope.measure._rare_intervals import betting_interval
-from reluscope.measure._rare_mixture import Directions, _log_radial_integral, fit
-from reluscope.measure._rare_rays import CHI, POWER, Rays
-from reluscope.measure._rare_sample import Proposal, Sampler
-from reluscope.measure.rare import rare_event, rare_probability
+from reluscope.measure.rare.intervals import betting_interval
+from reluscope.measure.rare.probability import rare_event, rare_probability
+from reluscope.measure.shared.mixture import Directions, _log_radial_integral, fit
+from reluscope.measure.shared.ray_event import event_on, property_rows, seen_network
+from reluscope.measure.shared.ray_sampler import Proposal, Sampler
+from reluscope.measure.shared.rays import CHI, POWER, Rays
 
 
 def half_spaces(n, m, *rows, box=None, strict=False):

@@ -12,8 +12,8 @@ from nets import random_net
 from reluscope.answer import Answer
 from reluscope.budget import Budget
 from reluscope.errors import InputError
-from reluscope.measure import shared_error
-from reluscope.measure.masses import Masses
+from reluscope.measure.polytope import shared_error
+from reluscope.measure.regions.masses import Masses
 
 NET = random_net((4, 4, 3, 1), 3)
 LAW = rs.Gaussian(np.full(4, 0.2), np.diag([1.0, 0.5, 2.0, 1.0]))

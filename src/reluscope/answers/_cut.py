@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.measure.gauss1 import interval_mass_kernel
-from reluscope.measure.gauss2 import WORKSPACE, polygon_mass_with, segment_density_kernel
-from reluscope.measure.gauss3 import (
+from reluscope.measure.exact.interval import interval_mass_kernel
+from reluscope.measure.exact.polygon import WORKSPACE, polygon_mass_with, segment_density_kernel
+from reluscope.measure.exact.polyhedron import (
     _ends_of_corners,
     _frame_of,
     _hull_of_crossings,
@@ -29,7 +29,7 @@ from reluscope.measure.gauss3 import (
     _piece,
     _piece_rule,
 )
-from reluscope.measure.special import EPS, RULE_SIZES, kernel, normal_pdf
+from reluscope.measure.normal import EPS, RULE_SIZES, kernel, normal_pdf
 
 IntArray = npt.NDArray[np.int64]
 
@@ -342,7 +342,7 @@ def _solid_below(
     """Gaussian mass only: one quadrature along `coef` per cell, interrupted at every threshold.
 
     Between the levels of two vertices the slice is a polygon whose corners move on straight lines, so the
-    integrand is entire; see `reluscope.measure.gauss3`, whose rules and error estimates are used.
+    integrand is entire; see `reluscope.measure.exact.polyhedron`, whose rules and error estimates are used.
     """
     most = _most(offsets)
     capacity = most * most // 4 + most + 1

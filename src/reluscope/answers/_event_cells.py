@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray
-from reluscope.answers._event_rows import CaseRows, Question
 from reluscope.cells.domain import starting_cell
 from reluscope.cells.interval import Intervals
 from reluscope.cells.polygon import Polygons
@@ -38,6 +37,7 @@ from reluscope.cells.subdivide import (
     squared_scale,
 )
 from reluscope.cells.vertex import VertexCells
+from reluscope.events.placed import CaseRows, Question
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 

@@ -22,11 +22,11 @@ from reluscope.budget import Budget
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
-from reluscope.measure.support import FAR
+from reluscope.measure.regions.support import FAR
 
 if TYPE_CHECKING:
-    from reluscope.answers._event_rows import CaseRows, Question
-    from reluscope.answers.events import Event
+    from reluscope.events.placed import CaseRows, Question
+    from reluscope.events.record import Event
     from reluscope.inputs._standard import Component
     from reluscope.network import Network
 
@@ -253,7 +253,7 @@ def known_inputs(
     net: Network, law: Any, event: Event, budget: Budget, rng: np.random.Generator, *, only: int | None = None
 ) -> FloatArray:
     """Inputs inside an event, nearest to the means of the law's components (or of one), shape (m, inputs)."""
-    from reluscope.answers._event_rows import question
+    from reluscope.events.placed import question
     from reluscope.inputs import standard
 
     asked = question(net, law, event)

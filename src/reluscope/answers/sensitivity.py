@@ -19,13 +19,13 @@ import numpy as np
 from reluscope._check import FloatArray, choice, generator, real
 from reluscope.answer import Answer
 from reluscope.answers._event_mass import _whole, component_share
-from reluscope.answers._event_rows import Question, question
 from reluscope.answers._parts import _gaussian_moments, is_exact
 from reluscope.answers._values import Values
-from reluscope.answers.events import Event
 from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, binomial_interval, probability
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
+from reluscope.events.placed import Question, question
+from reluscope.events.record import Event
 from reluscope.network import Network
 
 _SECONDS = 2.0
@@ -328,7 +328,7 @@ def _own_moments(component: Any) -> tuple[FloatArray, FloatArray]:
         return np.zeros(r), np.eye(r)
     from reluscope.answers._event_cells import start_cell
     from reluscope.answers._event_mass import _measured
-    from reluscope.measure.region_masses import standard_domain
+    from reluscope.measure.regions.laws import standard_domain
 
     where = standard_domain(component)
     cell = start_cell(where["box"], where.get("polytope"), r)
@@ -413,7 +413,7 @@ def _estimated_part(
 
 def _widened(component: Any, part: _Part, low: float, high: float, why: str) -> _Part:
     """A part whose brackets hold for every event with a probability in [low, high]."""
-    from reluscope.measure._rare_moments import largest_moments, own_moments
+    from reluscope.measure.rare.moments import largest_moments, own_moments
 
     r = component.r
     p = min(high, 1.0 - low)  # the event or its complement is at most this
@@ -450,7 +450,7 @@ class _ByRays:
         """The part of component `number`; None where the event is not one for rays."""
         from scipy.special import stdtrit
 
-        from reluscope.measure._rare_moments import RareMoments, rare_components, rare_moments
+        from reluscope.measure.rare.moments import RareMoments, rare_components, rare_moments
 
         if not self.event.linear:
             return None

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, describe, generator, integer, real
-from reluscope.answers._event_rows import question
 from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, nearest_in_polytope, prove
-from reluscope.answers.events import Event, FunctionCase, as_event
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
+from reluscope.events.placed import question
+from reluscope.events.record import Event, FunctionCase, as_event
 from reluscope.formats.vnnlib import Case
 from reluscope.network import Network
 
@@ -291,7 +291,7 @@ def _in_box(
 ) -> Witnesses:
     """The deepest of many draws; if there are none, what pulling and enumeration find."""
     from reluscope.answers._event_cells import Walk, start_cell
-    from reluscope.answers._event_rows import pieces
+    from reluscope.events.placed import pieces
     from reluscope.inputs import standard
 
     items: list[Witness] = []

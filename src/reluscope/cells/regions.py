@@ -27,7 +27,7 @@ from reluscope.network import Network, Pattern
 from reluscope.progress import meter
 
 if TYPE_CHECKING:
-    from reluscope.measure.masses import Masses
+    from reluscope.measure.regions.masses import Masses
 
 Index = npt.NDArray[np.int64]
 
@@ -251,7 +251,7 @@ class Regions:
 
         The regions must have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
         """
-        from reluscope.measure.region_masses import region_masses
+        from reluscope.measure.regions.laws import region_masses
 
         return region_masses(
             self,
@@ -310,7 +310,7 @@ class Regions:
         value = real_array(np.asarray(masses), "masses", ndim=1)
         if len(value) != len(self):
             raise InputError(f"masses must have one entry per region ({len(self)}), got {len(value)}")
-        from reluscope.measure.masses import Masses
+        from reluscope.measure.regions.masses import Masses
 
         if not isinstance(masses, Masses):
             return {"mass": value}
@@ -553,7 +553,7 @@ def _domain(net: Any, box: Any, polytope: Any, law: Any) -> tuple[Network, Domai
     if law is not None:
         if box is not None or polytope is not None:
             raise InputError("give either law or box / polytope, not both")
-        from reluscope.measure.support import support_box
+        from reluscope.measure.regions.support import support_box
 
         box = support_box(law, net.n_inputs)
     bounds = None if box is None else box_bounds(box, net.n_inputs)

@@ -43,8 +43,8 @@ def add(commands: Any) -> None:
 
 def run(options: Options) -> int:
     """Do it."""
-    from reluscope.answers.events import as_event
     from reluscope.answers.probability import probability
+    from reluscope.events.record import as_event
     from reluscope.formats import load
     from reluscope.formats.vnnlib import vnnlib
 
@@ -106,7 +106,7 @@ def verdict(answer: Any, law: Any, event: Any, seen: bool) -> str:
     """
     import numpy as np
 
-    from reluscope.answers._event_rows import support_sides
+    from reluscope.events.placed import support_sides
 
     certain = answer.guarantee != "confidence"
     if seen or (certain and answer.lower > 0):

@@ -40,7 +40,7 @@ def run(options: Options) -> int:
     from reluscope.errors import InputError
     from reluscope.formats import load
     from reluscope.recovery.oracle import Oracle
-    from reluscope.recovery.report import recover
+    from reluscope.recovery.recover import recover
 
     if options.out is not None and options.out.suffix not in _KINDS[options.method]:  # before any query is spent
         kinds = ", ".join(_KINDS[options.method]) or "none: its result is not saved"

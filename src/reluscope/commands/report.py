@@ -35,7 +35,7 @@ def run(options: Options) -> int:
     from reluscope.errors import InputError
     from reluscope.formats import load
     from reluscope.inputs import classes_from_json
-    from reluscope.reporting.report import report
+    from reluscope.reporting.page import report
 
     for option in ("target", "features", "drop"):
         if getattr(options, option) is not None and options.data is None:

@@ -251,8 +251,8 @@ class Scenes:
         }
 
     def _probability(self, view: View) -> dict[str, Any]:
-        from reluscope.answers.events import as_event
         from reluscope.answers.probability import probability
+        from reluscope.events.record import as_event
 
         if not view.event:
             return {"error": "type an event, such as y[0] > 0"}
@@ -263,7 +263,7 @@ class Scenes:
         return answer(probability(view.net, view.law(), view.event, budget=budget("event", view.live), rng=0))
 
     def _limit(self, view: View) -> list[float]:
-        from reluscope.answers.events import as_event
+        from reluscope.events.record import as_event
 
         if not view.event:
             return []
@@ -301,7 +301,7 @@ def _in_time(asked: Callable[[str], Any], view: View) -> tuple[Any, str]:
 
 def _way(view: View) -> str:
     """The method to ask with: lines where masses are not exact, or where the first layer alone makes too many cells."""
-    from reluscope.measure.masses import MOST_EXACT_DIMENSIONS
+    from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS
 
     seen = _seen(view)
     if seen > MOST_EXACT_DIMENSIONS:

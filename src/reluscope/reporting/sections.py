@@ -245,8 +245,8 @@ def events(subject: Subject) -> Section:
             "events", "How likely are the events you fear",
             'None was given. Add for example --event "y[0] > 1" (events= in Python) to have its probability here.',
         )  # fmt: skip
-    from reluscope.answers.events import event
     from reluscope.answers.probability import probability
+    from reluscope.events.record import event
 
     names = ["event", "probability", "lower", "upper", "guarantee", "how"]
     if subject.X is not None:

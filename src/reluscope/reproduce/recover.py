@@ -24,7 +24,7 @@ from reluscope.progress import meter
 from reluscope.recovery.nearest_error import nearest_error
 from reluscope.recovery.oracle import Oracle
 from reluscope.recovery.pieces import l1_path
-from reluscope.recovery.report import recover
+from reluscope.recovery.recover import recover
 from reluscope.reproduce import Reproduction
 
 SHAPES = ((20, 10, 1), (5, 20, 1), (10, 15, 15, 1), (10, 20, 20, 1), (40, 20, 10, 10, 1))

@@ -1,4 +1,4 @@
-"""Make the coefficient table of `reluscope.measure.special.mills` with mpmath; prints rows to paste.
+"""Make the coefficient table of `reluscope.measure.normal.mills` with mpmath; prints rows to paste.
 
 With y = 4/(4 + x) in (0, 1], the function F(y) = (x + 4) R(x), R(x) = Q(x)/phi(x), is smooth. On each of the eight
 intervals [i/8, (i+1)/8] it is replaced by its Chebyshev interpolant, written in powers of t = 16 y - 2 i - 1.

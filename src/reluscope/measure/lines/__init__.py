@@ -1,0 +1,1 @@
+"""All regions at once: exact integration along random lines."""

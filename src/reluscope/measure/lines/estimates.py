@@ -1,0 +1,281 @@
+"""From sums over lines to estimates with intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope.measure.lines.records import (
+    Atoms,
+    Estimate,
+    Integrals,
+    Levels,
+    PatternMasses,
+    Request,
+    level_map,
+)
+from reluscope.measure.lines.tally import Job, Tally
+from reluscope.network import Network, Pattern
+
+_EXACT_ERROR = 1e-12
+
+_CHANCES = ("below", "above", "events", "marginals")
+"""Quantities between 0 and 1."""
+
+_NOTHING = 1e-14
+"""A mean of [0, 1] this close to an end is at it, up to rounding."""
+
+
+def bounded_mean(
+    total: FloatArray, square: FloatArray, n: int, level: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean and a confidence interval from sums of n independent numbers in [0, 1] and of their squares; any n >= 2.
+
+    The better of two bounds on each side, each at a quarter of 1 - level: empirical Bernstein,
+    `sqrt(2 V log(2/d) / n) + 7 log(2/d) / (3 (n - 1))` (Maurer and Pontil 2009), and Chernoff, all q with
+    `n KL(mean, q) <= log(1/d)`.
+    """
+    mean = np.clip(total / n, 0.0, 1.0)
+    variance = np.maximum(square - n * mean * mean, 0.0) / (n - 1)
+    d = 0.25 * (1.0 - level)
+    width = np.sqrt(2.0 * variance * np.log(2.0 / d) / n) + 7.0 * np.log(2.0 / d) / (3.0 * (n - 1))
+    reach = np.log(1.0 / d) / n
+    lower, upper = _chernoff(mean, reach)
+    return mean, np.maximum(mean - width, lower), np.minimum(mean + width, upper)
+
+
+def _chernoff(mean: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
+    """The q below and above the mean with KL(mean, q) = reach, rounded outwards."""
+    from scipy.special import rel_entr
+
+    ends = []
+    for side in (0.0, 1.0):
+        near, far = mean.copy(), np.full_like(mean, side)
+        for _ in range(60):
+            middle = 0.5 * (near + far)
+            inside = rel_entr(mean, middle) + rel_entr(1.0 - mean, 1.0 - middle) <= reach
+            near, far = np.where(inside, middle, near), np.where(inside, far, middle)
+        ends.append(far)
+    return ends[0], ends[1]
+
+
+@dataclass(eq=False)
+class Reach:
+    """How far lines of a kind that was not met could move a mean, up and down.
+
+    A kind of line whose probability is q stays away from n independent lines with probability `(1 - q)^n`, so with
+    probability `1 - d` an unmet kind has `q <= log(1 / d) / n`. If such lines contribute no more than the most met on
+    any line (and no less than the least), they move the mean by at most `(most - mean) log(1 / d) / n` upwards.
+    """
+
+    up: FloatArray
+    down: FloatArray
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> Reach:
+        """No lines yet."""
+        return cls(np.zeros(shape), np.zeros(shape))
+
+    def add(self, weight: float, n: float, mean: FloatArray, most: FloatArray, least: FloatArray, level: float) -> None:
+        """Take account of the n lines of one component; an unmet kind of line is in one component only."""
+        chance = weight * min(1.0, np.log(2.0 / (1.0 - level)) / n)
+        self.up = np.maximum(self.up, chance * np.maximum(most - mean, 0.0))
+        self.down = np.maximum(self.down, chance * np.maximum(mean - least, 0.0))
+
+
+class AnswerMaker:
+    """Tallies of all components put together."""
+
+    def __init__(
+        self,
+        found: list[tuple[float, Tally]],
+        job: Job,
+        net: Network,
+        kind: str,
+        level: float,
+        groups: int,
+        sampled: float,
+    ) -> None:
+        self.found, self.job, self.net, self.kind, self.level = found, job, net, kind, level
+        self.groups, self.sampled = groups, sampled
+
+    def estimate(self, name: str) -> Estimate:
+        """The estimate of one quantity of every tally."""
+        if self.kind != "finite-sample":
+            found = self.from_replicates(sum(w * self._spread(t.means()[name]) for w, t in self.found))
+            if self.kind == "exact":
+                return found
+            return self._widened(self._with_hidden(found, name), self._reach(name, found.value.shape))
+        sampled = [t for _, t in self.found if t.replicates_are_draws]
+        fixed = sum((w * t.means()[name][0] for w, t in self.found if not t.replicates_are_draws), 0.0)
+        n = int(sum(t.count.sum() for t in sampled))
+        total = np.sum([t.total[name][0] for t in sampled], axis=0)
+        square = np.sum([t.square[name] for t in sampled], axis=0)
+        value, lower, upper = bounded_mean(total, square, n, self.level)
+        return Estimate(fixed + self.sampled * value, fixed + self.sampled * lower, fixed + self.sampled * upper)
+
+    def from_replicates(self, rows: Any) -> Estimate:
+        """Mean over replicates and Student's t; with one exact row, rounding only."""
+        from scipy.special import stdtrit
+
+        value = rows.mean(axis=0)
+        if self.kind == "exact" or len(rows) < 2:
+            slack = _EXACT_ERROR * np.abs(value)
+            return Estimate(value, value - slack, value + slack)
+        n = len(rows)
+        half = float(stdtrit(n - 1, 0.5 + 0.5 * self.level)) * rows.std(axis=0, ddof=1) / np.sqrt(n)
+        return Estimate(value, value - half, value + half)
+
+    def _with_hidden(self, found: Estimate, name: str) -> Estimate:
+        """The interval with the variance added that draws were expected to have, and have not shown."""
+        from scipy.special import stdtrit
+
+        hidden = sum(w * w * t.hidden[name] / t.count.sum() for w, t in self.found if name in t.hidden)
+        quantile = float(stdtrit(self.groups - 1, 0.5 + 0.5 * self.level))
+        half = np.sqrt((found.upper - found.value) ** 2 + quantile**2 * hidden)
+        return Estimate(found.value, found.value - half, found.value + half)
+
+    def _reach(self, name: str, shape: tuple[int, ...]) -> Reach:
+        """What unmet lines could do to one kind of quantity.
+
+        Where all lines agree on 0 or 1 a probability may be anything on the unmet ones, and a density that no line has
+        met has no upper end.
+        """
+        reach = Reach.none(shape)
+        for w, t in self.found:
+            if not t.replicates_are_draws:
+                continue
+            n = float(t.count.sum())
+            most, least = t.most[name], t.least[name]
+            if name in _CHANCES:
+                most = np.where(most <= 0.0, t.largest, most)
+                least = np.where(least >= 1.0 - _NOTHING, 1.0 - t.largest, least)
+            elif name == "density":
+                most = np.where(most <= 0.0, np.inf, most)
+            reach.add(w, n, t.total[name].sum(axis=0) / n, most, least, self.level)
+        return reach
+
+    def _widened(self, found: Estimate, reach: Reach) -> Estimate:
+        return Estimate(found.value, found.lower - reach.down, found.upper + reach.up)
+
+    def record(self, method: str, direction: str, seconds: float, note: str, request: Request) -> Integrals:
+        """The public record."""
+        job = self.job
+        levels: dict[int, Levels] = {}
+        if job.n_levels:
+            cdf, sf = self._clipped("below"), self._clipped("above")
+            pdf = self._clipped("density", np.inf) if job.density else None
+            begin = 0
+            for output, c in level_map(self.net, request.levels).items():
+                part = slice(begin, begin + len(c))
+                levels[output] = Levels(c, _cut(cdf, part), _cut(sf, part), _cut(pdf, part) if pdf else None)
+                begin += len(c)
+        has = {name: name in self.found[0][1].total for name in ("events", "first", "second", "marginals")}
+        return Integrals(
+            levels,
+            self._clipped("events") if has["events"] else None,
+            self.estimate("first") if has["first"] else None,
+            self.estimate("second") if has["second"] else None,
+            self._clipped("marginals") if has["marginals"] else None,
+            self._patterns() if job.patterns else None,
+            {o: self._atoms(o) for o in range(len(job.atom_forms))},
+            self.kind,
+            self.level,
+            method,
+            direction,
+            sum(t.lines for _, t in self.found),
+            self.groups,
+            seconds,
+            note,
+        )
+
+    def _spread(self, rows: FloatArray) -> FloatArray:
+        """Exact components have one row for all replicates."""
+        return np.broadcast_to(rows, (self.groups, *rows.shape[1:]))
+
+    def _clipped(self, name: str, top: float = 1.0) -> Estimate:
+        """The interval cut to [0, top]; the value stays as it is, it is unbiased."""
+        found = self.estimate(name)
+        return Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, top))
+
+    def _patterns(self) -> PatternMasses:
+        keys: dict[bytes, int] = {}
+        kept: list[Pattern] = []
+        rest = 0.0
+        sampled = self.sampled
+        n = sum(t.count.sum() for _, t in self.found if t.replicates_are_draws)
+        places = []
+        for _, tally in self.found:
+            table = tally.patterns
+            assert table is not None
+            place = np.empty(table.used, np.int64)
+            for i in range(table.used):
+                place[i] = keys.setdefault(table.known[i].tobytes(), len(kept))
+                if place[i] == len(kept):
+                    kept.append(table.known[i])
+            places.append(place)
+        masses, squares, fixed = np.zeros((len(kept), self.groups)), np.zeros(len(kept)), np.zeros(len(kept))
+        reach = Reach.none((len(kept),))
+        for (w, tally), place in zip(self.found, places, strict=True):
+            table = tally.patterns
+            assert table is not None
+            count = np.maximum(tally.count, 1.0)
+            # Draws of a mixture count by number, not by weight: their weights are in how many there are.
+            factor = w if self.kind != "finite-sample" or not tally.replicates_are_draws else sampled * count[0] / n
+            rest += factor * float((table.rest / count).mean())
+            here = table.total[: table.used]
+            masses[place] += factor * (here / count)
+            square = table.square[: table.used] + table.line_mass[: table.used] ** 2
+            if not tally.replicates_are_draws:
+                fixed[place] += w * here[:, 0] / count[0]
+            else:
+                squares[place] += square
+                first, most, lines = np.zeros(len(kept)), np.zeros(len(kept)), float(tally.count.sum())
+                first[place], most[place] = here.sum(axis=1), table.most[: table.used]
+                reach.add(w, lines, first / lines, most, np.zeros(len(kept)), self.level)
+        if self.kind == "finite-sample":
+            mean, lower, upper = bounded_mean((masses[:, 0] - fixed) / sampled * n, squares, int(n), self.level)
+            found = Estimate(fixed + sampled * mean, fixed + sampled * lower, fixed + sampled * upper)
+        else:
+            found = self.from_replicates(masses.T)
+            if self.kind != "exact":
+                found = self._widened(found, reach)
+        order = np.argsort(-found.value, kind="stable")
+        clipped = Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
+        known = np.array(kept, np.uint8).reshape(len(kept), self.net.n_units)
+        return PatternMasses(known[order], _cut(clipped, order), rest)
+
+    def _atoms(self, which: int) -> Atoms:
+        values: list[float] = []
+        rows: list[FloatArray] = []
+        for w, tally in self.found:
+            for value, mass in zip(*_transposed(tally.atoms(which)), strict=True):
+                near = [i for i, v in enumerate(values) if abs(v - value) <= 1e-9 * max(abs(v), abs(value), 1e-290)]
+                share = w * np.broadcast_to(mass, (self.groups,))
+                if near:
+                    rows[near[0]] = rows[near[0]] + share
+                else:
+                    values.append(float(value))
+                    rows.append(share)
+        order = np.argsort(values)
+        found = self.from_replicates(np.array(rows).reshape(len(rows), self.groups).T[:, order])
+        if self.kind != "exact":
+            # What single lines contribute is not kept: anything between nothing and all of a line.
+            reach = Reach.none(found.value.shape)
+            for w, t in self.found:
+                if t.replicates_are_draws:
+                    reach.add(w, float(t.count.sum()), found.value, np.ones(1), np.zeros(1), self.level)
+            found = self._widened(found, reach)
+            found = Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
+        return Atoms(np.array(values)[order], found)
+
+
+def _transposed(atoms: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    return atoms[0], atoms[1].T
+
+
+def _cut(estimate: Estimate, part: Any) -> Estimate:
+    return Estimate(estimate.value[part], estimate.lower[part], estimate.upper[part])

@@ -1,0 +1,328 @@
+"""All cells at once: exact integration along random lines.
+
+In standard coordinates u ~ N(0, I_r) write `u = t d + v` with a unit vector d and v across it. For any g,
+
+    E g(u) = E_v [ integral g(v + t d) phi(t) dt ],
+
+and along the line the network is piecewise linear, so the inner integral is a closed form for output probabilities,
+densities, moments and masses of activation patterns, all from one trace (`measure/shared/trace.py`). The outer mean is
+over r - 1 coordinates, by scrambled Sobol points: integrating along d has made the integrand smooth, so they converge
+fast when d is a direction in which the output changes much. Lines through the origin (`direction="radial"`) suit rare
+events.
+
+Three kinds of interval, named in the answer, each for one quantity fixed beforehand:
+
+- `"replicate"`: Student's t from independent scrambles, plus what lines of a kind that was not met could add: such
+  lines have probability at most `log(2 / (1 - level)) / lines` (the bound for independent lines, at any number of
+  them), and are taken to contribute no more than the most, and no less than the least, that was met on any line. A
+  probability that is 0 (or 1) on every line may be anything on an unmet one, so its interval has width
+  `log(2 / (1 - level)) / lines`, never 0. A density that no line has met has no upper end. Asymptotic; its coverage is
+  tested.
+- `"block"`: one scrambled sequence, cut into blocks; the same interval from the blocks. The value is as accurate as the
+  whole sequence, up to four times better than that of as many points in 16 scrambles; the interval is about the same,
+  and so too wide rather than too narrow, because blocks of one sequence make up for one another's errors. Asymptotic;
+  its coverage is tested.
+- `"finite-sample"`: independent lines, contributions in [0, 1], number of lines fixed beforehand. Holds at any size:
+  the intersection of an empirical Bernstein bound and a Chernoff bound, each side and each bound at a quarter of 1 -
+  level.
+
+The pilot that chooses direction, method and size is never part of the answer.
+
+Where lines do not pay (no direction in which the output changes much, or many layers), Sobol points are taken instead,
+in coordinates turned so that the first ones move the outputs most. If levels and events are all that is asked for under
+a Gaussian, most points are done in single precision, those near a threshold again in double
+(`reluscope.measure.points.single`), several times faster than a matrix product per layer. If at least half of these
+levels and events are rare, points are also aimed at them, and weighted (`reluscope.measure.points.aimed`). A part of a
+rare event that neither the search nor a point of the law itself has met (an eighth of the points or more) is then not
+in the estimate; the interval allows for it as for lines that were not met. Variance that few heavy points would show
+is taken from the search's own points, and widens the interval.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reluscope._check import FloatArray, choice, describe, generator, integer, real
+from reluscope.budget import parse_budget
+from reluscope.errors import InputError
+from reluscope.measure.lines.records import Atoms as Atoms
+from reluscope.measure.lines.records import Estimate as Estimate
+from reluscope.measure.lines.records import Event as Event
+from reluscope.measure.lines.records import Integrals as Integrals
+from reluscope.measure.lines.records import Levels as Levels
+from reluscope.measure.lines.records import PatternMasses as PatternMasses
+from reluscope.measure.lines.records import Request as Request
+from reluscope.measure.lines.records import level_map
+from reluscope.network import Network, Pattern
+from reluscope.parallel import blas_threads
+
+if TYPE_CHECKING:
+    from reluscope.inputs._standard import Component
+    from reluscope.measure.lines.tally import Job, Rows, Tally
+    from reluscope.measure.shared.draws import Source
+
+REPLICATES = 16
+
+
+def integrate(
+    net: Network,
+    law: Any,
+    request: Request,
+    *,
+    lines: int | None = None,
+    tolerance: float | None = None,
+    budget: Any = "1s",
+    interval: str = "replicate",
+    level: float = 0.95,
+    method: str = "auto",
+    direction: Any = "auto",
+    replicates: int = REPLICATES,
+    rng: Any = None,
+) -> Integrals:
+    """Everything in `request` about `y = net(x)`, `x` from `law`, by lines or points, with intervals.
+
+    `lines` fixes the number of lines (or points) in all; then the answer depends on `rng` alone. Else a pilot sets it
+    so that the run fills `budget`, or less where half widths of probabilities below `tolerance` are reached sooner.
+    `method`: "lines", "points", "aimed" (points aimed at what is rare, plain ones where nothing is or it cannot be
+    done: finite-sample intervals, laws that are no Gaussians, other quantities than levels and events), or "auto",
+    which lets the pilot choose by predicted variance (with `lines` given: lines). `direction`: "gradient" (leading
+    eigenvector of the mean outer product of gradients), "mean" (mean gradient), "edge" (gradients near the levels
+    and events), "tail" (towards the rarest level or event), "radial", "random", a vector in the component's
+    coordinates, or "auto": the pilot chooses among all but "random" (with `lines` given: "edge" if it applies).
+    Laws on boxes have lines along an axis.
+
+    `interval`: "replicate" (independent scrambles; asymptotic, coverage tested), "block" (one sequence: a better value
+    with about the same interval) or "finite-sample" (independent lines; levels, events, marginals and patterns only;
+    holds at any number of lines, and is much wider); the module says how each is made. `level` is each interval's own,
+    not that of all of them together. Compilation is done before the budget's clock starts.
+
+    Mixtures are sums over components, with effort in proportion to weight times spread. Cost per line: see
+    `measure/shared/trace.py`. Particles, constant networks and laws that the network sees in one dimension are exact.
+    """
+    from reluscope.inputs import standard
+    from reluscope.measure.lines.estimates import AnswerMaker
+    from reluscope.measure.lines.plan import (
+        MOST_PILOTS,
+        Settings,
+        make_plans,
+        per_scramble_of,
+        run_plan,
+        sizes_of,
+        warm_up,
+    )
+
+    started = time.perf_counter()
+    choice(interval, "interval", ("replicate", "block", "finite-sample"))
+    choice(method, "method", ("auto", "lines", "points", "aimed"))
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    replicates = integer(replicates, "replicates", low=2, high=4096)
+    if lines is not None:
+        lines = integer(lines, "lines", low=1, high=1 << 36)
+    if tolerance is not None:
+        tolerance = real(tolerance, "tolerance", low=0.0, open_=True)
+    limit, rng = parse_budget(budget), generator(rng)
+    components = standard(law, net)
+    job = job_of(net, request)
+    _check_request(request, interval, method)
+    if lines is None and limit.seconds == np.inf and tolerance is None:
+        raise InputError('give lines, tolerance or a budget such as "1s": without any of them there is no end')
+    groups = 1 if interval == "finite-sample" else replicates
+    exact = [(c, _exact_tally(c, law, job)) for c in components if _is_exact(c)]
+    sampled = [c for c in components if not _is_exact(c)]
+    found: list[tuple[float, Tally]] = [(c.weight, tally) for c, tally in exact]
+    note, chosen, name = "", "exact", "none"
+    with blas_threads(max(net.widths)):
+        if sampled:
+            warm_up(sampled[0], law, job, method)
+            begin = time.perf_counter()
+            settings = Settings(
+                law, job, interval, replicates, method, direction, min(limit.seconds, 60.0), lines is not None,
+                len(sampled) > 1, len(sampled) > MOST_PILOTS,
+            )  # fmt: skip
+            cpu = time.thread_time()
+            scout, rng = rng.spawn(2)
+            plans = make_plans(sampled, settings, scout)
+            chosen, name = plans[0].method, plans[0].source.name if plans[0].method == "lines" else "none"
+            chosen = "aimed points" if chosen == "aimed" else chosen
+            spent = time.perf_counter() - begin
+            # The budget is time on the clock, costs are CPU time: the pilot shows how they compare just now.
+            pace = np.clip((time.thread_time() - cpu) / max(spent, 1e-9), 0.1, 1.0)
+            left = pace * max(0.95 * (limit.seconds - spent), 0.4 * limit.seconds)
+            sizes, note = sizes_of(plans, lines, tolerance, level, left, settings)
+            if interval == "finite-sample":
+                # Independent draws of the whole mixture: how many fall to each component is random too.
+                shares = np.array([p.component.weight for p in plans])
+                sizes = rng.multinomial(int(max(sum(sizes), 2)), shares / shares.sum()).tolist()
+            for plan, size in zip(plans, sizes, strict=True):
+                if size:
+                    tally = run_plan(plan, int(size), groups, rng, per_scramble_of(interval, groups))
+                    found.append((plan.component.weight, tally))
+    kind = interval if sampled else "exact"
+    answer = AnswerMaker(found, job, net, kind, level, groups, sum(c.weight for c in sampled))
+    seconds = time.perf_counter() - started
+    return answer.record(chosen, name, seconds, note, request)
+
+
+def segment_patterns(
+    net: Network, law: Any, lines: int, *, direction: Any = "gradient", rng: Any = None
+) -> Iterator[tuple[float, Network, FloatArray, Pattern]]:
+    """Random lines as weighted patterns, in batches `(weight, network, mass, pattern)`.
+
+    `network` is the component's network in standard coordinates, `mass` (k,) the masses of the segments of a batch of
+    lines and `pattern` (k, units) the pieces on them. With `weight` times `mass` the whole sums to 1 (in expectation:
+    every line to its share), so that `sum(weight * mass * g(network.output_maps(pattern)[0]))` estimates E
+    g(Jacobian).
+    """
+    from reluscope.inputs import standard
+    from reluscope.measure.lines.plan import CHUNK, Settings, sources_of
+    from reluscope.measure.shared import line_sums
+    from reluscope.measure.shared.draws import SobolDraws
+    from reluscope.measure.shared.trace import Tracer
+
+    rng = generator(rng)
+    count = integer(lines, "lines", low=1)
+    components = standard(law, net)
+    job = job_of(net, Request(levels={o: [0.0] for o in range(net.n_outputs)}))
+    settings = Settings(law, job, "block", 1, "lines", direction, 1.0)
+    for component in components:
+        n = max(1, round(count * component.weight))
+        if component.kind == "point" or component.r == 0:
+            points, weights = _atoms_of(component)
+            yield component.weight, component.network, weights, component.network.pattern(points)
+            continue
+        source = sources_of(component, settings, rng, single=True)[0] if component.r > 1 else _only_line(component, law)
+        tracer, draws = Tracer(component.network, job.forms), SobolDraws(source.dimensions, 1, n, rng)
+        for begin in range(0, n, CHUNK):
+            uniforms = np.empty((min(CHUNK, n - begin), source.dimensions))
+            draws.fill(0, uniforms)
+            batch = source.lines(uniforms, rng)
+            found = tracer(batch.base, batch.direction, batch.low, batch.high, switches=True)
+            mass = np.zeros(len(found.t))
+            r = component.network.n_inputs
+            line_sums.segment_masses(batch.law, r, found.offsets, found.t, batch.high, batch.scale, mass)
+            yield component.weight / n, component.network, mass, found.patterns()
+
+
+# -- requests ----------------------------------------------------------------------------------------------------
+
+
+def _check_request(request: Request, interval: str, method: str) -> None:
+    if interval == "finite-sample" and (request.moments or request.density):
+        raise InputError(
+            'interval="finite-sample" needs quantities between 0 and 1; moments and densities have no bound: '
+            'ask for them with interval="replicate"'
+        )
+    if method in ("points", "aimed") and (request.density or request.atoms):
+        raise InputError(f'method="{method}" gives no densities and no atoms; use method="lines"')
+
+
+def job_of(net: Network, request: Request) -> Job:
+    """A request as the kernels read it."""
+    from reluscope.measure.lines.tally import Job
+
+    if not isinstance(request, Request):
+        raise InputError(f"request must be a Request, got {describe(request)}")
+    forms: list[FloatArray] = []
+
+    def form(row: FloatArray) -> int:
+        for i, known in enumerate(forms):
+            if np.array_equal(known, row):
+                return i
+        forms.append(row)
+        return len(forms) - 1
+
+    unit = np.eye(net.n_outputs)
+    levels = level_map(net, request.levels)
+    level_forms = tuple(form(unit[o]) for o in levels)
+    rows = _rows(net, request.events, form)
+    moment_forms = np.array([form(row) for row in unit] if request.moments else [], np.int64)
+    atom_forms = tuple(form(row) for row in unit) if request.atoms else ()
+    patterns = integer(request.patterns, "patterns", low=0, high=1 << 24)
+    if not (levels or rows.count or request.moments or request.marginals or patterns or request.atoms):
+        raise InputError("request asks for nothing; give levels, events, moments, marginals, patterns or atoms")
+    if not forms:
+        form(unit[0])
+    return Job(
+        np.array(forms), level_forms, tuple(levels.values()), bool(request.density and levels), rows, moment_forms,
+        bool(request.marginals), patterns, atom_forms,
+    )  # fmt: skip
+
+
+def _rows(net: Network, events: Sequence[Event], form: Callable[[FloatArray], int]) -> Rows:
+    from reluscope.measure.lines.tally import Rows
+
+    index: dict[tuple[int, float, bool], int] = {}
+    members: list[list[int]] = []
+    part_event: list[int] = []
+    part_size: list[int] = []
+    for e, event in enumerate(events):
+        if not isinstance(event, Event):
+            raise InputError(f"events must hold Event records, got {describe(event)}")
+        for G, h in event.parts:
+            if G.shape[1] != net.n_outputs:
+                raise InputError(f"an event has {G.shape[1]} columns but the network has {net.n_outputs} outputs")
+            part = len(part_event)
+            mine = set()
+            for row, bound in zip(G, h, strict=True):
+                key = (form(row), float(bound), event.strict)
+                i = index.setdefault(key, len(index))
+                if i == len(members):
+                    members.append([])
+                if i not in mine:
+                    members[i].append(part)
+                    mine.add(i)
+            part_event.append(e)
+            part_size.append(len(mine))
+    keys = list(index)
+    return Rows(
+        np.array([k[0] for k in keys], np.int64),
+        np.array([k[1] for k in keys], np.float64),
+        np.array([k[2] for k in keys], np.bool_),
+        np.array([p for m in members for p in m], np.int64),
+        np.concatenate([[0], np.cumsum([len(m) for m in members])]).astype(np.int64),
+        np.array(part_event, np.int64),
+        np.array(part_size, np.int64),
+        len(events),
+    )
+
+
+# -- components without sampling ---------------------------------------------------------------------------------
+
+
+def _is_exact(component: Component) -> bool:
+    return component.kind == "point" or component.r <= 1
+
+
+def _atoms_of(component: Component) -> tuple[FloatArray, FloatArray]:
+    """Points and weights of a component that is finitely many points."""
+    if component.kind == "point":
+        assert component.points is not None and component.point_weights is not None
+        return component.points, component.point_weights
+    return np.zeros((1, component.network.n_inputs)), np.ones(1)
+
+
+def _only_line(component: Component, law: Any) -> Source:
+    from reluscope.measure.shared.draws import BoxLines, ChordLines, GaussianLines
+
+    if component.kind == "gaussian":
+        return GaussianLines(np.eye(1), "all")
+    return BoxLines(component, 0) if component.rows is None else ChordLines(component, law, np.ones(1))
+
+
+def _exact_tally(component: Component, law: Any, job: Job) -> Tally:
+    from reluscope.measure.lines.tally import Tally
+    from reluscope.measure.shared.trace import Tracer
+
+    tally = Tally(job, component.network, 1)
+    if component.kind == "point" or component.r == 0:
+        points, weights = _atoms_of(component)
+        tally.add_weighted_points(points, weights)
+    else:
+        source = _only_line(component, law)
+        tally.add_lines(Tracer(component.network, job.forms), source.lines(np.zeros((1, 0)), generator(0)), [(0, 1)])
+        tally.replicates_are_draws = False
+    return tally

@@ -1,0 +1,1 @@
+"""Networks at many points: plain, in single precision, and aimed at rare events."""

@@ -1,0 +1,1 @@
+"""Gaussian masses of polytopes in any dimension, by tilted quasi-Monte Carlo or rays."""

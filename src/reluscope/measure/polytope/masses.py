@@ -1,0 +1,338 @@
+"""Gaussian mass and moments of polytopes {u : A u <= b} in n dimensions, u ~ N(0, I).
+
+Every row is replaced by the Gaussian factor that expectation propagation assigns to it; with those factors as
+lookahead the coordinates are drawn one after the other, each from a truncated normal law (separation of variables
+in a basis that makes the most restrictive rows triangular), and the last coordinate is integrated exactly. A
+share of exponentially tilted draws of unit variance (in the manner of Botev 2017) keeps the importance weights
+bounded. The points are 16 independently scrambled Sobol sets; their spread gives the interval. Everything is kept
+in log space, so masses below 1e-300 are as good as any. Large masses around the origin are integrated along rays
+instead (`_rays`) where a short trial shows that this is cheaper. The interval is statistical: it holds at the stated
+confidence for this randomised estimate, it is not a sound enclosure.
+
+Cost per point: O(m n) multiplications plus a few special functions per coordinate, about 0.3 + 0.05 n µs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope import _check
+from reluscope.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+
+METHODS = ("empty", "exact", "tilted", "guided", "plain", "missed", "rays")
+"""Names of the methods: see `NMass`."""
+
+_SAFETY = 1.15
+
+
+@dataclass(frozen=True, slots=True)
+class NMass:
+    """A Gaussian mass with its interval.
+
+    value: the mass (0 when it underflows; `log_value` does not).
+    log_value: its natural logarithm, -inf for an empty polytope.
+    lower, upper: interval at the confidence asked for, within [0, 1].
+    standard_error: of `value`, from the spread of the replicates.
+    relative_error: half-width of the interval / value; meaningful also where `value` underflows.
+    points: points drawn over all replicates (the pilot is not counted; for rays, basis vectors drawn);
+    replicates: independent point sets.
+    method: "empty" (no interior: 0, exactly), "exact" (rank 0 or 1: closed form), "guided" (Gaussian lookahead mixed
+    with tilting), "tilted" (tilting alone was better), "rays" (radial integration along random directions), "plain"
+    (the factors broke down numerically, no tilting: slower, still unbiased), "missed" (not empty as far as is known,
+    but no point hit it: value 0, `upper` is the mass of the half-space beyond the point nearest to the origin).
+    """
+
+    value: float
+    log_value: float
+    lower: float
+    upper: float
+    standard_error: float
+    relative_error: float
+    points: int
+    replicates: int
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class NMasses:
+    """The fields of `NMass` for many polytopes, as arrays of equal length (`method` indexes `METHODS`)."""
+
+    value: FloatArray
+    log_value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    standard_error: FloatArray
+    relative_error: FloatArray
+    points: npt.NDArray[np.int64]
+    replicates: int
+    method: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return int(self.value.size)
+
+    def __getitem__(self, index: int) -> NMass:
+        return NMass(
+            float(self.value[index]),
+            float(self.log_value[index]),
+            float(self.lower[index]),
+            float(self.upper[index]),
+            float(self.standard_error[index]),
+            float(self.relative_error[index]),
+            int(self.points[index]),
+            self.replicates,
+            METHODS[int(self.method[index])],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NMoments:
+    """Moments of u ~ N(0, I) on a polytope P, from the same weighted points as the mass.
+
+    first: E[u 1_P], shape (n,); second: E[u uᵀ 1_P], shape (n, n); first_error, second_error: their standard errors.
+    mean, covariance: of u given u in P; these do not underflow with the mass (nan for an empty P).
+    """
+
+    mass: NMass
+    first: FloatArray
+    second: FloatArray
+    first_error: FloatArray
+    second_error: FloatArray
+    mean: FloatArray
+    covariance: FloatArray
+
+
+def polytope_mass(
+    A: Any,
+    b: Any,
+    *,
+    relative: float = 1e-3,
+    confidence: float = 0.999,
+    max_points: int = 1 << 21,
+    rng: Any = None,
+) -> NMass:
+    """P(A u <= b) for u ~ N(0, I_n), A of shape (m, n), b of shape (m,) (entries may be +inf).
+
+    Adds points (a third or a half at a time) until the half-width of the interval at `confidence` is at most
+    `relative` times the mass, or the next addition would pass `max_points`: then the interval is as wide as it is.
+    The interval is Student's over 16 replicates, widened by 15 % because the stopping time depends on the spread, and
+    never narrower than a tenth of what was asked for unless all weights were equal (orthogonal rows).
+
+    Zero rows, parallel rows, redundant rows, unbounded and empty polytopes are fine.
+    """
+    rows, bounds = _rows(A, b)
+    offsets = np.array([0, rows.shape[0]], dtype=np.int64)
+    return _masses(rows, bounds, offsets, relative, confidence, max_points, rng)[0]
+
+
+def polytope_masses(
+    A: Any,
+    b: Any,
+    offsets: Any,
+    *,
+    relative: float = 1e-3,
+    confidence: float = 0.999,
+    max_points: int = 1 << 21,
+    rng: Any = None,
+) -> NMasses:
+    """`polytope_mass` of many polytopes of one dimension: polytope i has the rows offsets[i]:offsets[i+1] of A and b.
+
+    A (rows, n), b (rows,), offsets (cells + 1,) from 0 up to rows. One compiled call; each polytope has its own seed
+    drawn from `rng`, in order, so a result does not depend on what else is in the batch behind it.
+    """
+    rows, bounds = _rows(A, b)
+    starts = np.asarray(offsets)
+    if starts.ndim != 1 or starts.dtype.kind not in "iu" or starts.size < 1:
+        raise InputError(f"offsets must be a 1-D array of whole numbers, got {_check.describe(offsets)}")
+    starts = starts.astype(np.int64)
+    if starts[0] != 0 or starts[-1] != rows.shape[0] or (np.diff(starts) < 0).any():
+        raise InputError(
+            f"offsets must rise from 0 to the number of rows {rows.shape[0]}, got {starts[0]} to {starts[-1]}"
+        )
+    return _masses(rows, bounds, starts, relative, confidence, max_points, rng)
+
+
+def polytope_moments(
+    A: Any,
+    b: Any,
+    *,
+    relative: float = 1e-3,
+    confidence: float = 0.999,
+    max_points: int = 1 << 21,
+    rng: Any = None,
+) -> NMoments:
+    """E[u 1_P] and E[u uᵀ 1_P] for P = {A u <= b}, u ~ N(0, I_n), with standard errors over the replicates.
+
+    The points are those that bring the *mass* to the relative accuracy asked for; see the errors for the moments.
+    Directions that no row sees have their exact moments (0 and the mass).
+    """
+    from reluscope.measure.polytope import qmc as _qmc
+
+    rows, bounds = _rows(A, b)
+    target, factor, most, generator = _settings(relative, confidence, max_points, rng)
+    n = rows.shape[1]
+    copies = _qmc.REPLICATES
+    result, basis, sums = np.zeros(6), np.zeros((n, n)), np.zeros(copies)
+    first, second = np.zeros((copies, n)), np.zeros((copies, n * n))
+    seed = generator.integers(0, 2**64, size=1, dtype=np.uint64)
+    code = _qmc.estimate(
+        rows, bounds, seed[0], _table(n, most), target, factor, most, result, basis, sums, first, second
+    )
+    mass = _assemble(result[None, :], np.array([code]))[0]
+    if mass.log_value == -math.inf:
+        nothing, unknown = np.zeros(n), np.full(n, np.nan)
+        return NMoments(
+            mass,
+            nothing,
+            np.zeros((n, n)),
+            nothing.copy(),
+            np.zeros((n, n)),
+            unknown,
+            np.full((n, n), np.nan),
+        )
+    rank = int(result[5])
+    seen = basis[:rank]
+    unseen = np.eye(n) - seen.T @ seen
+    firsts = first[:, :rank] @ seen
+    seconds = seen.T @ second.reshape(copies, n, n)[:, :rank, :rank] @ seen + sums[:, None, None] * unseen
+    root = math.sqrt(copies)
+    mean, raw = firsts.mean(axis=0), seconds.mean(axis=0)
+    return NMoments(
+        mass,
+        mass.value * mean,
+        mass.value * raw,
+        mass.value * firsts.std(axis=0, ddof=1) / root,
+        mass.value * seconds.std(axis=0, ddof=1) / root,
+        mean,
+        raw - np.outer(mean, mean),
+    )
+
+
+def _rows(A: Any, b: Any) -> tuple[FloatArray, FloatArray]:
+    rows = _check.real_array(A, "A", ndim=2)
+    bounds = _check.real_array(b, "b", ndim=1, finite=False)
+    if rows.shape[1] == 0:
+        raise InputError(f"A must have at least one column, got shape {rows.shape}")
+    if bounds.shape[0] != rows.shape[0]:
+        raise InputError(f"b must have one entry per row of A ({rows.shape[0]}), got shape {bounds.shape}")
+    if np.isnan(bounds).any():
+        raise InputError(f"b must not hold nan, got one at index {int(np.flatnonzero(np.isnan(bounds))[0])}")
+    return rows, bounds
+
+
+def _settings(
+    relative: float, confidence: float, max_points: int, rng: Any
+) -> tuple[float, float, int, np.random.Generator]:
+    from scipy.special import stdtrit
+
+    from reluscope.measure.polytope import qmc as _qmc
+
+    target = _check.real(relative, "relative", low=0.0, high=1.0, open_=True)
+    level = _check.real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    most = _check.integer(max_points, "max_points", low=1, high=1 << 30)
+    factor = _SAFETY * float(stdtrit(_qmc.REPLICATES - 1, 0.5 * (1.0 + level)))
+    return target, factor, most, _check.generator(rng)
+
+
+def _table(n: int, max_points: int) -> npt.NDArray[np.uint64]:
+    from reluscope.measure.polytope import qmc as _qmc
+
+    # rounded up so that few tables are ever built
+    bits = max(16, 2 * math.ceil(math.log2(max(max_points / _qmc.REPLICATES, 1) + 1) / 2))
+    return _qmc.direction_table(64 * math.ceil(n / 64), bits)
+
+
+def _masses(
+    rows: FloatArray,
+    bounds: FloatArray,
+    offsets: npt.NDArray[np.int64],
+    relative: float,
+    confidence: float,
+    max_points: int,
+    rng: Any,
+) -> NMasses:
+    target, factor, most, generator = _settings(relative, confidence, max_points, rng)
+    seeds = generator.integers(0, 2**64, size=offsets.size - 1, dtype=np.uint64)
+    return _measured(rows, bounds, offsets, np.full(seeds.size, target), factor, most, seeds)
+
+
+def seeded_masses(
+    rows: FloatArray,
+    bounds: FloatArray,
+    offsets: npt.NDArray[np.int64],
+    relatives: FloatArray,
+    confidence: float,
+    max_points: int,
+    seeds: npt.NDArray[np.uint64],
+) -> NMasses:
+    """`polytope_masses` with a relative error and a seed of its own for each polytope; nothing is checked."""
+    _, factor, most, _ = _settings(0.5, confidence, max_points, 0)
+    return _measured(rows, bounds, offsets, relatives, factor, most, seeds)
+
+
+def _measured(
+    rows: FloatArray,
+    bounds: FloatArray,
+    offsets: npt.NDArray[np.int64],
+    relatives: FloatArray,
+    factor: float,
+    most: int,
+    seeds: npt.NDArray[np.uint64],
+) -> NMasses:
+    from reluscope.measure.polytope import qmc as _qmc
+
+    table = _table(rows.shape[1], most)
+    results, codes = _qmc.estimate_all(rows, bounds, offsets, seeds, table, relatives, factor, most)
+    return _doubt_rare_rows(_assemble(results, codes), rows, bounds, offsets)
+
+
+_LARGE = 1e-2
+_RARE_HITS = 50
+
+
+def _doubt_rare_rows(found: NMasses, rows: FloatArray, bounds: FloatArray, offsets: npt.NDArray[np.int64]) -> NMasses:
+    """Lower the lower ends of large masses by the rows that the points can hardly have seen.
+
+    A row that fewer than 50 of the points would violate may show in no replicate, whose spread then says nothing of
+    it. Ignoring rows overstates a mass, by at most the sum of their half-spaces' masses.
+    """
+    from scipy.special import ndtr
+
+    large = (found.value > _LARGE) & (found.points > 0)
+    if not large.any():
+        return found
+    norm = np.linalg.norm(rows, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        beyond = np.where(norm > 0, ndtr(-bounds / norm), 0.0)
+    owner = np.repeat(np.arange(len(found)), np.diff(offsets))
+    rare = beyond * np.maximum(found.points, 1)[owner] < _RARE_HITS
+    unseen = np.bincount(owner[rare], beyond[rare], minlength=len(found))
+    lower = np.where(large, np.maximum(found.lower - unseen, 0.0), found.lower)
+    return replace(found, lower=lower)
+
+
+def _assemble(results: FloatArray, codes: npt.NDArray[np.int64]) -> NMasses:
+    from reluscope.measure.polytope import qmc as _qmc
+
+    log_value, spread, half, points, log_bound = results.T[:5]
+    value = np.minimum(np.exp(log_value), 1.0)
+    lower = np.maximum(value * (1.0 - half), 0.0)
+    upper = np.minimum(value * (1.0 + half), 1.0)
+    upper = np.where(codes == _qmc.MISSED, np.exp(log_bound), upper)
+    return NMasses(
+        value,
+        np.minimum(log_value, 0.0),
+        lower,
+        upper,
+        value * spread,
+        half.copy(),
+        points.astype(np.int64),
+        _qmc.REPLICATES,
+        codes,
+    )

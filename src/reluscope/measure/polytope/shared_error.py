@@ -1,0 +1,162 @@
+"""Gaussian masses of many polytopes, with one tolerance for all of them together.
+
+A partition has many cells that hold next to nothing. Asking each for the same relative error spends most of the time
+on those. Here the half-widths of all intervals together are brought below an absolute tolerance, in three steps:
+
+1. The half-space behind each facet bounds a cell's mass, min_i Φ(b_i / |a_i|). Cells whose bounds add up to less than
+   a thousandth of the tolerance are not measured at all.
+2. A cheap pass over the rest, most promising first.
+3. With errors falling like points^-3/4, the least work that brings Σ h_i below the tolerance gives cell i the
+   half-width h_i = K (h_i0 N_i0^3/4)^(4/7), where h_i0 and N_i0 are those of the cheap pass; K is found by bisection.
+
+Cells go through compiled code in portions, between which time is looked at; what has been measured is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.budget import Budget
+from reluscope.progress import Report
+
+Index = npt.NDArray[np.int64]
+RowsOf = Callable[[Index], tuple[FloatArray, FloatArray, Index]]
+"""Inequalities `A u <= b` of the cells with these numbers, back to back, and their offsets."""
+
+_UNSEEN = 1e-3
+_RATE = 0.75
+_CHEAP = 0.5
+_PORTION = 0.1
+"""Seconds of compiled work between two looks at the clock."""
+
+_BOUND_CELLS = 4096
+
+
+class Brackets(NamedTuple):
+    """Masses with lower and upper ends; `stopped` says why some cells got less work than asked for, or None."""
+
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    stopped: str | None
+
+
+def half_space_bounds(rows_of: RowsOf, count: int) -> FloatArray:
+    """min over the rows of each cell of Φ(b / |a|): a sure upper bound on its mass under N(0, I)."""
+    from scipy.special import ndtr
+
+    bounds = np.ones(count)
+    for start in range(0, count, _BOUND_CELLS):
+        cells = np.arange(start, min(start + _BOUND_CELLS, count))
+        A, b, offsets = rows_of(cells)
+        norm = np.linalg.norm(A, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            below = np.where(norm > 0, ndtr(b / norm), np.where(b >= 0, 1.0, 0.0))
+        some = offsets[1:] > offsets[:-1]
+        bounds[cells[some]] = np.minimum.reduceat(below, offsets[:-1][some]) if some.any() else 1.0
+    return bounds
+
+
+def wanted_half_widths(half: FloatArray, points: FloatArray, tolerance: float) -> FloatArray:
+    """Half-widths that add up to at most `tolerance` for the least work (step 3 of the module's text); <= `half`."""
+    if half.sum() <= tolerance:
+        return half
+    weight = (half * np.maximum(points, 1.0) ** _RATE) ** (1.0 / (1.0 + _RATE))
+    low, high = 0.0, float((half[weight > 0] / weight[weight > 0]).max())
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if np.minimum(half, middle * weight).sum() > tolerance:
+            high = middle
+        else:
+            low = middle
+    return np.minimum(half, low * weight)
+
+
+def measure_together(
+    rows_of: RowsOf,
+    count: int,
+    *,
+    tolerance: float | None,
+    relative: float | None,
+    confidence: float,
+    rng: np.random.Generator,
+    budget: Budget,
+    report: Report,
+    max_points: int = 1 << 21,
+) -> Brackets:
+    """Masses of `count` polytopes under N(0, I): the sum of half-widths at most `tolerance`.
+
+    With `relative`, each half-width is at most that share of its mass instead. A cell not measured before the budget
+    ended has the value 0 and the bracket from 0 to its half-space bound. Same seeds, same results, however the work
+    is divided; Ctrl-C ends it like a budget once something has been measured.
+    """
+    seeds = rng.integers(0, 2**64, size=(2, count), dtype=np.uint64)
+    upper = half_space_bounds(rows_of, count)
+    state = _State(np.zeros(count), np.zeros(count), upper, np.zeros(count))
+    order = np.argsort(-upper, kind="stable")
+    if relative is None:
+        assert tolerance is not None
+        vanishing = np.cumsum(upper[order[::-1]])[::-1] <= _UNSEEN * tolerance
+        order = order[~vanishing]
+    goal = np.full(count, relative if relative is not None else _CHEAP)
+    work = _Work(rows_of, confidence, max_points, budget, report)
+    stopped = work.run(order, goal, seeds[0], state)
+    if stopped is None and relative is None:
+        assert tolerance is not None
+        half = state.upper[order] - state.value[order]
+        wanted = wanted_half_widths(half, state.points[order], tolerance - float(np.delete(upper, order).sum()))
+        again = order[wanted < half]
+        again = again[np.argsort(-(state.upper - state.value)[again], kind="stable")]
+        target = np.zeros(count)
+        target[order] = wanted
+        with np.errstate(divide="ignore", invalid="ignore"):
+            goal = np.where(state.value > 0, target / state.value, _CHEAP)
+        stopped = work.run(again, np.clip(goal, 1e-9, _CHEAP), seeds[1], state)
+    return Brackets(state.value, state.lower, state.upper, stopped)
+
+
+class _State(NamedTuple):
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    points: FloatArray
+
+
+class _Work(NamedTuple):
+    rows_of: RowsOf
+    confidence: float
+    max_points: int
+    budget: Budget
+    report: Report
+
+    def run(self, order: Index, goal: FloatArray, seeds: npt.NDArray[np.uint64], state: _State) -> str | None:
+        """Measure the cells of `order`, each to its relative goal, in portions; why it ended early, or None."""
+        from reluscope.measure.polytope.masses import seeded_masses
+
+        done, size = 0, 1
+        try:
+            while done < len(order):
+                spent = self.budget.spent(done)
+                if spent is not None:
+                    return f"{spent}: {done:,} of {len(order):,} cells measured"
+                size = int(max(1, min(size, len(order) - done, self.budget.regions - done)))
+                cells = order[done : done + size]
+                started = time.perf_counter()
+                found = seeded_masses(*self.rows_of(cells), goal[cells], self.confidence, self.max_points, seeds[cells])
+                for mine, theirs in zip(state, (found.value, found.lower, found.upper, found.points), strict=True):
+                    mine[cells] = theirs
+                done += size
+                pace = (time.perf_counter() - started) / size
+                size = int(np.clip(_PORTION / max(pace, 1e-9), 1, 4 * size))
+                self.report(done, f"{done:,} of {len(order):,} cells measured")
+        except KeyboardInterrupt:
+            if done == 0 and not state.points.any():
+                raise
+            return f"interrupted: {done:,} of {len(order):,} cells measured"
+        return None

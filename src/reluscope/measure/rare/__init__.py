@@ -1,0 +1,1 @@
+"""Rare events, by importance sampling of rays that are integrated exactly."""

@@ -1,0 +1,163 @@
+"""A law pushed through a network by enumeration: for each component its regions and their masses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reluscope._check import EPS, generator
+from reluscope.budget import Budget, parse_budget
+from reluscope.cells.polytope import HPolytopes
+from reluscope.cells.regions import Regions, regions
+from reluscope.cells.vertex import VertexCells
+from reluscope.measure.polytope.shared_error import measure_together
+from reluscope.measure.regions.laws import chosen_rows, gaussian_mass, given, standard_domain
+from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS, Masses, exact, gaussian_masses, uniform_masses
+from reluscope.progress import Report, meter
+
+if TYPE_CHECKING:
+    from reluscope.inputs._standard import Component
+    from reluscope.network import Network
+
+
+_SLOW_DIMENSIONS = 3
+"""From here on masses take 100 microseconds a cell and more: a budget is for them too."""
+
+_BLOCK = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Enumerated:
+    """One component of a law: the regions of `component.network` in standard coordinates, and their masses.
+
+    `masses` are conditional on the component (they sum to 1 when complete); `component.weight` times them is the law's.
+    """
+
+    component: Component
+    regions: Regions
+    masses: Masses
+
+    @property
+    def complete(self) -> bool:
+        """Whether every region that can hold mass is here."""
+        return self.regions.complete
+
+    @property
+    def stopped(self) -> str | None:
+        """Why regions are missing, or some masses have wide brackets; None when all was done."""
+        return self.regions.stopped or self.masses.stopped
+
+
+def enumerate_law(
+    net: Network,
+    law: Any,
+    *,
+    relative: float = 1e-2,
+    confidence: float = 0.999,
+    budget: Any = None,
+    progress: Any = None,
+    rng: Any = None,
+) -> tuple[Enumerated, ...]:
+    """All regions and masses of `net` under `law`, component by component, in the coordinates the network can see.
+
+    Exact for Gaussian laws that the network sees in up to three dimensions, for uniform laws in up to six, and for
+    particles (one region per pattern that occurs); quasi-Monte Carlo masses otherwise. All components share the budget;
+    in three and more dimensions the search for regions may take half of it. Where it ends before all regions of three
+    dimensions are measured, the others are left out.
+    """
+    from reluscope.inputs import standard
+
+    limit, rng = parse_budget(budget), generator(rng)
+    options: dict[str, Any] = {"relative": relative, "confidence": confidence, "rng": rng}
+    out = []
+    for component in standard(law, net):
+        if component.kind == "point":
+            out.append(_particles(component))
+            continue
+        # Volumes need vertices; so do exact masses in three dimensions, where they are the choice anyway.
+        geometry = "vertex" if component.kind == "uniform" and 2 < component.r <= 6 else "auto"
+        where = standard_domain(component)
+        slow = component.kind != "uniform" and component.r >= _SLOW_DIMENSIONS
+        search = limit.part(0.5) if slow else limit
+        found = regions(component.network, **where, geometry=geometry, budget=search, progress=progress)
+        with meter(progress, "masses") as report:
+            exact_in_blocks = slow and component.r <= MOST_EXACT_DIMENSIONS and isinstance(found.cells, VertexCells)
+            if exact_in_blocks and limit.seconds < np.inf:
+                found, joint = _measured_in_time(found, limit, report)
+                masses = _conditional(component, joint, options)
+            else:
+                masses = component_masses(component, found, limit, report, options)
+            out.append(Enumerated(component, found, masses))
+    return tuple(out)
+
+
+def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Regions, Masses]:
+    """Exact masses, block by block from the centre outwards; what a budget leaves unmeasured is left out."""
+    if not len(found):
+        return found, gaussian_masses(found.cells)
+    starts = np.arange(0, len(found), _BLOCK)
+    corner = np.minimum.reduceat(np.linalg.norm(found.cells.points, axis=1), found.cells.offsets[:-1])
+    centre = found.find(np.zeros((1, found.cells.dimension)))
+    corner[centre[centre >= 0]] = 0.0  # its corners may be far
+    distance = np.minimum.reduceat(corner, starts)
+    masses: dict[int, Masses] = {}
+    stopped = found.stopped
+    for start in starts[np.argsort(distance, kind="stable")].tolist():
+        if masses and (words := limit.spent()) is not None:
+            stopped = words
+            break
+        masses[start] = gaussian_masses(found.cells.part(start, min(start + _BLOCK, len(found))))
+        report(_BLOCK * len(masses), "cells")
+    kept = sorted(masses)
+    if len(kept) < len(starts):
+        rows = np.concatenate([np.arange(k, min(k + _BLOCK, len(found))) for k in kept])
+        cells = found.cells.join([found.cells.part(k, min(k + _BLOCK, len(found))) for k in kept])
+        found = replace(found, cells=cells, pattern=found.pattern[rows], maps=found.maps[rows], stopped=stopped)
+    value, lower, upper = (
+        np.concatenate([getattr(masses[k], name) for k in kept]) for name in ("value", "lower", "upper")
+    )
+    return found, replace(masses[kept[0]], value=value, lower=lower, upper=upper)
+
+
+def component_masses(
+    component: Component, found: Regions, limit: Budget, report: Report, options: dict[str, Any]
+) -> Masses:
+    """Masses of regions in standard coordinates, given that the input comes from this component."""
+    if component.kind == "uniform" and component.r > 0:
+        assert component.lower is not None and component.upper is not None
+        return uniform_masses(found.cells, float(np.prod(component.upper - component.lower)))
+    if found.cells.dimension <= MOST_EXACT_DIMENSIONS and not isinstance(found.cells, HPolytopes):
+        return _conditional(component, gaussian_masses(found.cells), options)
+    each = measure_together(
+        lambda cells: chosen_rows(found, cells), len(found), tolerance=None, budget=limit, report=report, **options
+    )
+    joint = Masses(each.value, each.lower, each.upper, "confidence", options["confidence"], each.stopped)
+    return _conditional(component, joint, options)
+
+
+def _conditional(component: Component, joint: Masses, options: dict[str, Any]) -> Masses:
+    """Plain Gaussian masses of regions, divided by that of what the component is restricted to."""
+    if component.kind == "gaussian" or component.r == 0:
+        return joint
+    if component.log_mass is not None:
+        box = np.exp(np.array([component.log_mass]))
+        return given(joint, exact(box, 1e-12 * box))
+    # The regions fill the box, so its mass is the sum of theirs (complete or not, it is the box's that counts).
+    return given(joint, gaussian_mass(*component.inequalities(), **options))
+
+
+def _particles(component: Component) -> Enumerated:
+    """One region per pattern that occurs among the particles, without cells."""
+    assert component.points is not None and component.point_weights is not None
+    from reluscope.cells.regions import Domain
+
+    net = component.network
+    pattern = net.pattern(component.points)
+    _, first, inverse = np.unique(net.key(pattern), return_index=True, return_inverse=True)
+    value = np.bincount(inverse, component.point_weights).astype(np.float64)
+    C, d = net.output_maps(pattern[first])
+    maps = np.concatenate([C.transpose(0, 2, 1), d[:, None, :]], axis=1)
+    found = Regions(net, Domain(None, None), None, pattern[first], maps)
+    return Enumerated(component, found, exact(value, np.asarray(len(pattern) * EPS * value)))

@@ -1,0 +1,337 @@
+"""Probability of the regions of a network, and of any polytope, under any input law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import EPS, FloatArray, describe, generator, real
+from reluscope._text import count, in_dimensions
+from reluscope.answer import Answer
+from reluscope.budget import Budget, parse_budget
+from reluscope.cells.domain import clip, half_spaces, starting_cell
+from reluscope.cells.facets import facet_rows
+from reluscope.errors import InputError
+from reluscope.measure.regions.masses import (
+    MOST_EXACT_DIMENSIONS,
+    MOST_VOLUME_DIMENSIONS,
+    Masses,
+    exact,
+    gaussian_masses,
+    uniform_masses,
+)
+from reluscope.measure.regions.support import FAR, far_box, support_box
+from reluscope.progress import Report, meter
+
+if TYPE_CHECKING:
+    from reluscope.cells.regions import Regions
+    from reluscope.inputs import Gaussian, Law
+    from reluscope.inputs._standard import Component
+
+_ROWS_AT_ONCE = 1 << 22
+"""Numbers in the hidden maps of one batch of regions whose inequalities are written out."""
+
+
+def mass(
+    A: Any,
+    b: Any,
+    law: Any = None,
+    *,
+    relative: float = 1e-3,
+    confidence: float = 0.999,
+    rng: Any = None,
+) -> Answer:
+    """`P(A x <= b)` for `x` from any law; `A` has shape (rows, inputs), `b` (rows,) or is one number for all rows.
+
+    `mass(net.polytope(pattern), law)` takes the inequalities of a pattern as they come.
+
+    The law is reduced to the directions the rows can see. Exact (closed form or quadrature, with a bound on rounding)
+    when at most three remain, for uniform laws in up to six dimensions by volume, and for particles by counting;
+    otherwise quasi-Monte Carlo: `confidence` interval of relative half-width `relative`, or sampling for uniform laws.
+    """
+    from reluscope.inputs import Law, standard
+    from reluscope.network import Network, Polytope
+
+    if isinstance(A, Polytope):
+        A, b, law = A.A, A.b, b if law is None else law
+    if not isinstance(law, Law):
+        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
+    real(relative, "relative", low=0.0, high=1.0, open_=True)
+    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    rng = generator(rng)
+    if np.size(A) and np.any(np.equal(b, -np.inf)):
+        return Answer(0.0, 0.0, 0.0, "exact", method="a row that nothing satisfies")
+    rows, bounds = half_spaces((A, b), law.n, "A, b") if np.size(A) else (np.zeros((0, law.n)), np.zeros(0))
+    if not len(rows):
+        return Answer(1.0, 1.0, 1.0, "exact", method="no rows: the whole space")
+    components = standard(law, Network([(rows, -bounds)]))
+    each = _share_doubt(confidence, len(components))
+    parts = [_component_mass(c, relative, each, rng).scaled(c.weight) for c in components]
+    total = Masses.added(parts)
+    return Answer(
+        float(total.value[0]),
+        float(total.lower[0]),
+        float(min(total.upper[0], 1.0)),
+        total.guarantee,
+        total.level,
+        f"{count(len(parts), 'component')} in {in_dimensions(c.r for c in components)}",
+    )
+
+
+def _share_doubt(confidence: float, parts: int) -> float:
+    """The confidence each of several parts needs so that all hold together with the one asked for (union bound)."""
+    return 1.0 - (1.0 - confidence) / max(parts, 1)
+
+
+def _component_mass(component: Component, relative: float, confidence: float, rng: np.random.Generator) -> Masses:
+    """Mass of `network(u) <= 0` (an affine network) under one component."""
+    first = component.network.layers[0]
+    A, b = first.dense(), -first.bias
+    if component.kind == "point":
+        assert component.points is not None and component.point_weights is not None
+        inside = np.asarray((component.points @ A.T <= b).all(axis=1))
+        value = np.array([component.point_weights[inside].sum()])
+        return exact(value, len(inside) * EPS * value)
+    if component.r == 0:
+        # The rows are constant on the component: it is inside or outside as a whole.
+        return exact(np.array([float((b >= 0).all())]), np.zeros(1))
+    A, b = A[:, : component.r], b
+    if component.kind == "uniform":
+        return _uniform_mass(component, A, b, confidence, rng)
+    restriction = component.inequalities()
+    both = np.concatenate([A, restriction[0]]), np.concatenate([b, restriction[1]])
+    joint = gaussian_mass(*both, relative, confidence, rng)
+    if component.kind == "gaussian":
+        return joint
+    if component.log_mass is not None:
+        return given(joint, exact(np.exp([component.log_mass]), 1e-12 * np.exp([component.log_mass])))
+    return given(joint, gaussian_mass(*restriction, relative, confidence, rng))
+
+
+def given(joint: Masses, condition: Masses) -> Masses:
+    """`P(cell and box) / P(box)` with the brackets divided the safe way round."""
+    weaker = "confidence" if "confidence" in (joint.guarantee, condition.guarantee) else "exact"
+    levels = [m.level for m in (joint, condition) if m.level is not None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return Masses(
+            np.minimum(joint.value / condition.value, 1.0),
+            joint.lower / condition.upper,
+            np.minimum(np.nan_to_num(joint.upper / condition.lower, nan=1.0, posinf=1.0), 1.0),
+            weaker,
+            1.0 - sum(1.0 - x for x in levels) if levels else None,
+            joint.stopped or condition.stopped,
+        )
+
+
+def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, confidence: float, rng: np.random.Generator) -> Masses:
+    """Mass of `A u <= b` under N(0, I), by the best measure of the dimension."""
+    r = A.shape[1]
+    norm = np.linalg.norm(A, axis=1)
+    if (b[norm == 0] < 0).any():
+        return exact(np.zeros(1), np.zeros(1))
+    A, b = A[norm > 0] / norm[norm > 0, None], b[norm > 0] / norm[norm > 0]
+    if r == 1:
+        sides = b / A[:, 0]
+        low = max([-np.inf, *sides[A[:, 0] < 0]])
+        high = min([np.inf, *sides[A[:, 0] > 0]])
+        if low >= high:
+            return exact(np.zeros(1), np.zeros(1))
+        from reluscope.measure.exact.interval import interval_mass
+
+        value = np.atleast_1d(interval_mass(low, high))
+        return exact(value, 1e-12 * value)
+    if r <= MOST_EXACT_DIMENSIONS and len(A) and (b > -FAR).all():
+        box = np.full(r, -FAR), np.full(r, FAR)
+        try:
+            cell = clip(starting_cell(r, box=box), A, b)
+        except InputError:  # no interior
+            return exact(np.zeros(1), np.full(1, np.finfo(float).tiny))
+        return gaussian_masses(cell)
+    from reluscope.measure.polytope.masses import polytope_mass
+
+    found = polytope_mass(A, b, relative=relative, confidence=confidence, rng=rng)
+    if found.method == "exact":
+        return exact(np.array([found.value]), np.array([1e-12 * found.value]))
+    return Masses(np.array([found.value]), np.array([found.lower]), np.array([found.upper]), "confidence", confidence)
+
+
+def _uniform_mass(
+    component: Component, A: FloatArray, b: FloatArray, confidence: float, rng: np.random.Generator
+) -> Masses:
+    lower, upper = component.lower, component.upper
+    assert lower is not None and upper is not None
+    norm = np.linalg.norm(A, axis=1)
+    if (b[norm == 0] < 0).any():
+        return exact(np.zeros(1), np.zeros(1))
+    A, b = A[norm > 0] / norm[norm > 0, None], b[norm > 0] / norm[norm > 0]
+    if component.r <= MOST_VOLUME_DIMENSIONS:
+        try:
+            cell = clip(starting_cell(component.r, box=(lower, upper)), A, b)
+        except InputError:  # no interior
+            return exact(np.zeros(1), np.zeros(1))
+        return uniform_masses(cell, float(np.prod(upper - lower)))
+    return _counted(lambda n: lower + (upper - lower) * rng.random((n, component.r)), A, b, confidence)
+
+
+_DRAWS = 1 << 20
+
+
+def _counted(draw: Any, A: FloatArray, b: FloatArray, confidence: float) -> Masses:
+    """Share of draws inside, with the exact binomial (Clopper-Pearson) interval."""
+    from scipy.special import betaincinv
+
+    hits, chunk = 0, 1 << 15
+    for _ in range(0, _DRAWS, chunk):
+        hits += int((draw(chunk) @ A.T <= b).all(axis=1).sum())
+    alpha = 0.5 * (1.0 - confidence)
+    low = betaincinv(hits, _DRAWS - hits + 1, alpha) if hits else 0.0
+    high = betaincinv(hits + 1, _DRAWS - hits, 1.0 - alpha) if hits < _DRAWS else 1.0
+    return Masses(np.array([hits / _DRAWS]), np.array([low]), np.array([high]), "confidence", confidence)
+
+
+class _Options(NamedTuple):
+    """How the masses of regions are to be estimated where they are not exact."""
+
+    tolerance: float
+    relative: float | None
+    confidence: float
+    rng: np.random.Generator
+    budget: Budget
+    report: Report
+
+
+def region_masses(
+    regions: Regions,
+    law: Any,
+    *,
+    tolerance: float,
+    relative: float | None,
+    confidence: float,
+    rng: Any,
+    budget: Any = None,
+    progress: Any = None,
+) -> Masses:
+    """See `Regions.masses`."""
+    from reluscope.inputs import Gaussian, GaussianMixture, Law, Particles, Truncated, Uniform
+
+    if not isinstance(law, Law):
+        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
+    if law.n != regions.network.n_inputs:
+        raise InputError(f"the law has {law.n} inputs but the network takes {regions.network.n_inputs}")
+    real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
+    if relative is not None:
+        real(relative, "relative", low=0.0, high=1.0, open_=True)
+    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    rng = generator(rng)
+    parse_budget(budget)
+    if isinstance(law, Particles):
+        found = regions.find(law.points)
+        counted: FloatArray = np.zeros(len(regions))
+        np.add.at(counted, found[found >= 0], law.weights[found >= 0])
+        return exact(counted, len(law.points) * EPS * counted)
+    if isinstance(law, (Gaussian, GaussianMixture)):
+        gaussians: list[tuple[float, Any]] = [(w, g) for w, g in law.components if w > 0]
+        _warm(regions)
+        with meter(progress, "masses") as report:
+            level = _share_doubt(confidence, len(gaussians))
+            options = _Options(tolerance, relative, level, rng, parse_budget(budget), report)
+            return Masses.added([_gaussian_regions(regions, g, options).scaled(w) for w, g in gaussians])
+    if isinstance(law, Truncated):
+        _inside(regions, law)
+        box = np.concatenate([np.eye(law.n), -np.eye(law.n)]), np.concatenate([law.upper, -law.lower])
+        keep = np.isfinite(box[1])
+        accuracy = relative if relative is not None else tolerance
+        condition = mass(box[0][keep], box[1][keep], law.gaussian, relative=accuracy, confidence=confidence, rng=rng)
+        bracket = [np.full(1, x) for x in (condition.value, condition.lower, condition.upper)]
+        whole = Masses(bracket[0], bracket[1], bracket[2], condition.guarantee, condition.level)
+        _warm(regions)
+        with meter(progress, "masses") as report:
+            share = max(tolerance * condition.value, 1e-300)  # of the box's mass
+            options = _Options(share, relative, confidence, rng, parse_budget(budget), report)
+            return given(_gaussian_regions(regions, law.gaussian, options), whole)
+    assert isinstance(law, Uniform)
+    _inside(regions, law)
+    if (law.upper <= law.lower).any():
+        raise InputError("a uniform law with fixed inputs has no volume: drop those inputs from the network first")
+    return uniform_masses(regions.cells, float(np.prod(law.upper - law.lower)))
+
+
+def _inside(regions: Regions, law: Law) -> None:
+    """A conditioned law is only measured on regions inside its own box."""
+    box, own = regions.domain.box, support_box(law, law.n)
+    slack = 1e-12 * (np.abs(own[0]) + np.abs(own[1]))
+    if box is None or (box[0] < own[0] - slack).any() or (box[1] > own[1] + slack).any():
+        raise InputError("regions reach beyond the box of the law; look for them with reluscope.regions(net, law=law)")
+
+
+def _warm(regions: Regions) -> None:
+    """Compile what will be needed before a budget's clock starts."""
+    if regions.network.n_inputs > MOST_EXACT_DIMENSIONS:
+        from reluscope.measure.polytope.masses import polytope_mass
+
+        polytope_mass(np.eye(2), np.ones(2), relative=0.5, rng=0)
+
+
+def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Masses:
+    n = regions.network.n_inputs
+    L = law.factor.push(np.eye(law.factor.k)).T
+    square = L.shape == (n, n) and np.linalg.cond(L) < 1e8
+    if n <= MOST_EXACT_DIMENSIONS and square:
+        if n == 1:
+            ends = np.stack([regions.cells.low, regions.cells.high])
+            with np.errstate(invalid="ignore"):
+                ends = np.sort((ends - law.mean[0]) / L[0, 0], axis=0)
+            return gaussian_masses(replace(regions.cells, low=ends[0], high=ends[1]))
+        if not hasattr(regions.cells, "points"):
+            raise InputError("cells reach to infinity: look for regions with law= or a box that holds the law")
+        points = np.linalg.solve(L, (regions.cells.points - law.mean).T).T
+        if n == 2 and np.linalg.det(L) < 0:
+            points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric
+        return gaussian_masses(replace(regions.cells, points=np.ascontiguousarray(points)))
+    from reluscope.measure.polytope.shared_error import measure_together
+
+    def rows_of(cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
+        A, b, offsets = chosen_rows(regions, cells)
+        return np.ascontiguousarray(A @ L), b - A @ law.mean, offsets
+
+    found = measure_together(rows_of, len(regions), **options._asdict())
+    return Masses(found.value, found.lower, found.upper, "confidence", options.confidence, found.stopped)
+
+
+def chosen_rows(regions: Regions, cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
+    """The inequalities `A x <= b` of any regions in any order, and offsets; in portions of bounded memory."""
+    labels, offsets = regions._facets
+    size = np.diff(offsets)[cells]
+    starts = np.concatenate([[0], np.cumsum(size)])
+    place = np.arange(starts[-1]) + np.repeat(offsets[:-1][cells] - starts[:-1], size)
+    view: Any = SimpleNamespace(
+        network=regions.network, domain=regions.domain, pattern=regions.pattern[cells], _facets=(labels[place], starts)
+    )
+    step = _cells_at_once(regions)
+    parts = [facet_rows(view, i, min(i + step, len(cells))) for i in range(0, len(cells), step)]
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), starts
+
+
+def _cells_at_once(regions: Regions) -> int:
+    net = regions.network
+    return int(max(1, _ROWS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1))))
+
+
+def standard_domain(component: Component) -> dict[str, Any]:
+    """Box and half-spaces, in standard coordinates, that hold all mass of a component: arguments of `regions`.
+
+    A component the network does not see (r = 0) is measured as a standard normal in its one dummy input.
+    """
+    n = component.network.n_inputs
+    if component.r == 0:
+        return {"box": (np.full(n, -FAR), np.full(n, FAR))}
+    if component.kind == "uniform":
+        return {"box": (component.lower, component.upper)}
+    if component.lower is not None and component.upper is not None:
+        return {"box": far_box(component.lower, component.upper)}
+    box = np.full(n, -FAR), np.full(n, FAR)
+    return {"box": box} if component.rows is None else {"box": box, "polytope": component.rows}

@@ -1,0 +1,212 @@
+"""First and second moments of a law restricted to a polytope: `E[x 1]`, `E[x x' 1]` with `1` for `A x <= b`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import EPS, FloatArray, describe, generator, real
+from reluscope.cells.domain import clip, half_spaces, starting_cell
+from reluscope.errors import InputError
+from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS
+from reluscope.measure.regions.support import FAR
+
+if TYPE_CHECKING:
+    from reluscope.inputs import Gaussian, Uniform
+
+_RANK = 1e-13
+"""Directions with a singular value below this share of the largest are not seen by the rows."""
+
+_MOST_VOLUME_DIMENSIONS = 5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Moments:
+    """Moments of `x` on the polytope: `mass` = P, `first` (n,) = E[x 1], `second` (n, n) = E[x x' 1].
+
+    `guarantee` is "exact" (rounding or quadrature only) or "confidence"; then `first_error` and `second_error` hold
+    standard errors (zeros otherwise).
+    """
+
+    mass: float
+    first: FloatArray
+    second: FloatArray
+    guarantee: str
+    first_error: FloatArray
+    second_error: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of x given that it lies in the polytope."""
+        return self.first / self.mass
+
+    @property
+    def cov(self) -> FloatArray:
+        """Covariance of x given that it lies in the polytope."""
+        return self.second / self.mass - np.outer(self.mean, self.mean)
+
+    def __repr__(self) -> str:
+        return f"Moments(mass {self.mass:.6g}, {len(self.first)} inputs, {self.guarantee})"
+
+
+def moments(
+    A: npt.ArrayLike, b: npt.ArrayLike, law: Any, *, relative: float = 1e-3, confidence: float = 0.999, rng: Any = None
+) -> Moments:
+    """Mass, first and second moments of `x` from `law` on `A x <= b`.
+
+    Gaussian laws and mixtures: exact when the rows see at most three directions, else quasi-Monte Carlo with standard
+    errors. Uniform laws: exact, by simplices, in up to five dimensions. Truncated laws: those of the Gaussian on
+    both sets of rows, divided by the mass of the box. Particles: sums.
+    """
+    from reluscope.inputs import Gaussian, GaussianMixture, Law, Particles, Truncated, Uniform
+
+    if not isinstance(law, Law):
+        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
+    real(relative, "relative", low=0.0, high=1.0, open_=True)
+    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    options = {"relative": relative, "confidence": confidence, "rng": generator(rng)}
+    rows = half_spaces((A, b), law.n, "A, b") if np.size(A) else (np.zeros((0, law.n)), np.zeros(0))
+    if isinstance(law, Particles):
+        inside = (law.points @ rows[0].T <= rows[1]).all(axis=1)
+        x, w = law.points[inside], law.weights[inside]
+        return _exact(float(w.sum()), w @ x, (w[:, None] * x).T @ x)
+    if isinstance(law, (Gaussian, GaussianMixture)):
+        gaussians: list[tuple[float, Any]] = [(w, g) for w, g in law.components if w > 0]
+        return _mixed([(w, _gaussian(g, *rows, options)) for w, g in gaussians])
+    if isinstance(law, Truncated):
+        eye = np.eye(law.n)
+        sides = np.concatenate([eye, -eye]), np.concatenate([law.upper, -law.lower])
+        keep = np.isfinite(sides[1])
+        box = sides[0][keep], sides[1][keep]
+        both = np.concatenate([rows[0], box[0]]), np.concatenate([rows[1], box[1]])
+        whole = _gaussian(law.gaussian, *box, options).mass
+        return _mixed([(1.0 / whole, _gaussian(law.gaussian, *both, options))])
+    assert isinstance(law, Uniform)
+    return _uniform(law, *rows)
+
+
+def _exact(mass: float, first: FloatArray, second: FloatArray) -> Moments:
+    return Moments(mass, first, second, "exact", np.zeros_like(first), np.zeros_like(second))
+
+
+def _mixed(parts: list[tuple[float, Moments]]) -> Moments:
+    """Weighted sum; independent standard errors add in squares."""
+    weakest = "confidence" if any(m.guarantee == "confidence" for _, m in parts) else "exact"
+    return Moments(
+        float(sum(w * m.mass for w, m in parts)),
+        np.sum([w * m.first for w, m in parts], axis=0),
+        np.sum([w * m.second for w, m in parts], axis=0),
+        weakest,
+        np.sqrt(np.sum([(w * m.first_error) ** 2 for w, m in parts], axis=0)),
+        np.sqrt(np.sum([(w * m.second_error) ** 2 for w, m in parts], axis=0)),
+    )
+
+
+def _gaussian(law: Gaussian, A: FloatArray, b: FloatArray, options: dict[str, Any]) -> Moments:
+    """`x = m + L u`: moments of u on `A L u <= b - A m`, then mapped to x.
+
+    With an orthonormal basis V of the directions the rows see, `v = V' u` is restricted and the rest of u is not.
+    """
+    L = law.factor.push(np.eye(law.factor.k)).T
+    rows, bounds = A @ L, b - A @ law.mean
+    _, size, Vt = np.linalg.svd(rows, full_matrices=False)
+    V = Vt[size > _RANK * size.max(initial=0.0)].T
+    mass, m1, m2, e1, e2, exact = _standard(rows @ V, bounds, options)
+    rest = np.eye(L.shape[1]) - V @ V.T
+    u1, u2 = V @ m1, V @ m2 @ V.T + mass * rest
+    shift, moved = law.mean, L @ u1
+    first = shift * mass + moved
+    second = np.outer(shift, shift) * mass + np.outer(shift, moved) + np.outer(moved, shift) + L @ u2 @ L.T
+    if exact:
+        return _exact(mass, first, second)
+    LV = np.abs(L @ V)
+    error1 = LV @ e1
+    error2 = LV @ e2 @ LV.T + np.abs(np.outer(shift, error1)) + np.abs(np.outer(error1, shift))
+    return Moments(mass, first, second, "confidence", error1, error2)
+
+
+def _standard(
+    A: FloatArray, b: FloatArray, options: dict[str, Any]
+) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, bool]:
+    """Moments of v ~ N(0, I_r) on `A v <= b`, their standard errors, and whether they are exact."""
+    r = A.shape[1]
+    none = np.zeros(r), np.zeros((r, r))
+    if r == 0:
+        return float((b >= 0).all()), *none, *none, True
+    norm = np.linalg.norm(A, axis=1)
+    if (b[norm == 0] < 0).any():
+        return 0.0, *none, *none, True
+    A, b = A[norm > 0] / norm[norm > 0, None], b[norm > 0] / norm[norm > 0]
+    if r == 1:
+        from reluscope.measure.exact.interval import interval_moments
+
+        sides = b / A[:, 0]
+        low, high = max([-np.inf, *sides[A[:, 0] < 0]]), min([np.inf, *sides[A[:, 0] > 0]])
+        if low >= high:
+            return 0.0, *none, *none, True
+        mass, one, two = (float(np.ravel(x)[0]) for x in interval_moments(low, high))
+        return mass, np.array([one]), np.array([[two]]), *none, True
+    if r <= MOST_EXACT_DIMENSIONS and (b > -FAR).all():
+        try:
+            cell = clip(starting_cell(r, box=(np.full(r, -FAR), np.full(r, FAR))), A, b)
+        except InputError:  # no interior
+            return 0.0, *none, *none, True
+        if r == 2:
+            from reluscope.measure.exact.polygon import polygon_moments as measured
+        else:
+            from reluscope.measure.exact.polyhedron import polyhedra_moments as measured
+        m0, m1, m2 = measured(cell.points, cell.offsets)
+        return float(m0[0]), m1[0], m2[0], *none, True
+    from reluscope.measure.polytope.masses import polytope_moments
+
+    found = polytope_moments(A, b, **options)
+    return found.mass.value, found.first, found.second, found.first_error, found.second_error, False
+
+
+def _uniform(law: Uniform, A: FloatArray, b: FloatArray) -> Moments:
+    """By simplices: with corners v, their sum s and volume V, `x x'` sums to `V (sum v v' + s s') / (d+1)(d+2)`."""
+    free = law.upper > law.lower
+    d = int(free.sum())
+    if d > _MOST_VOLUME_DIMENSIONS:
+        raise InputError(f"moments of a uniform law are exact for up to {_MOST_VOLUME_DIMENSIONS} inputs, got {d}")
+    fixed = np.where(free, 0.0, law.lower)
+    bounds = b - A @ fixed
+    inner = A[:, free]
+    empty = _exact(0.0, np.zeros(law.n), np.zeros((law.n, law.n)))
+    norm = np.linalg.norm(inner, axis=1)
+    if (bounds[norm == 0] < 0).any():
+        return empty
+    keep = norm > 0
+    if d == 0:
+        return _exact(1.0, fixed.copy(), np.outer(fixed, fixed))
+    lower, upper = law.lower[free], law.upper[free]
+    try:
+        cell = clip(starting_cell(d, box=(lower, upper)), inner[keep] / norm[keep, None], bounds[keep] / norm[keep])
+    except InputError:  # no interior
+        return empty
+    corners = _simplices(cell.vertices(0))
+    volume = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / np.prod(np.arange(1, d + 1))
+    share = volume / np.prod(upper - lower)
+    total = corners.sum(axis=1)
+    first, second = np.zeros(law.n), np.zeros((law.n, law.n))
+    mass = float(share.sum())
+    first[free] = share @ total / (d + 1)
+    pairs = np.einsum("s,sci,scj->ij", share, corners, corners) + np.einsum("s,si,sj->ij", share, total, total)
+    second[np.ix_(free, free)] = pairs / ((d + 1) * (d + 2))
+    # The fixed inputs are constants: x = fixed + free part.
+    second += np.outer(fixed, first) + np.outer(first, fixed) + mass * np.outer(fixed, fixed)
+    return _exact(mass, first + mass * fixed, second)
+
+
+def _simplices(vertices: FloatArray) -> FloatArray:
+    """The convex hull of points cut into simplices, shape (s, d + 1, d)."""
+    if vertices.shape[1] == 1:
+        return np.array([[vertices.min(axis=0), vertices.max(axis=0)]])
+    from scipy.spatial import Delaunay
+
+    centre = vertices.mean(axis=0)
+    spread = np.maximum(np.ptp(vertices, axis=0), EPS)
+    return vertices[Delaunay((vertices - centre) / spread).simplices]

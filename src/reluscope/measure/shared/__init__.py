@@ -1,0 +1,1 @@
+"""What engines share: draws, traced lines and rays, fitted mixtures, the search for rare events."""

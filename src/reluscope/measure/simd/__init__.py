@@ -1,0 +1,1 @@
+"""Vector kernels: steps on many numbers at once, written as vector instructions."""

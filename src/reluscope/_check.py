@@ -97,12 +97,20 @@ def choice(value: Any, name: str, options: tuple[str, ...]) -> str:
 
 def generator(rng: Any, name: str = "rng") -> np.random.Generator:
     """`rng` as a numpy Generator: None, a non-negative int, a SeedSequence or a Generator."""
+    return seeded(rng, name)[0]
+
+
+def seeded(rng: Any, name: str = "rng") -> tuple[np.random.Generator, int | None]:
+    """A numpy Generator, and the `rng=` that gives it again: drawn anew for None, None where no int can."""
     if isinstance(rng, np.random.Generator):
-        return rng
-    if rng is None or isinstance(rng, np.random.SeedSequence):
-        return np.random.default_rng(rng)
+        return rng, None
+    if isinstance(rng, np.random.SeedSequence):
+        plain = isinstance(rng.entropy, int) and not rng.spawn_key and rng.pool_size == 4
+        return np.random.default_rng(rng), int(rng.entropy) if plain else None  # type: ignore[arg-type]
+    if rng is None:
+        rng = int(np.random.default_rng().integers(2**62))
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and int(rng) >= 0:
-        return np.random.default_rng(int(rng))
+        return np.random.default_rng(int(rng)), int(rng)
     raise InputError(
         f"{name} must be None, a non-negative whole number, a SeedSequence or a numpy Generator, got {describe(rng)}"
     )

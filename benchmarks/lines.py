@@ -122,7 +122,7 @@ def mnist_case():
     data = images("mnist")
     net, _ = classifier(data, (16, 16, 16), 0)
     law = rs.Gaussian.fit(data.train[data.train_label == 3])
-    (component,) = rs.standard(law, net)
+    (component,) = rs.inputs.standard(law, net)
     # Output 3, in the 16 coordinates that the network sees.
     return component.network.then(np.eye(10)[[3]], np.zeros(1))
 
@@ -173,7 +173,7 @@ def monte_carlo_cost(net, thresholds, rng):
 
 def run(name, net, seconds, repeats, parts):
     law = rs.Gaussian(np.zeros(net.n_inputs), 1.0)
-    (component,) = rs.standard(law, net)
+    (component,) = rs.inputs.standard(law, net)
     seen = component.network
     rng = np.random.default_rng(1)
     y = np.concatenate([seen(rng.standard_normal((100_000, seen.n_inputs)))[:, 0] for _ in range(8)])

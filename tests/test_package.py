@@ -1,8 +1,10 @@
 """What the package promises as a whole: quick to import, no fast-math, no pickle, no doubled names."""
 
+import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,29 @@ def test_every_public_name_resolves():
         assert getattr(reluscope, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         reluscope.nonsense
+
+
+@pytest.mark.parametrize("package", ["reluscope", "reluscope.lens"])
+def test_names_for_type_checkers_are_the_public_list(package):
+    module = import_module(package)
+    tree = ast.parse(Path(module.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    typed = {}
+    for line in block.body:
+        assert isinstance(line, ast.ImportFrom)
+        typed |= {alias.asname: line.module for alias in line.names}
+    modules = dict.fromkeys(getattr(module, "_MODULES", ()), package)
+    assert typed == modules | {name: f"{package}.{home}" for name, home in module._HOME.items()}
+
+
+def test_every_sub_package_opens_its_door():
+    for package in reluscope._MODULES:
+        door = getattr(reluscope, package)
+        assert door.__doc__ and door.__all__, package
+        for name in door.__all__:
+            assert getattr(door, name) is not None
+        with pytest.raises(AttributeError, match="nonsense"):
+            door.nonsense
 
 
 def test_public_functions_do_not_share_a_name_with_a_sub_package():

@@ -1,18 +1,27 @@
 """Reluscope: what a trained ReLU network does, where, and how likely that is.
 
-The public names below are imported when they are first used, so `import reluscope` is quick.
+The names below are imported when they are first used, so `import reluscope` is quick. What a specialist wants has its
+door in a sub-package, imported in the same way: `reluscope.representation.rays(net)`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from reluscope._lazy import lazy_door
 from reluscope._version import __version__ as __version__
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds together
+    from reluscope import cells as cells
+    from reluscope import formats as formats
+    from reluscope import inputs as inputs
     from reluscope import invariance as invariance
     from reluscope import lens as lens
+    from reluscope import local_models as local_models
+    from reluscope import measure as measure
+    from reluscope import plot as plot
+    from reluscope import recovery as recovery
+    from reluscope import representation as representation
     from reluscope.activations import Activation as Activation
     from reluscope.answer import Answer as Answer
     from reluscope.answers.change import change as change
@@ -30,7 +39,6 @@ if TYPE_CHECKING:
     from reluscope.cells.compare import distance as distance
     from reluscope.cells.compare import equivalent as equivalent
     from reluscope.cells.complex import polyhedral_complex as polyhedral_complex
-    from reluscope.cells.hyperplanes import hyperplane_intersection as hyperplane_intersection
     from reluscope.cells.regions import Regions as Regions
     from reluscope.cells.regions import regions as regions
     from reluscope.cells.regions import stream_regions as stream_regions
@@ -51,104 +59,74 @@ if TYPE_CHECKING:
     from reluscope.inputs import Truncated as Truncated
     from reluscope.inputs import Uniform as Uniform
     from reluscope.inputs import kde as kde
-    from reluscope.inputs import standard as standard
     from reluscope.limits import Limits as Limits
     from reluscope.local_models.estimators import LocalLinearClassifier as LocalLinearClassifier
     from reluscope.local_models.estimators import LocalLinearRegressor as LocalLinearRegressor
     from reluscope.local_models.estimators import ReluClassifier as ReluClassifier
     from reluscope.local_models.estimators import ReluRegressor as ReluRegressor
-    from reluscope.local_models.l1_path import l1_path as l1_path
-    from reluscope.local_models.merge import MergedModels as MergedModels
     from reluscope.local_models.unwrap import unwrap as unwrap
     from reluscope.measure.regions.laws import mass as mass
-    from reluscope.measure.regions.moments import moments as moments
     from reluscope.network import Network as Network
     from reluscope.recovery.oracle import Oracle as Oracle
-    from reluscope.recovery.recover import Recovered as Recovered
     from reluscope.recovery.recover import recover as recover
-    from reluscope.recovery.surrogate import Surrogate as Surrogate
     from reluscope.reporting.page import report as report
-    from reluscope.representation.dimensions import dimensions as dimensions
-    from reluscope.representation.distortion import distortion as distortion
     from reluscope.representation.layers import layers as layers
-    from reluscope.representation.rays import rays as rays
 
 _HOME = {
-    "Activation": "reluscope.activations",
-    "Answer": "reluscope.answer",
-    "Event": "reluscope.events.record",
-    "Gaussian": "reluscope.inputs",
-    "GaussianMixture": "reluscope.inputs",
-    "InputError": "reluscope.errors",
-    "InputLimitError": "reluscope.errors",
-    "Limits": "reluscope.limits",
-    "LocalLinearClassifier": "reluscope.local_models.estimators",
-    "LocalLinearRegressor": "reluscope.local_models.estimators",
-    "MergedModels": "reluscope.local_models.merge",
-    "MissingExtraError": "reluscope.errors",
-    "Network": "reluscope.network",
-    "Oracle": "reluscope.recovery.oracle",
-    "Particles": "reluscope.inputs",
-    "Recovered": "reluscope.recovery.recover",
-    "Regions": "reluscope.cells.regions",
-    "ReluClassifier": "reluscope.local_models.estimators",
-    "ReluRegressor": "reluscope.local_models.estimators",
-    "ReluscopeError": "reluscope.errors",
-    "ReluscopeWarning": "reluscope.errors",
-    "Surrogate": "reluscope.recovery.surrogate",
-    "Truncated": "reluscope.inputs",
-    "Uniform": "reluscope.inputs",
-    "UnsupportedError": "reluscope.errors",
-    "along": "reluscope.cells.along",
-    "change": "reluscope.answers.change",
-    "compare": "reluscope.answers.sensitivity",
-    "dimensions": "reluscope.representation.dimensions",
-    "distance": "reluscope.cells.compare",
-    "distortion": "reluscope.representation.distortion",
-    "equivalent": "reluscope.cells.compare",
-    "error_rates": "reluscope.answers.outputs",
-    "event": "reluscope.events.record",
-    "example": "reluscope.examples",
-    "functions": "reluscope.answers.functions",
-    "hyperplane_intersection": "reluscope.cells.hyperplanes",
-    "kde": "reluscope.inputs",
-    "layers": "reluscope.representation.layers",
-    "l1_path": "reluscope.local_models.l1_path",
-    "load": "reluscope.formats",
-    "mass": "reluscope.measure.regions.laws",
-    "moments": "reluscope.measure.regions.moments",
-    "outputs": "reluscope.answers.outputs",
-    "polyhedral_complex": "reluscope.cells.complex",
-    "probability": "reluscope.answers.probability",
-    "probable": "reluscope.answers.probable",
-    "rays": "reluscope.representation.rays",
-    "recover": "reluscope.recovery.recover",
-    "regions": "reluscope.cells.regions",
-    "sensitivity": "reluscope.answers.sensitivity",
-    "report": "reluscope.reporting.page",
-    "spectrum": "reluscope.answers.spectrum",
-    "standard": "reluscope.inputs",
-    "support": "reluscope.answers.support",
-    "stream_regions": "reluscope.cells.regions",
-    "unwrap": "reluscope.local_models.unwrap",
-    "vnnlib": "reluscope.formats.vnnlib",
-    "witness": "reluscope.answers.witness",
+    name: module
+    for module, names in {
+        "activations": "Activation",
+        "answer": "Answer",
+        "answers.change": "change",
+        "answers.functions": "functions",
+        "answers.outputs": "error_rates outputs",
+        "answers.probability": "probability",
+        "answers.probable": "probable",
+        "answers.sensitivity": "compare sensitivity",
+        "answers.spectrum": "spectrum",
+        "answers.support": "support",
+        "answers.witness": "witness",
+        "cells.along": "along",
+        "cells.compare": "distance equivalent",
+        "cells.complex": "polyhedral_complex",
+        "cells.regions": "Regions regions stream_regions",
+        "errors": "InputError InputLimitError MissingExtraError ReluscopeError ReluscopeWarning UnsupportedError",
+        "events.record": "Event event",
+        "examples": "example",
+        "formats": "load",
+        "formats.vnnlib": "vnnlib",
+        "inputs": "Gaussian GaussianMixture Particles Truncated Uniform kde",
+        "limits": "Limits",
+        "local_models.estimators": "LocalLinearClassifier LocalLinearRegressor ReluClassifier ReluRegressor",
+        "local_models.unwrap": "unwrap",
+        "measure.regions.laws": "mass",
+        "network": "Network",
+        "recovery.oracle": "Oracle",
+        "recovery.recover": "recover",
+        "reporting.page": "report",
+        "representation.layers": "layers",
+    }.items()
+    for name in names.split()
 }
+"""Where each public name lives."""
 
-_MODULES = ("invariance", "lens")
-"""Sub-packages that are public as they are: `reluscope.invariance.is_invariant`."""
+_MODULES = (
+    "cells",
+    "formats",
+    "inputs",
+    "invariance",
+    "lens",
+    "local_models",
+    "measure",
+    "plot",
+    "recovery",
+    "representation",
+)
+"""Sub-packages with a door of their own: `reluscope.invariance.is_invariant`."""
 
-__all__ = ["__version__", *_HOME]
+__all__ = ["__version__", *sorted(_HOME)]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"reluscope.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'reluscope' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_door(__name__, _HOME, _MODULES)
 
 
 def __dir__() -> list[str]:

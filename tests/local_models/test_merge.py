@@ -165,7 +165,7 @@ def test_saved_models_predict_the_same(tmp_path):
     net, X, y = circles()
     m = rs.unwrap(net, X, y).merge(5)
     m.save(tmp_path / "m.npz")
-    back = rs.MergedModels.load(tmp_path / "m.npz")
+    back = rs.local_models.MergedModels.load(tmp_path / "m.npz")
     new = np.random.default_rng(0).uniform(-1.5, 1.5, (300, 2))
     assert np.array_equal(back.decision(new), m.decision(new)) and np.array_equal(back.predict(new), m.predict(new))
     assert back.score(X, y) == m.score(X, y) and back.table_rows() == m.table_rows()
@@ -186,7 +186,7 @@ def test_damaged_files_are_refused(tmp_path, field):
     )
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(InputError, match="damaged"):
-        rs.MergedModels.load(tmp_path / "bad.npz")
+        rs.local_models.MergedModels.load(tmp_path / "bad.npz")
 
 
 def test_what_cannot_be_merged():
@@ -352,13 +352,13 @@ def test_pruned_tables_tell_own_rows_from_adopted_ones(tmp_path):
     assert f"auc {m.data_score:.4f} on these data (network {u.score:.4f})" in text
     assert f"auc {u.merge(3).data_score:.4f} on these data" in repr(u.merge(3)) and "adopted" not in repr(u.merge(3))
     m.save(tmp_path / "m.npz")
-    back = rs.MergedModels.load(tmp_path / "m.npz")
+    back = rs.local_models.MergedModels.load(tmp_path / "m.npz")
     assert back.table_rows() == rows and np.isnan(back.data_score) and "on these data" not in repr(back)
     with np.load(tmp_path / "m.npz") as file:
         arrays = dict(file)
     np.savez(tmp_path / "bad.npz", **(arrays | {"own": arrays["own"][:-1]}))
     with pytest.raises(InputError, match="damaged"):
-        rs.MergedModels.load(tmp_path / "bad.npz")
+        rs.local_models.MergedModels.load(tmp_path / "bad.npz")
 
 
 def test_regions_are_adopted_by_the_side_with_the_same_function():

@@ -109,7 +109,7 @@ def test_where_names_come_from(bank, tmp_path):
     with pytest.raises(InputError, match="feature_names has the names of the columns in another order"):
         rs.unwrap(model, frame, y, feature_names=NAMES[::-1])
     long.merge(2).save(tmp_path / "m.npz")
-    back = rs.MergedModels.load(tmp_path / "m.npz")
+    back = rs.local_models.MergedModels.load(tmp_path / "m.npz")
     back.predict(frame)
     with pytest.raises(InputError, match="another order"):
         back.predict(frame[NAMES[::-1]])

@@ -448,7 +448,7 @@ def exact_moments(net: rs.Network, law) -> tuple[np.ndarray, np.ndarray]:
         for pattern in part.regions.pattern:
             cell = part.component.network.polytope(pattern)
             C, d = (x[0] for x in part.component.network.output_maps(pattern[None]))
-            m = rs.moments(cell.A, cell.b, u_law)
+            m = rs.measure.moments(cell.A, cell.b, u_law)
             first += C @ m.first + d * m.mass
             cross = np.outer(C @ m.first, d)
             second += C @ m.second @ C.T + cross + cross.T + m.mass * np.outer(d, d)

@@ -118,7 +118,7 @@ def test_moments_agree_with_draws(name):
     law = LAWS[name]
     rng = np.random.default_rng(5)
     A, b = rng.normal(size=(3, law.n)), rng.random(3) + 0.2
-    found = rs.moments(A, b, law, rng=0)
+    found = rs.measure.moments(A, b, law, rng=0)
     n = 400_000
     x = law.sample(n, rng=6)
     w = (x @ A.T <= b).all(axis=1)
@@ -132,7 +132,7 @@ def test_moments_agree_with_draws(name):
 
 
 def test_moments_closed_forms():
-    z = rs.moments([[-1.0]], [0.0], rs.Gaussian([0.0], 1.0))  # half line
+    z = rs.measure.moments([[-1.0]], [0.0], rs.Gaussian([0.0], 1.0))  # half line
     assert z.mass == 0.5
     assert z.first[0] == pytest.approx(1 / np.sqrt(2 * np.pi), rel=1e-14)
     assert z.second[0, 0] == pytest.approx(0.5, rel=1e-14)
@@ -140,12 +140,12 @@ def test_moments_closed_forms():
     assert z.second[0, 0] - z.first[0] ** 2 == pytest.approx(0.5 - 1 / (2 * np.pi), rel=1e-13)
     # E relu(X) relu(Y) at correlation r
     r = 0.6
-    q = rs.moments(-np.eye(2), [0, 0], rs.Gaussian([0, 0], [[1, r], [r, 1]]))
+    q = rs.measure.moments(-np.eye(2), [0, 0], rs.Gaussian([0, 0], [[1, r], [r, 1]]))
     assert q.second[0, 1] == pytest.approx((np.sqrt(1 - r * r) + r * (np.pi - np.arccos(r))) / (2 * np.pi), rel=1e-13)
-    whole = rs.moments(np.zeros((0, 2)), [], G2)
+    whole = rs.measure.moments(np.zeros((0, 2)), [], G2)
     np.testing.assert_allclose(whole.mean, G2.mean)
     np.testing.assert_allclose(whole.cov, G2.cov)
-    cube = rs.moments([[1.0, 1.0]], [1.0], rs.Uniform([0, 0], [1, 1]))  # the triangle
+    cube = rs.measure.moments([[1.0, 1.0]], [1.0], rs.Uniform([0, 0], [1, 1]))  # the triangle
     np.testing.assert_allclose(cube.mean, [1 / 3, 1 / 3])
     np.testing.assert_allclose(cube.cov, [[1 / 18, -1 / 36], [-1 / 36, 1 / 18]])
 
@@ -159,7 +159,7 @@ def test_moments_closed_forms():
         (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, relative=0), "relative"),
         (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, confidence=1), "confidence"),
         (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, rng=-1), "rng"),
-        (lambda: rs.moments([[1.0, 2.0]], [0.0], None), "law must be"),
+        (lambda: rs.measure.moments([[1.0, 2.0]], [0.0], None), "law must be"),
         (lambda: rs.regions(random_net((2, 3, 1))).masses(G2), "infinity"),
         (lambda: rs.regions(random_net((2, 3, 1)), (-1, 1)).masses(rs.Gaussian([0.0], 1.0)), "1 inputs"),
         (lambda: rs.regions(random_net((2, 3, 1)), (-2, 2)).masses(rs.Uniform([-1, -1], [1, 1])), "beyond the box"),

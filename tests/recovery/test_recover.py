@@ -396,7 +396,7 @@ def test_walk_finds_every_piece(widths, seed, tmp_path):
     assert len(found.result) >= rs.regions(net, BOX, progress=None).merge_equal().count
     path = tmp_path / "pieces.npz"
     found.result.save(path)
-    again = rs.Surrogate.load(path)
+    again = rs.recovery.Surrogate.load(path)
     X = np.random.default_rng(1).uniform(-2, 2, (300, widths[0]))
     np.testing.assert_allclose(again(X), found.result(X), rtol=1e-12, atol=1e-13)
     models = again.unwrap(X)
@@ -422,7 +422,7 @@ def test_damaged_surrogates_are_refused(tmp_path):
     write_npz(arrays | {"start": arrays["start"][::-1]}, tmp_path / "b.npz")
     for name, message in (("a.npz", "lacks C"), ("b.npz", "shapes do not fit")):
         with pytest.raises(InputError, match=message):
-            rs.Surrogate.load(tmp_path / name)
+            rs.recovery.Surrogate.load(tmp_path / name)
 
 
 # -- pieces ----------------------------------------------------------------------------------------------------------

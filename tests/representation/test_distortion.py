@@ -6,11 +6,11 @@ import mpmath
 import numpy as np
 import pytest
 
-import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
 from reluscope.representation.claims import check_claims
 from reluscope.representation.distortion import (
+    distortion,
     expected_distortion,
     half_mean,
     relu_distance_factor,
@@ -54,7 +54,7 @@ def test_corrected_constants_are_pinned():
 @pytest.mark.parametrize("shape", [(1, 1), (4, 2), (3, 6)])
 def test_sphere_forms_against_draws(act, shape):
     M = np.random.default_rng(7).normal(size=shape)
-    exact, drawn = rs.distortion(M, activation=act), simulate(M, 60_000, activation=act, rng=1)
+    exact, drawn = distortion(M, activation=act), simulate(M, 60_000, activation=act, rng=1)
     for name in ("magnitude", "linear_magnitude", "distance", "linear_distance"):
         # Six standard errors over 48 comparisons: a false alarm in 1e7 runs.
         assert abs(getattr(exact, name) - getattr(drawn, name)) <= 6 * getattr(drawn, f"{name}_error") + 1e-12
@@ -63,7 +63,7 @@ def test_sphere_forms_against_draws(act, shape):
 @pytest.mark.parametrize("act", ["relu", "leaky_relu", "hardtanh", "relu6"])
 def test_normal_forms_with_biases_against_draws(act):
     net = random_net((4, 5, 3), 3, act, bias=1.0)
-    exact, drawn = rs.distortion(net, law="normal"), simulate(net, 60_000, law="normal", rng=2)
+    exact, drawn = distortion(net, law="normal"), simulate(net, 60_000, law="normal", rng=2)
     for name in ("magnitude", "linear_magnitude", "distance", "linear_distance"):
         assert abs(getattr(exact, name) - getattr(drawn, name)) <= 6 * getattr(drawn, f"{name}_error")
 
@@ -71,9 +71,9 @@ def test_normal_forms_with_biases_against_draws(act):
 def test_normal_and_sphere_agree_without_bias_up_to_the_mean_length():
     # For homogeneous units |x| only scales: E|z|^2 under N(0, I) is n times that on the sphere.
     M = np.random.default_rng(0).normal(size=(4, 5))
-    assert rs.distortion(M, law="normal").magnitude == pytest.approx(5 * rs.distortion(M).magnitude)
+    assert distortion(M, law="normal").magnitude == pytest.approx(5 * distortion(M).magnitude)
     # The mean of one unit is 1/sqrt(2 pi) of its length: Var relu = 1/2 - 1/(2 pi).
-    assert rs.distortion(np.eye(3), law="normal").distance == pytest.approx(0.5 - 0.5 / math.pi, rel=1e-13)
+    assert distortion(np.eye(3), law="normal").distance == pytest.approx(0.5 - 0.5 / math.pi, rel=1e-13)
 
 
 def test_every_printed_claim_is_checked_by_name():
@@ -88,20 +88,20 @@ def test_every_printed_claim_is_checked_by_name():
 
 def test_layers_of_networks_and_words():
     net = random_net((3, 4, 2), 0, bias=1.0)
-    assert rs.distortion(net).note == "the bias is left out"
-    assert rs.distortion(net.layers[0]).to_dict()["units"] == 4
-    assert rs.distortion(net, index=2).linear_magnitude == rs.distortion(net, index=2).magnitude
-    assert "mean |z|^2" in str(rs.distortion(np.eye(2)))
+    assert distortion(net).note == "the bias is left out"
+    assert distortion(net.layers[0]).to_dict()["units"] == 4
+    assert distortion(net, index=2).linear_magnitude == distortion(net, index=2).magnitude
+    assert "mean |z|^2" in str(distortion(np.eye(2)))
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: rs.distortion([1.0, 2.0]),
-        lambda: rs.distortion(np.zeros((0, 2))),
-        lambda: rs.distortion(np.eye(2), law="cube"),
-        lambda: rs.distortion(np.eye(2), activation="hardtanh"),
-        lambda: rs.distortion(random_net((2, 2, 1)), index=9),
+        lambda: distortion([1.0, 2.0]),
+        lambda: distortion(np.zeros((0, 2))),
+        lambda: distortion(np.eye(2), law="cube"),
+        lambda: distortion(np.eye(2), activation="hardtanh"),
+        lambda: distortion(random_net((2, 2, 1)), index=9),
         lambda: half_mean(0),
         lambda: expected_distortion(2, variance=-1.0),
         lambda: simulate(np.eye(2), 1),

@@ -1,1 +1,18 @@
-"""How a network cuts space: one traversal, a geometry for each dimension."""
+"""How a network cuts space: one traversal, a geometry for each dimension.
+
+The door for specialists holds `hyperplane_intersection`; regions, complexes, lines and comparisons are at the top of
+the package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reluscope._lazy import lazy_door
+
+if TYPE_CHECKING:
+    from reluscope.cells.hyperplanes import hyperplane_intersection
+
+__all__ = ["hyperplane_intersection"]
+
+__getattr__ = lazy_door(__name__, {"hyperplane_intersection": "hyperplanes"})

@@ -6,8 +6,9 @@ when they are first used; torch is only needed where gradients or live modules a
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from reluscope._lazy import lazy_door
 
 if TYPE_CHECKING:
     from reluscope.lens.ablation import ablate_channels as ablate_channels
@@ -44,50 +45,23 @@ if TYPE_CHECKING:
     from reluscope.lens.vpt import vpt_policy as vpt_policy
 
 _HOME = {
-    "Recording": "attention",
-    "ablate_channels": "ablation",
-    "ablate_heads": "ablation",
-    "as_model": "models",
-    "channel": "filters",
-    "channel_maps": "channels",
-    "colour_basis": "channels",
-    "crops": "filters",
-    "dead_channels": "channels",
-    "detect_patterns": "heads",
-    "direction": "filters",
-    "effective_field": "receptive",
-    "head_removed": "ablation",
-    "kernels": "channels",
-    "load_frames": "frames",
-    "load_recording": "attention",
-    "load_vpt": "vpt",
-    "local_map": "bridge",
-    "measure": "filters",
-    "neuron": "filters",
-    "overlay": "channels",
-    "receptive_field": "receptive",
-    "receptive_fields": "receptive",
-    "record_attention": "attention",
-    "record_onnx": "attention",
-    "record_stream": "attention",
-    "resize": "frames",
-    "strongest": "channels",
-    "visualise": "filters",
-    "vpt_cnn": "vpt",
-    "vpt_policy": "vpt",
-    "write_study": "study",
+    name: module
+    for module, names in {
+        "ablation": "ablate_channels ablate_heads head_removed",
+        "attention": "Recording load_recording record_attention record_onnx record_stream",
+        "bridge": "local_map",
+        "channels": "channel_maps colour_basis dead_channels kernels overlay strongest",
+        "filters": "channel crops direction measure neuron visualise",
+        "frames": "load_frames resize",
+        "heads": "detect_patterns",
+        "models": "as_model",
+        "receptive": "effective_field receptive_field receptive_fields",
+        "study": "write_study",
+        "vpt": "load_vpt vpt_cnn vpt_policy",
+    }.items()
+    for name in names.split()
 }
 
-__all__ = list(_HOME)
+__all__ = sorted(_HOME)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'reluscope.lens' has no attribute {name!r}")
-    value = getattr(import_module(f"reluscope.lens.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__ = lazy_door(__name__, _HOME)

@@ -14,10 +14,10 @@ from nets import random_net
 from reluscope.activations import Activation
 from reluscope.errors import InputError
 from reluscope.measure.lines.integration import Event, Request, integrate, job_of
-from reluscope.measure.lines.tally import Tally
 from reluscope.measure.points import aimed
 from reluscope.measure.shared.draws import SobolDraws
 from reluscope.measure.shared.mixture import Directions
+from reluscope.measure.shared.tally import Tally
 
 LINEAR = rs.Network([([[1.0, -2.0, 0.5], [0.3, 0.1, 2.0], [0.0, 1.0, 0.0]], [0.2, -1.0, 0.0])])
 STANDARD = rs.Gaussian(np.zeros(3), 1.0)

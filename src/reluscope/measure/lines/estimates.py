@@ -17,7 +17,8 @@ from reluscope.measure.lines.records import (
     Request,
     level_map,
 )
-from reluscope.measure.lines.tally import Job, Tally
+from reluscope.measure.shared.job import Job
+from reluscope.measure.shared.tally import Tally
 from reluscope.network import Network, Pattern
 
 _EXACT_ERROR = 1e-12

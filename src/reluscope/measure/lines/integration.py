@@ -62,8 +62,9 @@ from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.inputs._standard import Component
-    from reluscope.measure.lines.tally import Job, Rows, Tally
     from reluscope.measure.shared.draws import Source
+    from reluscope.measure.shared.job import Job, Rows
+    from reluscope.measure.shared.tally import Tally
 
 REPLICATES = 16
 
@@ -222,7 +223,7 @@ def _check_request(request: Request, interval: str, method: str) -> None:
 
 def job_of(net: Network, request: Request) -> Job:
     """A request as the kernels read it."""
-    from reluscope.measure.lines.tally import Job
+    from reluscope.measure.shared.job import Job
 
     if not isinstance(request, Request):
         raise InputError(f"request must be a Request, got {describe(request)}")
@@ -253,7 +254,7 @@ def job_of(net: Network, request: Request) -> Job:
 
 
 def _rows(net: Network, events: Sequence[Event], form: Callable[[FloatArray], int]) -> Rows:
-    from reluscope.measure.lines.tally import Rows
+    from reluscope.measure.shared.job import Rows
 
     index: dict[tuple[int, float, bool], int] = {}
     members: list[list[int]] = []
@@ -314,7 +315,7 @@ def _only_line(component: Component, law: Any) -> Source:
 
 
 def _exact_tally(component: Component, law: Any, job: Job) -> Tally:
-    from reluscope.measure.lines.tally import Tally
+    from reluscope.measure.shared.tally import Tally
     from reluscope.measure.shared.trace import Tracer
 
     tally = Tally(job, component.network, 1)

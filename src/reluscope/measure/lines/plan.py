@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, generator, real_array
 from reluscope.errors import InputError
-from reluscope.measure.lines.tally import Job, Tally, batches
 from reluscope.measure.points.aimed import MOST_AIMS, MOST_DIMENSIONS, RARE, AimedPoints, aimed_points, aims_pay
 from reluscope.measure.points.aimed import warm_up as warm_up_aimed
 from reluscope.measure.points.single import SIDE, SingleForms
@@ -26,6 +25,8 @@ from reluscope.measure.shared.draws import (
     Source,
     normals,
 )
+from reluscope.measure.shared.job import Job
+from reluscope.measure.shared.tally import Tally, batches
 from reluscope.measure.shared.trace import Tracer
 from reluscope.network import Network
 

@@ -25,16 +25,17 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.measure.lines.tally import Flags, Job, Parts, Sides, Tally, batches
 from reluscope.measure.normal import exp_minus, kernel
 from reluscope.measure.points.single import SIDE, Bits, SingleForms, normal_row
 from reluscope.measure.points.small import SmallForms, packed
 from reluscope.measure.shared.draws import IndependentDraws, SobolDraws
+from reluscope.measure.shared.job import Flags, Job, Rows, Sides
 from reluscope.measure.shared.mixture import Directions, fit, join
 from reluscope.measure.shared.proposal import HALFWAY
 from reluscope.measure.shared.ray_event import EventRows
 from reluscope.measure.shared.rays import CHI, Rays
 from reluscope.measure.shared.search import walk
+from reluscope.measure.shared.tally import Parts, Tally, batches
 from reluscope.measure.simd.steps import POINTS, mix_rows
 from reluscope.network import Network
 
@@ -249,10 +250,10 @@ def aimed_points(
 @lru_cache(maxsize=1)
 def warm_up() -> None:
     """Compile what aimed points need."""
-    from reluscope.measure.lines.integration import Event, Request, job_of
-
     net = Network([(np.eye(2), np.zeros(2)), (np.ones((1, 2)), np.zeros(1))])
-    job = job_of(net, Request(levels=[1.0], events=[Event.below([1.0], 0.0)]))
+    none, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    rows = Rows(none, np.zeros(1), np.zeros(1, bool), none, np.arange(2), none, one, 1)  # y <= 0
+    job = Job(np.ones((1, 1)), (0,), (np.ones(1),), False, rows, none[:0], False, 0, ())
     fitted = Directions(np.ones(1), np.ones((1, 2)), np.eye(2)[None])
     aimed = AimedPoints.around(net, job, np.eye(2), Sides(np.ones(1, bool), np.ones(1, bool)), fitted)
     aimed.share_out(np.random.default_rng(0)).run(64, 2, np.random.default_rng(0), 2, Tally(job, net, 2))

@@ -105,32 +105,3 @@ def _forward(Z: Any, packed: Any, bias: Any, inputs: Any, height: Any, out: Any)
         for p in range(count):
             for f in range(forms):
                 out[begin + p, f] = lanes[source + np.uint64(f), p]
-
-
-@kernel
-def count_below(Y: Any, form: int, thresholds: Any, begin: int, end: int, out: Any) -> None:
-    """How many of the rows begin..end have `Y[:, form] <= c`, for each threshold c."""
-    for q in range(thresholds.size):
-        c = thresholds[q]
-        found = 0
-        for i in range(begin, end):
-            found += Y[i, form] <= c
-        out[q] = found
-
-
-@kernel
-def add_hits(inside: Any, weights: Any, hits: Any, ends: Any, total: Any, square: Any, most: Any) -> None:
-    """Sums of weights, of their squares, and their maxima over the points inside each of some sets.
-
-    Row i of `inside` belongs to point `hits[i]` (rising); `total[g]` is for points before `ends[g]`.
-    """
-    group = 0
-    for i in range(hits.size):
-        while hits[i] >= ends[group]:
-            group += 1
-        w = weights[i]
-        for q in range(inside.shape[1]):
-            if inside[i, q]:
-                total[group, q] += w
-                square[q] += w * w
-                most[q] = max(most[q], w)

@@ -6,7 +6,7 @@ boxes or points; `law_from_json` reads a law from a file.
 """
 
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Law
+from reluscope.inputs._law import Law, Restriction, check_law
 from reluscope.inputs._mixture import ClassMixtures, GaussianMixture, kde
 from reluscope.inputs._plain import classes_from_json, law_from_dict, law_from_json
 from reluscope.inputs._simple import Particles, Uniform
@@ -20,8 +20,10 @@ __all__ = [
     "GaussianMixture",
     "Law",
     "Particles",
+    "Restriction",
     "Truncated",
     "Uniform",
+    "check_law",
     "classes_from_json",
     "kde",
     "law_from_dict",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,12 @@ from reluscope._check import FloatArray, choice, integer
 from reluscope._text import count
 from reluscope.errors import InputError, ReluscopeWarning
 from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor
-from reluscope.inputs._law import Law, data_rows, frozen, short, vector
+from reluscope.inputs._law import FAR, Box, Law, Restriction, data_rows, frozen, short, vector
 
 LOG_ROOT_2PI = 0.9189385332046727418  # log sqrt(2 pi)
 
 
+@final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Gaussian(Law):
     """`x = mean + L u` with `u ~ N(0, I)`, so that `x ~ N(mean, L L^T)`.
@@ -36,6 +37,8 @@ class Gaussian(Law):
     >>> Gaussian([0.0, 1.0], [[2.0, 0.5], [0.5, 1.0]])
     Gaussian(2 inputs, full covariance, mean [0, 1])
     """
+
+    kind: ClassVar[str] = "gaussian"
 
     _mean: FloatArray
     factor: Factor
@@ -111,8 +114,49 @@ class Gaussian(Law):
         """The covariance matrix `L L^T`, shape (n, n), built at each call."""
         return self.factor.cov()
 
+    @property
+    def gaussians(self) -> tuple[tuple[float, Gaussian], ...]:
+        """`((1.0, self),)`."""
+        return ((1.0, self),)
+
+    @property
+    def independent_inputs(self) -> bool:
+        """Whether the covariance is held as variances."""
+        return self.factor.diagonal
+
+    def support(self) -> Box:
+        """The mean where an input has no variance, infinite sides elsewhere."""
+        still = self.sd == 0
+        return np.where(still, self._mean, -np.inf), np.where(still, self._mean, np.inf)
+
+    def far_box(self) -> Box:
+        """`mean - 38.5 sd` and `mean + 38.5 sd`."""
+        return self._mean - FAR * self.sd, self._mean + FAR * self.sd
+
+    def _restricted(self, lower: FloatArray, upper: FloatArray) -> Restriction | None:
+        from reluscope.inputs._truncated import restricted_gaussian
+
+        return restricted_gaussian(self, lower, upper, 0.0)
+
+    def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
+        from scipy.special import ndtr
+
+        mean, sd = self._mean[i], self.sd[i]
+        if sd == 0:
+            return np.asarray(mean < t if strict else mean <= t)
+        return np.asarray(ndtr((t - mean) / sd))
+
+    @property
+    def noise(self) -> tuple[Literal["normal"], int]:
+        """One normal number per column of the factor."""
+        return "normal", self.factor.k
+
+    def from_noise(self, Z: FloatArray) -> FloatArray:
+        """`mean + L z` for each row z, shape (m, n)."""
+        return self.factor.push(Z) + self._mean
+
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
-        return self.factor.push(rng.standard_normal((n, self.factor.k))) + self._mean
+        return self.from_noise(rng.standard_normal((n, self.factor.k)))
 
     def _log_density(self, x: FloatArray) -> FloatArray:
         log_det = density_log_det(self.factor)
@@ -121,7 +165,7 @@ class Gaussian(Law):
 
     def to_dict(self) -> dict[str, Any]:
         """`{"law": "gaussian", "mean": ..., "cov" | "factor" | "low_rank": ...}`."""
-        return {"law": "gaussian", "mean": self._mean.tolist(), **self.factor.plain()}
+        return {"law": self.kind, "mean": self._mean.tolist(), **self.factor.plain()}
 
     def __repr__(self) -> str:
         inputs = "1 input" if self.n == 1 else f"{self.n} inputs"

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from reluscope._check import FloatArray, choice, describe, generator, integer, r
 from reluscope.errors import InputError, MissingExtraError, ReluscopeWarning
 from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor, matrix_factor
 from reluscope.inputs._gaussian import LOG_ROOT_2PI, Gaussian, centre, density_log_det, scatter_factor, warn_if_singular
-from reluscope.inputs._law import Law, data_rows, frozen, weight_vector
+from reluscope.inputs._law import FAR, Box, Law, data_rows, frozen, weight_vector
 
 COVARIANCES = ("full", "diag", "spherical", "tied")
 
@@ -23,6 +23,7 @@ _DISTANCE_NUMBERS = 1 << 22
 """Squared distances held at once when a density is evaluated: 32 MB."""
 
 
+@final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class GaussianMixture(Law):
     """`x ~ sum_k weights[k] N(mean_k, cov_k)`.
@@ -36,6 +37,9 @@ class GaussianMixture(Law):
     >>> GaussianMixture([0.5, 0.5], [Gaussian([0.0]), Gaussian([3.0])])
     GaussianMixture(2 components, 1 input)
     """
+
+    kind: ClassVar[str] = "mixture"
+    is_mixture: ClassVar[bool] = True
 
     weights: FloatArray
     means: FloatArray
@@ -189,6 +193,37 @@ class GaussianMixture(Law):
         )
 
     @property
+    def gaussians(self) -> tuple[tuple[float, Gaussian], ...]:
+        """The components of positive weight."""
+        return tuple(part for part in self.components if part[0] > 0)
+
+    @property
+    def independent_inputs(self) -> bool:
+        """Whether one component has all the weight, and independent inputs."""
+        live = np.flatnonzero(self.weights)
+        return len(live) == 1 and self.factor(int(live[0])).diagonal
+
+    def support(self) -> Box:
+        """The smallest box around the supports of the components of positive weight."""
+        means, sd = self._live
+        return np.where(sd > 0, -np.inf, means).min(axis=0), np.where(sd > 0, np.inf, means).max(axis=0)
+
+    def far_box(self) -> Box:
+        """The smallest box around `mean_k - 38.5 sd_k` and `mean_k + 38.5 sd_k` of those components."""
+        means, sd = self._live
+        return (means - FAR * sd).min(axis=0), (means + FAR * sd).max(axis=0)
+
+    @property
+    def _live(self) -> tuple[FloatArray, FloatArray]:
+        """Means of the components of positive weight, and their standard deviations (one row if they share them)."""
+        live = self.weights > 0
+        sd = np.stack([f.spread for f in self.factors])
+        return self.means[live], sd if len(sd) == 1 else sd[live]
+
+    def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
+        return np.asarray(sum(w * g._cdf(t, i, strict) for w, g in self.gaussians))
+
+    @property
     def mean(self) -> FloatArray:
         """`sum_k w_k m_k`, shape (n,)."""
         return self.weights @ self.means
@@ -244,7 +279,7 @@ class GaussianMixture(Law):
 
     def to_dict(self) -> dict[str, Any]:
         """`{"law": "mixture", "weights": ..., "components": [...]}`, or `means` and one covariance if shared."""
-        start = {"law": "mixture", "weights": self.weights.tolist()}
+        start = {"law": self.kind, "weights": self.weights.tolist()}
         if len(self.factors) == 1:
             return {**start, "means": self.means.tolist(), **self.factors[0].plain()}
         return {**start, "components": [part.to_dict() for _, part in self.components]}

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, real_array
+from reluscope._check import FloatArray
 from reluscope.errors import InputError
-from reluscope.inputs._law import Law, data_rows, frozen, short, vector, weight_vector
+from reluscope.inputs._law import Box, Law, Restriction, box_sides, data_rows, frozen, short, weight_vector
 
 
-def box_sides(lower: Any, upper: Any, n: int | None, *, finite: bool) -> tuple[FloatArray, FloatArray]:
-    """Two vectors with `lower <= upper`; a number stands for every input."""
-    if n is None:
-        sizes = [len(a) for a in (real_array(v, "box", ndim=(0, 1), finite=False) for v in (lower, upper)) if a.ndim]
-        n = max(sizes, default=1)
-    lo = vector(lower, "lower", n, finite=finite)
-    hi = vector(upper, "upper", n, finite=finite)
-    if (lo > hi).any():
-        i = int(np.argmax(lo > hi))
-        raise InputError(f"lower must not exceed upper, got {lo[i]} > {hi[i]} for input {i}")
-    return frozen(lo), frozen(hi)
-
-
+@final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Uniform(Law):
     """`x` uniform on the box `lower <= x <= upper`.
@@ -36,6 +24,8 @@ class Uniform(Law):
     >>> Uniform([0.0, 0.0], 1.0)
     Uniform(2 inputs, from [0, 0] to [1, 1])
     """
+
+    kind: ClassVar[str] = "uniform"
 
     lower: FloatArray
     upper: FloatArray
@@ -69,8 +59,46 @@ class Uniform(Law):
         width = self.upper - self.lower
         return float(np.log(width[width > 0]).sum())
 
+    @property
+    def independent_inputs(self) -> bool:
+        """True: the inputs of a box are independent."""
+        return True
+
+    @property
+    def keeps_axes(self) -> bool:
+        """True: the coordinates of `standard` are inputs."""
+        return True
+
+    def support(self) -> Box:
+        """The box itself."""
+        return self.lower, self.upper
+
+    def far_box(self) -> Box:
+        """The box itself."""
+        return self.lower, self.upper
+
+    def _restricted(self, lower: FloatArray, upper: FloatArray) -> Restriction:
+        free = self.upper > self.lower
+        share = (upper - lower)[free] / (self.upper - self.lower)[free]
+        return Restriction(Uniform(lower, upper), float(np.log(share).sum()), 1e-13 * (1 + self.n))
+
+    def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
+        low, high = self.lower[i], self.upper[i]
+        if low == high:
+            return np.asarray(low < t if strict else low <= t)
+        return np.clip((t - low) / (high - low), 0.0, 1.0)
+
+    @property
+    def noise(self) -> tuple[Literal["uniform"], int]:
+        """One uniform number per input."""
+        return "uniform", self.n
+
+    def from_noise(self, Z: FloatArray) -> FloatArray:
+        """`lower + Z (upper - lower)`, shape (m, n)."""
+        return np.minimum(self.lower + Z * (self.upper - self.lower), self.upper)
+
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
-        return np.minimum(self.lower + rng.random((n, self.n)) * (self.upper - self.lower), self.upper)
+        return self.from_noise(rng.random((n, self.n)))
 
     def _log_density(self, x: FloatArray) -> FloatArray:
         if (self.lower == self.upper).any():
@@ -80,14 +108,15 @@ class Uniform(Law):
         return np.where(inside, -self.log_volume, -np.inf)
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"law": "uniform", "lower": ..., "upper": ...}`."""
-        return {"law": "uniform", "lower": self.lower.tolist(), "upper": self.upper.tolist()}
+        """`{"law": self.kind, "lower": ..., "upper": ...}`."""
+        return {"law": self.kind, "lower": self.lower.tolist(), "upper": self.upper.tolist()}
 
     def __repr__(self) -> str:
         inputs = "1 input" if self.n == 1 else f"{self.n} inputs"
         return f"Uniform({inputs}, from {short(self.lower)} to {short(self.upper)})"
 
 
+@final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Particles(Law):
     """`x` equal to `points[k]` with probability `weights[k]`.
@@ -98,6 +127,8 @@ class Particles(Law):
     >>> Particles([[0.0, 1.0], [2.0, 3.0]]).mean
     array([1., 2.])
     """
+
+    kind: ClassVar[str] = "particles"
 
     points: FloatArray
     weights: FloatArray
@@ -132,6 +163,25 @@ class Particles(Law):
         apart = self.points - self.mean
         return (self.weights[:, None] * apart).T @ apart
 
+    @property
+    def atoms(self) -> tuple[FloatArray, FloatArray]:
+        """`points` and `weights`."""
+        return self.points, self.weights
+
+    def support(self) -> Box:
+        """The smallest and largest value of each input over the points of positive weight."""
+        points = self.points[self.weights > 0]
+        return points.min(axis=0), points.max(axis=0)
+
+    def far_box(self) -> Box:
+        """The box around the points."""
+        return self.support()
+
+    def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
+        order = np.argsort(self.points[:, i], kind="stable")
+        below = np.concatenate([[0.0], np.cumsum(self.weights[order])])
+        return np.minimum(below[np.searchsorted(self.points[order, i], t, side="left" if strict else "right")], 1.0)
+
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
         return self.points[rng.choice(len(self.points), size=n, p=self.weights)]
 
@@ -139,8 +189,8 @@ class Particles(Law):
         raise InputError("this law has no density: all its probability sits on points")
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"law": "particles", "points": ..., "weights": ...}`."""
-        return {"law": "particles", "points": self.points.tolist(), "weights": self.weights.tolist()}
+        """`{"law": self.kind, "points": ..., "weights": ...}`."""
+        return {"law": self.kind, "points": self.points.tolist(), "weights": self.weights.tolist()}
 
     def __repr__(self) -> str:
         return f"Particles({len(self)} points, {self.n} {'input' if self.n == 1 else 'inputs'})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,8 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, describe
 from reluscope.errors import InputError
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Law, short
+from reluscope.inputs._law import Box, Law, Restriction, box_sides, far_sides, short
 from reluscope.inputs._normal1 import draw, log_mass, moments, place
-from reluscope.inputs._simple import box_sides
 from reluscope.inputs._tilting import TiltedSampler, collect, tilted_sampler
 
 SMALLEST_LOG_MASS = float(np.log(np.finfo(float).tiny))
@@ -25,6 +24,7 @@ _PILOT = 512
 _PLAIN_RATE = 0.05
 
 
+@final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Truncated(Law):
     """`x ~ N(mean, cov)` given `lower <= x <= upper`.
@@ -44,6 +44,8 @@ class Truncated(Law):
     >>> Truncated(Gaussian([0.0]), 0.0, np.inf).mean
     array([0.79788456])
     """
+
+    kind: ClassVar[str] = "truncated"
 
     gaussian: Gaussian
     lower: FloatArray
@@ -127,6 +129,58 @@ class Truncated(Law):
         out[i, i] = inside
         return out
 
+    @property
+    def gaussians(self) -> tuple[tuple[float, Gaussian], ...]:
+        """The Gaussian when no input is restricted; none otherwise."""
+        return () if len(self.restricted) else self.gaussian.gaussians
+
+    @property
+    def unrestricted(self) -> Gaussian:
+        """The Gaussian before its restriction to the box."""
+        return self.gaussian
+
+    @property
+    def independent_inputs(self) -> bool:
+        """Whether the Gaussian's covariance is held as variances."""
+        return self.gaussian.factor.diagonal
+
+    @property
+    def keeps_axes(self) -> bool:
+        """Whether the inputs are independent, all with spread, and one or more restricted."""
+        return self.independent_inputs and bool(len(self.restricted)) and bool((self.gaussian.sd > 0).all())
+
+    def support(self) -> Box:
+        """The box, and the mean where an input has no variance."""
+        low, high = self.gaussian.support()
+        return np.maximum(low, self.lower), np.minimum(high, self.upper)
+
+    def far_box(self) -> Box:
+        """The part of the box within 38.5 standard deviations of the mean, or of the side that is nearest to it."""
+        mean, sd = self.gaussian.mean, np.where(self.gaussian.sd > 0, self.gaussian.sd, 1.0)
+        low, high = self.support()
+        a, b = far_sides((low - mean) / sd, (high - mean) / sd)
+        return np.maximum(low, mean + sd * a), np.minimum(high, mean + sd * b)
+
+    def _restricted(self, lower: FloatArray, upper: FloatArray) -> Restriction | None:
+        return restricted_gaussian(self.gaussian, lower, upper, self.log_mass) if self.independent_inputs else None
+
+    def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
+        low, high = self.support()
+        mean, sd = self.gaussian.mean[i], self.gaussian.sd[i]
+        if low[i] == high[i]:
+            return np.asarray(low[i] < t if strict else low[i] <= t)
+        alone = np.setdiff1d(self.restricted, [i])
+        if len(alone) and not self.independent_inputs:
+            raise InputError(
+                "the cdf of one input of a Gaussian truncated in correlated inputs has no closed form; "
+                "estimate it from law.sample(n, rng), whose draws are exact"
+            )
+        at = np.clip(t, low[i], high[i])
+        with np.errstate(over="ignore"):
+            ends = [(v - mean) / sd for v in (low[i], at, high[i])]
+            below = log_mass(np.asarray(ends[0]), ends[1], (at - low[i]) / sd)
+            return np.exp(below - log_mass(np.asarray(ends[0]), np.asarray(ends[2]), (high[i] - low[i]) / sd))
+
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
         gaussian = self.gaussian
         i = self.restricted
@@ -163,7 +217,7 @@ class Truncated(Law):
             return [float(s) if np.isfinite(s) else None for s in v]
 
         return {
-            "law": "truncated", "gaussian": self.gaussian.to_dict(),
+            "law": self.kind, "gaussian": self.gaussian.to_dict(),
             "lower": sides(self.lower), "upper": sides(self.upper),
         }  # fmt: skip
 
@@ -285,3 +339,17 @@ class Truncated(Law):
                 "the box has zero mass: the covariance is singular and the inputs it allows meet the box nowhere, "
                 "or only on its boundary"
             )
+
+
+def restricted_gaussian(gaussian: Gaussian, lower: FloatArray, upper: FloatArray, before: float) -> Restriction | None:
+    """A Gaussian with independent inputs given a box; `before` is the logarithm of the mass it is already given.
+
+    None if the inputs are correlated, or if the box has less mass than can be conditioned on.
+    """
+    if not gaussian.factor.diagonal:
+        return None
+    try:
+        law = Truncated(gaussian, lower, upper)
+    except InputError:
+        return None
+    return Restriction(law, law.log_mass - before, 1e-12 * (1 + gaussian.n))

@@ -31,7 +31,7 @@ from bounds import CpuBudget, acas_case, folder
 from scipy.special import ndtr, ndtri
 
 import reluscope as rs
-from reluscope.answers.probability import binomial_interval
+from reluscope.intervals import binomial
 from reluscope.measure.sound.bracket import bound_event
 
 NETS = ("1_1", "1_6", "1_7", "1_9", "2_2", "2_9", "3_1", "3_3", "4_3", "4_9", "5_3", "5_8")
@@ -139,7 +139,7 @@ def one(name, prop, law_name, verdict, seconds, tally):
     first = 1 if prop == 2 else prop  # properties 1 and 2 have the same box
     counts, drawn = monte_carlo(name, first, law_name)
     hits = counts[prop]
-    low, high = binomial_interval(hits, DRAWS, 1 - 1e-9)
+    low, high = binomial(hits, DRAWS, 1 - 1e-9)
     budget = CpuBudget(seconds=PROOF_SECONDS if verdict == "unsat" else seconds)
     sound, took = timed(lambda: bound_event(net, law, event, tolerance=0.0, budget=budget))
     if law_name == "uniform":

@@ -23,8 +23,8 @@ import numpy as np
 from bounds import CpuBudget, folder
 
 import reluscope as rs
-from reluscope.answers.probability import binomial_interval
 from reluscope.events.record import as_event
+from reluscope.intervals import binomial
 from reluscope.measure.sound.bracket import bound_event
 
 EVENT = "argmax != argmax at mean"
@@ -67,7 +67,7 @@ def draws(net, law):
 def one(family, name, spec, scale, seconds):
     net, law = rs.load(folder() / family / "onnx" / f"{name}.onnx"), law_of(family, spec, scale)
     wrong = draws(net, law)
-    low, high = binomial_interval(wrong, DRAWS, 0.95)
+    low, high = binomial(wrong, DRAWS, 0.95)
     start = time.process_time()
     guess = rs.probability(net, law, EVENT, "confidence", budget="5s", rng=0)
     spent = time.process_time() - start
@@ -77,7 +77,7 @@ def one(family, name, spec, scale, seconds):
         event = as_event(EVENT, net, law).as_property
         sound = bound_event(net, law, event, tolerance=0.0, budget=CpuBudget(seconds=seconds))
         text = f"[{sound.lower:.4g}, {sound.upper:.4g}] ({time.process_time() - start:.0f} s)"
-        wide = binomial_interval(wrong, DRAWS, 1 - 1e-9)
+        wide = binomial(wrong, DRAWS, 1 - 1e-9)
         good = sound.lower <= wide[1] and wide[0] <= sound.upper
     kind = guess.guarantee if guess.guarantee == "exact" else guess.note.split()[0]
     print(

@@ -17,7 +17,6 @@ import reluscope as rs
 from nets import integer_net, random_net
 from reluscope import activations
 from reluscope.errors import InputError
-from reluscope.measure.lines.estimates import bounded_mean
 from reluscope.measure.lines.integration import Event, Request, integrate, segment_patterns
 from reluscope.measure.regions.enumeration import enumerate_law
 from reluscope.measure.shared import line_sums
@@ -524,20 +523,6 @@ def test_one_dimension_points_and_constants_are_exact():
 
 
 # -- intervals -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [2, 30, 1000])
-def test_finite_sample_interval_holds_for_coins(n):
-    """Coverage computed exactly from the binomial law: at least the level, for every chance."""
-    heads = np.arange(n + 1.0)
-    for level in (0.8, 0.99):
-        _, lower, upper = bounded_mean(heads, heads, n, level)
-        for p in (0.0, 1e-4, 0.01, 0.3, 0.5, 0.97, 1.0):
-            chance = scipy.stats.binom.pmf(heads, n, p)
-            assert chance[(lower <= p) & (p <= upper)].sum() >= level
-    _, lower, upper = bounded_mean(np.array([0.5 * n]), np.array([0.25 * n]), n, 0.95)
-    if n == 1000:  # numbers that do not vary: Bernstein is far better than Chernoff
-        assert (upper - lower)[0] < 0.045
 
 
 def coverage(interval: str, repetitions: int, level: float, seed: int) -> int:

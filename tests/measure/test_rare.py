@@ -19,7 +19,6 @@ import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
 from reluscope.formats.vnnlib import Case, Property
-from reluscope.measure.rare.intervals import betting_interval
 from reluscope.measure.rare.probability import rare_event, rare_probability
 from reluscope.measure.shared.mixture import Directions, _log_radial_integral, fit
 from reluscope.measure.shared.ray_event import event_on, property_rows, seen_network
@@ -264,22 +263,6 @@ def test_weights_have_mean_one_whatever_is_fitted():
         drawn = Sampler(event, rays, rays.reach).independent(Proposal(0.2, fitted), 40_000, np.random.default_rng(3))
         assert drawn.value.max() <= 5.0 + 1e-9
         assert abs(drawn.value.mean() - 1.0) < 6 * drawn.value.std() / 200
-
-
-def test_betting_intervals_cover():
-    """200 samples of skewed numbers at 90 %: at most 38 misses (chance of more at exactly 10 %: 4e-5)."""
-    rng = np.random.default_rng(0)
-    misses = 0
-    for _ in range(200):
-        values = np.where(rng.random(500) < 0.02, rng.random(500), 0.0)
-        lower, upper = betting_interval(values, 1.0, 0.9)
-        assert lower <= values.mean() <= upper
-        misses += not lower <= 0.01 <= upper
-    assert misses <= 38
-    lower, upper = betting_interval(np.zeros(1000), 2.0, 0.95)
-    assert lower == 0.0 and 2.0 * math.log(40.0) / 1000 <= upper < 12.0 / 1000
-    tight = betting_interval(rng.exponential(1e-6, 4000), 2.0, 0.95)
-    assert 0.9e-6 < tight[0] < 1.02e-6
 
 
 # -- the front ---------------------------------------------------------------------------------------------------

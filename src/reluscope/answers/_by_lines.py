@@ -18,6 +18,7 @@ from reluscope.answer import Answer
 from reluscope.answers._values import Values
 from reluscope.answers.outputs import Atoms, Mixture, Outputs, check_levels, truncated_network
 from reluscope.errors import InputError
+from reluscope.intervals import binomial
 from reluscope.network import Network, Pattern
 
 _PILOT = 1 << 14
@@ -212,8 +213,6 @@ def line_patterns(net: Network, law: Any, seconds: float, level: float, rng: np.
     The bound is exact (Clopper-Pearson, one-sided at `level`) because the list is fixed before the draws. Marginals
     have a run of their own, which may use points: on wide networks these say more about single units in the same time.
     """
-    from scipy.special import betaincinv
-
     from reluscope.answers.support import draw_patterns
     from reluscope.inputs import standard
     from reluscope.measure.lines.integration import Request, integrate
@@ -232,7 +231,7 @@ def line_patterns(net: Network, law: Any, seconds: float, level: float, rng: np.
     for batch in draw_patterns(net, law, components, fresh, rng):
         keys, count = np.unique(net.key(batch), return_counts=True)
         missed += int(sum(c for k, c in zip(keys.tolist(), count.tolist(), strict=True) if k not in known))
-    remainder = 1.0 if missed == fresh else float(betaincinv(missed + 1, fresh - missed, level))
+    remainder = binomial(missed, fresh, level, side="upper")[1]
     mass = patterns.mass
     lower = np.clip(mass.lower, 0.0, mass.value)
     upper = np.maximum(np.minimum(mass.upper, 1.0), mass.value)

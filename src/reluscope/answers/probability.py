@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from reluscope import intervals
 from reluscope._check import FloatArray, choice, describe, generator, real
 from reluscope._text import count, in_dimensions
 from reluscope.answer import Answer
@@ -413,8 +414,6 @@ def _feature_hits(q: Question, pattern: Any) -> FloatArray:
 
 def _by_segments(q: Question, law: Any, seconds: float, level: float, rng: np.random.Generator) -> Answer:
     """An event on the affine function alone: the share of random lines on which it holds, in 16 independent groups."""
-    from scipy.special import stdtrit
-
     from reluscope.measure.lines.integration import segment_patterns
 
     groups, per = 16, 64
@@ -432,7 +431,7 @@ def _by_segments(q: Question, law: Any, seconds: float, level: float, rng: np.ra
     cost = (time.perf_counter() - begin) / per
     per = int(max(per, min(seconds / groups / max(cost, 1e-9), 1 << 16)))
     values = np.array([group(per, s) for s in seeds[:groups]])
-    mean, half = values.mean(), values.std(ddof=1) / 4.0 * float(stdtrit(groups - 1, 0.5 + 0.5 * level))
+    mean, half = intervals.student(values, level)
     if half == 0.0:  # all groups agree: nothing seen, or nothing else
         half = 3.0 / (groups * per)
     method = f"{groups * per:,} lines, direction gradient"
@@ -470,18 +469,8 @@ def _by_points(
         size = min(left, _POINTS_AT_ONCE)
         hits += int(event.holds(net, law.sample(size, main)).sum())
         left -= size
-    low, high = binomial_interval(hits, n, level)
+    low, high = intervals.binomial(hits, n, level)
     return Answer(hits / n, low, high, "confidence", level, f"{n:,} points", "finite-sample interval", n)
-
-
-def binomial_interval(hits: int, n: int, level: float) -> tuple[float, float]:
-    """Clopper-Pearson: holds at `level` or more for every probability and every n."""
-    from scipy.special import betaincinv
-
-    alpha = 0.5 * (1.0 - level)
-    low = float(betaincinv(hits, n - hits + 1, alpha)) if hits else 0.0
-    high = float(betaincinv(hits + 1, n - hits, 1.0 - alpha)) if hits < n else 1.0
-    return low, high
 
 
 # -- rare events ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from reluscope.answer import Answer
 from reluscope.answers.support import checked, draw_patterns, enumerable, share
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
+from reluscope.intervals import dkw
 from reluscope.measure.regions.masses import Masses
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
@@ -518,7 +519,7 @@ def _from_draws(
     else:
         assert target is not None
         covered = np.cumsum(again[:-1]) / draws
-        half = float(np.sqrt(np.log(2.0 / (1.0 - confidence)) / (2.0 * draws)))
+        half = dkw(draws, confidence)
         enough = np.flatnonzero(covered - half >= target)
         size = int(enough[0]) + 1 if len(enough) else len(candidates)
         value = float(covered[size - 1])

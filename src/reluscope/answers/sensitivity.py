@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from reluscope import intervals
 from reluscope._check import FloatArray, choice, generator, real
 from reluscope.answer import Answer
 from reluscope.answers._event_mass import _whole, component_share
 from reluscope.answers._parts import _gaussian_moments, is_exact
 from reluscope.answers._values import Values
-from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, binomial_interval, probability
+from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, probability
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events.placed import Question, question
@@ -179,15 +180,8 @@ class _Part:
         if self.groups is None or self.unmet:
             return np.abs(S) @ self.first_half, np.abs(S) @ self.second_half @ np.abs(S).T
         one, two = self.groups
-        first = self.quantile * _deviation(one @ S.T) + np.abs(S) @ self.first_half
-        return first, self.quantile * _deviation(S @ two @ S.T) + np.abs(S) @ self.second_half @ np.abs(S).T
-
-
-def _deviation(rows: FloatArray) -> FloatArray:
-    """Standard deviation over the first axis, of numbers whose squares may be too small for floats."""
-    top = max(float(np.abs(rows).max(initial=0.0)), 1e-307)
-    out: FloatArray = top * (rows / top).std(axis=0, ddof=1)
-    return out
+        first = self.quantile * intervals.deviation(one @ S.T) + np.abs(S) @ self.first_half
+        return first, self.quantile * intervals.deviation(S @ two @ S.T) + np.abs(S) @ self.second_half @ np.abs(S).T
 
 
 def _gaussian(
@@ -359,8 +353,6 @@ def _estimated_part(
     rng: np.random.Generator,
 ) -> tuple[Any, _Part]:
     """The part of component `number`, with the coordinates it is in: by points, or by rays where few points differ."""
-    from scipy.special import stdtrit
-
     r = component.r
     if r == 0:
         x = component.to_x(np.zeros((1, component.network.n_inputs)))
@@ -394,10 +386,10 @@ def _estimated_part(
             return made
     m = int(np.clip(np.floor(np.log2(0.9 * seconds / _GROUPS / cost)), 9, 22))
     found = [group(m, s) for s in seeds[:_GROUPS]]
-    t = float(stdtrit(_GROUPS - 1, 0.5 + 0.5 * level)) / np.sqrt(_GROUPS)
+    t = intervals.student_quantile(_GROUPS - 1, level) / np.sqrt(_GROUPS)
     rows = [np.array([f[k] for f in found]) for k in range(3)]
     p, first, second = (part.mean(axis=0) for part in rows)
-    half = t * float(_deviation(rows[0]))
+    half = t * float(intervals.deviation(rows[0]))
     part = _Part(
         float(p), half, first, np.zeros(r), second, np.zeros((r, r)), False, _POINTS, "", (rows[1], rows[2]), t
     )  # fmt: skip
@@ -405,7 +397,7 @@ def _estimated_part(
     hits = round(part.value * n)
     if min(hits, n - hits) >= _FEW:
         return component, part
-    low, high = binomial_interval(hits, n, level)
+    low, high = intervals.binomial(hits, n, level)
     return component, _widened(
         component, part, low, high, f"{min(hits, n - hits)} of {n:,} draws are on the rarer side"
     )
@@ -448,8 +440,6 @@ class _ByRays:
         self, number: int, seconds: float, rng: np.random.Generator, *, complement: bool
     ) -> tuple[Any, _Part] | None:
         """The part of component `number`; None where the event is not one for rays."""
-        from scipy.special import stdtrit
-
         from reluscope.measure.rare.moments import RareMoments, rare_components, rare_moments
 
         if not self.event.linear:
@@ -476,9 +466,9 @@ class _ByRays:
             part = _Part(0.0, 0.0, none[0], none[0], none[1], none[1], False, f"{found.rays:,} rays")
             part = _widened(component, part, 0.0, found.most, f"none of {found.rays:,} rays met the event")
         else:
-            t = float(stdtrit(_GROUPS - 1, 0.5 + 0.5 * self.level)) / np.sqrt(_GROUPS)
+            t = intervals.student_quantile(_GROUPS - 1, self.level) / np.sqrt(_GROUPS)
             v, h = found.rows.mean(axis=0), found.unmet
-            half = t * float(_deviation(found.rows[:, 0])) + float(h[0]) + found.lost
+            half = t * float(intervals.deviation(found.rows[:, 0])) + float(h[0]) + found.lost
             groups = found.rows[:, 1 : 1 + r], found.rows[:, 1 + r :].reshape(-1, r, r)
             first, second, square = slice(1, 1 + r), slice(1 + r, None), (r, r)
             part = _Part(
@@ -620,5 +610,5 @@ def _paired(
         size = min(left, 1 << 14)
         more, less = both(size, main)
         up, down, left = up + more, down + less, left - size
-    high, low = (binomial_interval(hits, n, 1 - (1 - level) / 2) for hits in (up, down))
+    high, low = (intervals.binomial(hits, n, 1 - (1 - level) / 2) for hits in (up, down))
     return (up - down) / n, high[0] - low[1], high[1] - low[0], n

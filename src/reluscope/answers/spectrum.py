@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from reluscope import intervals
 from reluscope._check import FloatArray, choice, describe, generator, integer, real
 from reluscope.answer import Answer
 from reluscope.answers.support import (
@@ -128,7 +129,7 @@ class Spectrum:
         ends = np.append(last[1:], len(order)) - 1
         value = np.cumsum(self.weight[order])[ends]
         if self._found is None:
-            half = self._dkw
+            half = intervals.dkw(self.draws, self.confidence)
             return t, value, np.maximum(value - half, 0.0), np.minimum(value + half, 1.0)
         low = np.cumsum(self._found.lower[order])[ends]
         high = np.cumsum(self._found.upper[order])[ends] + self._found.missing
@@ -164,7 +165,7 @@ class Spectrum:
         value = float(self.weight @ column)
         if self._found is None:
             variance = float(self.weight @ (column - value) ** 2) * self.draws / (self.draws - 1)
-            half = _bernstein(variance, top, self.draws, 1.0 - self.confidence)
+            half = float(intervals.bernstein(variance, self.draws, 1.0 - self.confidence, top))
             return self._answer(value, max(0.0, value - half), min(top, value + half))
         low = float(self._found.lower @ column)
         high = float(self._found.upper @ column) + self._found.missing * top
@@ -227,10 +228,6 @@ class Spectrum:
         """How far a singular value may be off by rounding."""
         return _ROUNDING * float(self.singular.max(initial=0.0))
 
-    @property
-    def _dkw(self) -> float:
-        return float(np.sqrt(np.log(2.0 / (1.0 - self.confidence)) / (2.0 * self.draws)))
-
     def _answer(self, value: float, lower: float, upper: float) -> Answer:
         lower, upper = min(lower, value), max(upper, value)
         if self._found is None:
@@ -249,8 +246,6 @@ class Spectrum:
         return self._answer(min(value, 1.0), low, min(high, 1.0))
 
     def _drawn_quantile(self, column: FloatArray, q: float, rank: int) -> Answer:
-        from scipy.stats import binom
-
         order = np.argsort(column, kind="stable")
         reached = np.cumsum(np.rint(self.weight[order] * self.draws))
 
@@ -258,9 +253,7 @@ class Spectrum:
             """The k-th smallest draw, k from 1."""
             return float(column[order[min(int(np.searchsorted(reached, k)), len(order) - 1)]])
 
-        tail = 0.5 * (1.0 - self.confidence)
-        # P(X_(k) > quantile) <= P(Bin(n, q) < k) and P(X_(k) < quantile) <= P(Bin(n, q) >= k)
-        low, high = int(binom.ppf(tail, self.draws, q)), int(binom.isf(tail, self.draws, q)) + 1
+        low, high = intervals.order_statistics(q, self.draws, self.confidence)
         lower = statistic(low) if low >= 1 else 0.0
         upper = statistic(high) if high <= self.draws else float(self.bound[rank - 1])
         return self._answer(statistic(max(1, int(np.ceil(q * self.draws)))), lower, upper)
@@ -369,7 +362,7 @@ def _drawn(
     # Half of the risk goes to the second moment of the distance from the centre, half to Pinelis' bound for the mean.
     moment = float(late @ squares)
     spread = float(late @ (squares - moment) ** 2) * n / max(n - 1, 1)
-    moment = min(moment + _bernstein(spread, 4 * frobenius**2, n, risk / 2), 4 * frobenius**2)
+    moment = min(moment + float(intervals.bernstein(spread, n, risk / 2, 4 * frobenius**2)), 4 * frobenius**2)
     log = np.log(4.0 / risk)
     error = min(float(4 * frobenius * log / n + np.sqrt(2 * moment * log / n)), 2 * frobenius)
     jacobian = mean if turn is None else mean @ turn.T
@@ -478,9 +471,3 @@ def _weight_values(weight: Any, ranks: int) -> FloatArray:
 
 def _neither(n: int) -> npt.NDArray[np.bool_]:
     return np.zeros(n, dtype=bool)
-
-
-def _bernstein(variance: float, top: float, draws: int, risk: float) -> float:
-    """Half-width of the empirical Bernstein interval (Maurer and Pontil 2009) for values in `[0, top]`."""
-    log = np.log(4.0 / risk)
-    return float(np.sqrt(2.0 * variance * log / draws) + 7.0 * top * log / (3.0 * (draws - 1)))

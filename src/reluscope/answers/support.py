@@ -21,6 +21,7 @@ import numpy.typing as npt
 from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
 from reluscope.answer import Answer
 from reluscope.errors import InputError
+from reluscope.intervals import binomial
 from reluscope.network import Layer, Network, Pattern
 from reluscope.parallel import blas_threads
 
@@ -54,11 +55,7 @@ MOST_UNIFORM_DIMENSIONS = 6
 def share(hits: int, draws: int, confidence: float, method: str = "") -> Answer:
     """`hits / draws` with the exact binomial (Clopper-Pearson) interval: it holds for any true probability and any
     number of draws, as long as that number was fixed beforehand."""
-    from scipy.special import betaincinv
-
-    tail = 0.5 * (1.0 - confidence)
-    low = float(betaincinv(hits, draws - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, draws - hits, 1.0 - tail)) if hits < draws else 1.0
+    low, high = binomial(hits, draws, confidence)
     return Answer(hits / draws, low, high, "confidence", confidence, method or f"{draws:,} draws")
 
 

@@ -17,6 +17,7 @@ from reluscope._check import FloatArray, generator, integer, real
 from reluscope.answer import Answer
 from reluscope.cells.domain import box_bounds
 from reluscope.cells.regions import Regions, regions
+from reluscope.intervals import binomial
 from reluscope.local_models._data import read
 from reluscope.local_models._grouping import pack, spans
 from reluscope.network import Network
@@ -129,14 +130,10 @@ def coverage(
 def _drawn(
     u: Unwrapped, box: tuple[FloatArray, FloatArray], draws: int, confidence: float, rng: np.random.Generator
 ) -> Answer:
-    from scipy.special import betaincinv
-
     hits = 0
     for part in spans(draws, 4096):
         x = rng.uniform(box[0], box[1], size=(part.stop - part.start, u.network.n_inputs))
         hits += int((u._assign(x)[0] < 0).sum())
-    tail = (1 - confidence) / 2
-    lower = float(betaincinv(hits, draws - hits + 1, tail)) if hits else 0.0
-    upper = float(betaincinv(hits + 1, draws - hits, 1 - tail)) if hits < draws else 1.0
+    lower, upper = binomial(hits, draws, confidence)
     method = f"{draws:,} uniform draws"
     return Answer(hits / draws, lower, upper, "confidence", confidence, method)

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, choice, generator, integer, real
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
+from reluscope.intervals import normal_quantile, student_quantile
 from reluscope.local_models import glm
 from reluscope.local_models._data import Response, read
 from reluscope.parallel import blas_threads
@@ -239,7 +240,7 @@ def _wald(
     level: float,
     penalty: float,
 ) -> tuple[FloatArray, ...]:
-    from scipy.special import ndtr, ndtri, stdtr, stdtrit
+    from scipy.special import ndtr, stdtr
 
     Z = scale.design(X)
     w = np.ones(len(X)) if weight is None else weight * (len(X) / weight.sum())
@@ -271,9 +272,9 @@ def _wald(
     with np.errstate(divide="ignore", invalid="ignore"):
         z = value / error
     if freedom:
-        reach, p = stdtrit(freedom, 0.5 + level / 2), 2 * stdtr(freedom, -np.abs(z))
+        reach, p = student_quantile(freedom, level), 2 * stdtr(freedom, -np.abs(z))
     else:
-        reach, p = ndtri(0.5 + level / 2), 2 * ndtr(-np.abs(z))
+        reach, p = normal_quantile(level), 2 * ndtr(-np.abs(z))
     return value, error, value - reach * error, value + reach * error, p
 
 

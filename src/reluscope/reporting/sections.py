@@ -9,6 +9,7 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope._text import count
+from reluscope.intervals import binomial
 from reluscope.reporting.blocks import Figure, Section, Table, percent
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, hex_colours, sequential
 from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
@@ -535,8 +536,6 @@ def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int) ->
 
 def _decisions(subject: Subject, y: FloatArray) -> tuple[str, Table]:
     """How often each output wins: exactly where that is quick, from draws with exact binomial intervals otherwise."""
-    from scipy.stats import beta
-
     from reluscope.answers.probability import probability
 
     word = _winning(subject)
@@ -544,8 +543,7 @@ def _decisions(subject: Subject, y: FloatArray) -> tuple[str, Table]:
     n, k = len(y), y.shape[1]
     hits = np.bincount(y.argmin(axis=1) if smallest else y.argmax(axis=1), minlength=k)
     order = np.argsort(-hits, kind="stable")[:_MOST_OUTPUTS]
-    low = np.nan_to_num(beta.ppf(0.005, hits, n - hits + 1), nan=0.0)
-    high = np.nan_to_num(beta.ppf(0.995, hits + 1, n - hits), nan=1.0)
+    low, high = binomial(hits, n, 0.99)
     share, how = hits / n, f"from {n:,} draws (99 % intervals)"
     if subject.seen() <= 3 and k <= _MOST_OUTPUTS:
         seconds = subject.allow(0.1) / k

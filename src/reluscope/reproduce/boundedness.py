@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from reluscope._check import FloatArray, generator
 from reluscope._extras import require
+from reluscope.intervals import binomial
 from reluscope.progress import meter
 from reluscope.representation.laboratory import bounded_shares
 from reluscope.representation.rays import BoundednessBounds, boundedness_bounds
@@ -67,10 +67,7 @@ def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
 
 def intervals(share: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
     """Clopper-Pearson intervals for shares of `count` draws, each missing with probability at most `LEVEL`."""
-    hits = np.rint(share * count)
-    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), count - hits + 1, LEVEL / 2), 0.0)
-    high = np.where(hits < count, special.betaincinv(hits + 1, np.maximum(count - hits, 1), 1 - LEVEL / 2), 1.0)
-    return low, high
+    return binomial(np.rint(share * count), count, 1.0 - LEVEL)
 
 
 def _figure(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from reluscope import intervals
 from reluscope._check import FloatArray
 from reluscope.measure.lines.records import (
     Atoms,
@@ -30,39 +31,6 @@ _NOTHING = 1e-14
 """A mean of [0, 1] this close to an end is at it, up to rounding."""
 
 
-def bounded_mean(
-    total: FloatArray, square: FloatArray, n: int, level: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean and a confidence interval from sums of n independent numbers in [0, 1] and of their squares; any n >= 2.
-
-    The better of two bounds on each side, each at a quarter of 1 - level: empirical Bernstein,
-    `sqrt(2 V log(2/d) / n) + 7 log(2/d) / (3 (n - 1))` (Maurer and Pontil 2009), and Chernoff, all q with
-    `n KL(mean, q) <= log(1/d)`.
-    """
-    mean = np.clip(total / n, 0.0, 1.0)
-    variance = np.maximum(square - n * mean * mean, 0.0) / (n - 1)
-    d = 0.25 * (1.0 - level)
-    width = np.sqrt(2.0 * variance * np.log(2.0 / d) / n) + 7.0 * np.log(2.0 / d) / (3.0 * (n - 1))
-    reach = np.log(1.0 / d) / n
-    lower, upper = _chernoff(mean, reach)
-    return mean, np.maximum(mean - width, lower), np.minimum(mean + width, upper)
-
-
-def _chernoff(mean: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
-    """The q below and above the mean with KL(mean, q) = reach, rounded outwards."""
-    from scipy.special import rel_entr
-
-    ends = []
-    for side in (0.0, 1.0):
-        near, far = mean.copy(), np.full_like(mean, side)
-        for _ in range(60):
-            middle = 0.5 * (near + far)
-            inside = rel_entr(mean, middle) + rel_entr(1.0 - mean, 1.0 - middle) <= reach
-            near, far = np.where(inside, middle, near), np.where(inside, far, middle)
-        ends.append(far)
-    return ends[0], ends[1]
-
-
 @dataclass(eq=False)
 class Reach:
     """How far lines of a kind that was not met could move a mean, up and down.
@@ -82,7 +50,7 @@ class Reach:
 
     def add(self, weight: float, n: float, mean: FloatArray, most: FloatArray, least: FloatArray, level: float) -> None:
         """Take account of the n lines of one component; an unmet kind of line is in one component only."""
-        chance = weight * min(1.0, np.log(2.0 / (1.0 - level)) / n)
+        chance = weight * min(1.0, intervals.unseen(n, level))
         self.up = np.maximum(self.up, chance * np.maximum(most - mean, 0.0))
         self.down = np.maximum(self.down, chance * np.maximum(mean - least, 0.0))
 
@@ -115,27 +83,22 @@ class AnswerMaker:
         n = int(sum(t.count.sum() for t in sampled))
         total = np.sum([t.total[name][0] for t in sampled], axis=0)
         square = np.sum([t.square[name] for t in sampled], axis=0)
-        value, lower, upper = bounded_mean(total, square, n, self.level)
+        value, lower, upper = intervals.bounded_mean(total, square, n, self.level)
         return Estimate(fixed + self.sampled * value, fixed + self.sampled * lower, fixed + self.sampled * upper)
 
     def from_replicates(self, rows: Any) -> Estimate:
         """Mean over replicates and Student's t; with one exact row, rounding only."""
-        from scipy.special import stdtrit
-
-        value = rows.mean(axis=0)
         if self.kind == "exact" or len(rows) < 2:
+            value = rows.mean(axis=0)
             slack = _EXACT_ERROR * np.abs(value)
             return Estimate(value, value - slack, value + slack)
-        n = len(rows)
-        half = float(stdtrit(n - 1, 0.5 + 0.5 * self.level)) * rows.std(axis=0, ddof=1) / np.sqrt(n)
+        value, half = intervals.student(rows, self.level)
         return Estimate(value, value - half, value + half)
 
     def _with_hidden(self, found: Estimate, name: str) -> Estimate:
         """The interval with the variance added that draws were expected to have, and have not shown."""
-        from scipy.special import stdtrit
-
         hidden = sum(w * w * t.hidden[name] / t.count.sum() for w, t in self.found if name in t.hidden)
-        quantile = float(stdtrit(self.groups - 1, 0.5 + 0.5 * self.level))
+        quantile = intervals.student_quantile(self.groups - 1, self.level)
         half = np.sqrt((found.upper - found.value) ** 2 + quantile**2 * hidden)
         return Estimate(found.value, found.value - half, found.value + half)
 
@@ -238,7 +201,9 @@ class AnswerMaker:
                 first[place], most[place] = here.sum(axis=1), table.most[: table.used]
                 reach.add(w, lines, first / lines, most, np.zeros(len(kept)), self.level)
         if self.kind == "finite-sample":
-            mean, lower, upper = bounded_mean((masses[:, 0] - fixed) / sampled * n, squares, int(n), self.level)
+            mean, lower, upper = intervals.bounded_mean(
+                (masses[:, 0] - fixed) / sampled * n, squares, int(n), self.level
+            )
             found = Estimate(fixed + sampled * mean, fixed + sampled * lower, fixed + sampled * upper)
         else:
             found = self.from_replicates(masses.T)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reluscope import intervals
 from reluscope._check import FloatArray, choice, generator, real_array
 from reluscope.errors import InputError
 from reluscope.measure.points.aimed import MOST_AIMS, MOST_DIMENSIONS, RARE, AimedPoints, aimed_points, aims_pay
@@ -132,8 +133,8 @@ class Plan:
     def unmet(self, lines: float, level: float, settings: Settings) -> float:
         """The part of the half width that falls as 1/lines; see `reluscope.measure.lines.estimates`."""
         if settings.interval == "finite-sample":
-            return float(7.0 * np.log(8.0 / (1.0 - level)) / (3.0 * max(lines - 1.0, 1.0)))
-        return float(self.span * np.log(2.0 / (1.0 - level)) / max(lines, 1.0))
+            return float(intervals.bernstein(0.0, max(lines, 2.0), 0.5 * (1.0 - level)))
+        return float(self.span * intervals.unseen(max(lines, 1.0), level))
 
     def predicted(self, seconds: float, settings: Settings) -> FloatArray:
         """The variance of each quantity after a run of the given CPU time."""
@@ -521,10 +522,8 @@ def sizes_of(
     scale = max(seconds, 1e-3) / (effort * cost).sum()
     note = ""
     if tolerance is not None:
-        from scipy.special import ndtri
-
         independent = settings.interval == "finite-sample"
-        wide = np.sqrt(2.0 * np.log(8.0 / (1.0 - level))) if independent else float(ndtri(0.5 + 0.5 * level))
+        wide = np.sqrt(2.0 * np.log(8.0 / (1.0 - level))) if independent else intervals.normal_quantile(level)
 
         def half(factor: float) -> float:
             """Expected half width, with a margin for the pilot's own noise."""

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from reluscope import _check
 from reluscope.errors import InputError
+from reluscope.intervals import student_quantile
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -229,14 +230,12 @@ def _rows(A: Any, b: Any) -> tuple[FloatArray, FloatArray]:
 def _settings(
     relative: float, confidence: float, max_points: int, rng: Any
 ) -> tuple[float, float, int, np.random.Generator]:
-    from scipy.special import stdtrit
-
     from reluscope.measure.polytope import qmc as _qmc
 
     target = _check.real(relative, "relative", low=0.0, high=1.0, open_=True)
     level = _check.real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     most = _check.integer(max_points, "max_points", low=1, high=1 << 30)
-    factor = _SAFETY * float(stdtrit(_qmc.REPLICATES - 1, 0.5 * (1.0 + level)))
+    factor = _SAFETY * student_quantile(_qmc.REPLICATES - 1, level)
     return target, factor, most, _check.generator(rng)
 
 

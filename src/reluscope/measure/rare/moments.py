@@ -67,7 +67,7 @@ def rare_moments(
     starts: FloatArray | None = None,
 ) -> RareMoments:
     """Moments on the event for one Gaussian or truncated component (r > 0), from 16 replicates, in about `seconds`."""
-    from reluscope.measure.rare.intervals import betting_interval
+    from reluscope import intervals
     from reluscope.measure.shared.proposal import make_plan
 
     piece = _Piece(component, net, rows, starts)
@@ -87,7 +87,7 @@ def rare_moments(
     if not plan.found:
         n = int(min(_UNSEEN_RAYS, max(_SMALLEST * REPLICATES, left / max(plan.cost, 1e-9))))
         drawn = plan.sampler.independent(plan.proposal.with_nominal(1.0), n, rng)
-        most = betting_interval(drawn.value, 1.0, level)[1]
+        most = intervals.betting(drawn.value, 1.0, level)[1]
         if other is not None:
             most = min(most / max(0.5 * other.mean, 1e-300), 1.0)
         none = np.zeros((REPLICATES, 1 + r + r * r))
@@ -101,7 +101,7 @@ def rare_moments(
     largest = np.max([most for _, most in both[0]], axis=0)
     bottom = np.tile(own_moments(component), (REPLICATES, 1)) if other is None else means[1]
     n = size * REPLICATES
-    unmet = math.log(2.0 / (1.0 - level)) / n * largest / float(bottom[:, 0].mean())
+    unmet = intervals.unseen(n, level) * largest / float(bottom[:, 0].mean())
     return RareMoments(_pseudo_values(means[0], bottom, r), n, True, 1.0, plan.lost, unmet)
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reluscope import intervals
 from reluscope._check import FloatArray, choice, describe, generator, real, real_array
 from reluscope.answer import Answer
 from reluscope.budget import Budget, parse_budget
@@ -293,10 +294,6 @@ class _Run:
 
     def replicate(self) -> RareEvent:
         """Student's t from independent replicates."""
-        from scipy.special import stdtrit
-
-        from reluscope.measure.shared.proposal import standard_deviation
-
         self.search()
         if not any(plan.found for plan in self.plans):
             return self._unseen()
@@ -312,9 +309,8 @@ class _Run:
                 size = float(sum(sizes))
                 rows = (weight * rows + size * batch) / (weight + size) if len(rows) else batch
                 weight += size
-            value = self.fixed + float(rows.mean())
-            quantile = float(stdtrit(len(rows) - 1, 0.5 + 0.5 * self.level))
-            half = quantile * standard_deviation(rows, 1) / math.sqrt(len(rows))
+            mean, half = (float(v) for v in intervals.student(rows, self.level))
+            value = self.fixed + mean
             self.report(self.evaluations, f"{value:.4g} ± {half:.2g}")
             if half <= self.tolerance * value:
                 break
@@ -330,7 +326,7 @@ class _Run:
         lost = sum(plan.weight * plan.lost for plan in self.plans)
         lower = value - half
         if value >= 1.0 - 1e-14:  # no ray has met the complement: what as many independent ones could have missed
-            lower = 1.0 - math.log(2.0 / (1.0 - self.level)) / self.rays
+            lower = 1.0 - intervals.unseen(self.rays, self.level)
         return self._record(value, lower, value + half + lost, "replicate", rows, note)
 
     def _replicates(self, sizes: list[int], count: int) -> FloatArray:
@@ -370,9 +366,7 @@ class _Run:
 
     def _sizes(self) -> list[int]:
         """Rays of a replicate for each piece: effort where weight times spread is, as much as the tolerance asks."""
-        from scipy.special import stdtrit
-
-        quantile = float(stdtrit(REPLICATES - 1, 0.5 + 0.5 * self.level))
+        quantile = intervals.student_quantile(REPLICATES - 1, self.level)
         effort = np.array([plan.weight * plan.sd for plan in self.plans])
         goal = _AIM * self.tolerance * self._pilot() / quantile
         total = (float(effort.sum()) / max(goal, 1e-300)) ** 2
@@ -391,7 +385,6 @@ class _Run:
 
     def finite_sample(self) -> RareEvent:
         """Betting on independent rays; their number is fixed beforehand."""
-        from reluscope.measure.rare.intervals import betting_interval
 
         if any(piece.divisor is not None for piece in self.pieces):
             raise InputError(
@@ -420,7 +413,7 @@ class _Run:
                     self.rays += int(count)
             self.report(self.evaluations, f"{self.rays:,} of {n:,} rays")
         all_values = np.concatenate(values)
-        lower, upper = betting_interval(all_values, bound, self.level)
+        lower, upper = intervals.betting(all_values, bound, self.level)
         value = self.fixed + float(all_values.mean())
         lost = sum(plan.weight * plan.lost for plan in plans)
         note = "" if upper - value <= self.tolerance * value else "the upper end is held up by what no ray has met"
@@ -442,7 +435,6 @@ class _Run:
 
     def _unseen(self) -> RareEvent:
         """Nothing was met: what as many independent rays that meet nothing can hide."""
-        from reluscope.measure.rare.intervals import betting_interval
 
         parts = []
         upper = self.fixed
@@ -453,7 +445,7 @@ class _Run:
             self.evaluations += drawn.segments
             self.rays += len(drawn.value)
             level = 1.0 - (1.0 - self.level) / len(self.plans)
-            upper += plan.weight * betting_interval(drawn.value, 1.0, level)[1]
+            upper += plan.weight * intervals.betting(drawn.value, 1.0, level)[1]
             parts.append(plan.weight * drawn.value.mean())
         value = self.fixed + float(sum(parts))
         note = "the search did not find the event, only single rays met it" if value > self.fixed else self._not_met()

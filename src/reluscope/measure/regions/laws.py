@@ -16,6 +16,7 @@ from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import clip, half_spaces, starting_cell
 from reluscope.cells.facets import facet_rows
 from reluscope.errors import InputError
+from reluscope.intervals import binomial
 from reluscope.measure.regions.masses import (
     MOST_EXACT_DIMENSIONS,
     MOST_VOLUME_DIMENSIONS,
@@ -182,14 +183,10 @@ _DRAWS = 1 << 20
 
 def _counted(draw: Any, A: FloatArray, b: FloatArray, confidence: float) -> Masses:
     """Share of draws inside, with the exact binomial (Clopper-Pearson) interval."""
-    from scipy.special import betaincinv
-
     hits, chunk = 0, 1 << 15
     for _ in range(0, _DRAWS, chunk):
         hits += int((draw(chunk) @ A.T <= b).all(axis=1).sum())
-    alpha = 0.5 * (1.0 - confidence)
-    low = betaincinv(hits, _DRAWS - hits + 1, alpha) if hits else 0.0
-    high = betaincinv(hits + 1, _DRAWS - hits, 1.0 - alpha) if hits < _DRAWS else 1.0
+    low, high = binomial(hits, _DRAWS, confidence)
     return Masses(np.array([hits / _DRAWS]), np.array([low]), np.array([high]), "confidence", confidence)
 
 

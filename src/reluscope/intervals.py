@@ -1,0 +1,235 @@
+"""Confidence intervals: one place for every bound that holds with a probability.
+
+`level` is the probability with which an interval holds, `1 - level` its risk; two-sided intervals give half of the risk
+to each side. Unless a function says otherwise its interval is *finite-sample*: it holds at the level or more for every
+number of independent draws that was fixed beforehand, whatever their law.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+
+DEFAULT_LEVEL = 0.99
+"""The confidence level of every call that is given none."""
+
+_BETS = 0.5 ** np.arange(0, 14)
+_BINS_PER_E = 2000.0
+"""Numbers are rounded to a relative grid this fine (outwards) and counted: the cost does not depend on their number."""
+
+_SMALL = 1e-4
+"""Numbers below this share of the mean are rounded to 0 or to it."""
+
+
+# -- counts --------------------------------------------------------------------------------------------------------
+
+
+@overload
+def binomial(
+    hits: int, draws: int, level: float = ..., *, side: Literal["both", "lower", "upper"] = ...
+) -> tuple[float, float]: ...
+@overload
+def binomial(
+    hits: npt.NDArray[Any], draws: Any, level: float = ..., *, side: Literal["both", "lower", "upper"] = ...
+) -> tuple[FloatArray, FloatArray]: ...
+def binomial(
+    hits: Any, draws: Any, level: float = DEFAULT_LEVEL, *, side: Literal["both", "lower", "upper"] = "both"
+) -> tuple[Any, Any]:
+    """The exact interval for a probability from `hits` in `draws` independent trials (Clopper and Pearson 1934).
+
+    `lower` solves `P(Bin(n, p) >= hits) = a` and `upper` solves `P(Bin(n, p) <= hits) = a`, which are quantiles of
+    beta laws; `a` is half the risk, or all of it with `side="lower"` or `"upper"` (the other bound is then 0 or 1).
+    Holds for every probability and every number of draws. Arrays give arrays.
+    """
+    from scipy.special import betaincinv
+
+    k, n = np.asarray(hits, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+    tail = (1.0 - level) * (0.5 if side == "both" else 1.0)
+    lower, upper = np.zeros(np.broadcast(k, n).shape), np.ones(np.broadcast(k, n).shape)
+    if side != "upper":
+        lower = np.where(k > 0, betaincinv(np.maximum(k, 1.0), n - k + 1.0, tail), lower)
+    if side != "lower":
+        upper = np.where(k < n, betaincinv(k + 1.0, np.maximum(n - k, 1.0), 1.0 - tail), upper)
+    return (lower, upper) if lower.ndim else (float(lower), float(upper))
+
+
+def unseen(draws: float, level: float = DEFAULT_LEVEL) -> float:
+    """How likely something may be that none of `draws` independent draws showed: `log(2 / (1 - level)) / draws`.
+
+    Something of probability q stays away with probability `(1 - q)^n <= exp(-n q)`. Half of the risk, so that it can
+    be one side of a two-sided interval; may exceed 1.
+    """
+    return math.log(2.0 / (1.0 - level)) / draws
+
+
+def order_statistics(q: float, draws: int, level: float = DEFAULT_LEVEL) -> tuple[int, int]:
+    """Ranks (from 1) of the two sorted draws that enclose the q-quantile, for any law, atoms included.
+
+    `P(X_(k) > quantile) <= P(Bin(n, q) < k)` and `P(X_(k) < quantile) <= P(Bin(n, q) >= k)`. A rank of 0 or of
+    `draws + 1` means that no draw bounds that side.
+    """
+    from scipy.stats import binom
+
+    tail = 0.5 * (1.0 - level)
+    return int(binom.ppf(tail, draws, q)), int(binom.isf(tail, draws, q)) + 1
+
+
+def dkw(draws: int, level: float = DEFAULT_LEVEL) -> float:
+    """Half-width of a band around an empirical cdf that holds everywhere at once: `sqrt(log(2 / (1 - level)) / (2 n))`.
+
+    Dvoretzky, Kiefer and Wolfowitz 1956 with the constant of Massart 1990.
+    """
+    return math.sqrt(math.log(2.0 / (1.0 - level)) / (2.0 * draws))
+
+
+# -- replicates ----------------------------------------------------------------------------------------------------
+
+
+def normal_quantile(level: float = DEFAULT_LEVEL) -> float:
+    """Half-width of the central interval of N(0, 1) that has probability `level`."""
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + 0.5 * level))
+
+
+def student_quantile(freedom: float, level: float = DEFAULT_LEVEL) -> float:
+    """Half-width of the central interval of Student's t with that many degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.5 + 0.5 * level))
+
+
+def student(replicates: npt.ArrayLike, level: float = DEFAULT_LEVEL) -> tuple[Any, Any]:
+    """Mean of independent replicates along the first axis, and the half-width `t s / sqrt(n)` (Student 1908).
+
+    Exact for normal replicates; otherwise asymptotic: about the parts of the law that the replicates have seen.
+    """
+    rows = np.asarray(replicates, dtype=np.float64)
+    n = len(rows)
+    return rows.mean(axis=0), student_quantile(n - 1, level) * deviation(rows) / math.sqrt(n)
+
+
+def deviation(rows: FloatArray) -> Any:
+    """Sample standard deviation along the first axis, of numbers whose squares may be too small for floats."""
+    scale = np.ldexp(1.0, np.frexp(np.abs(rows).max(axis=0))[1] - 1)  # a power of two: no rounding
+    return scale * (rows / scale).std(axis=0, ddof=1)
+
+
+# -- bounded numbers -----------------------------------------------------------------------------------------------
+
+
+def bernstein(variance: Any, draws: float, risk: float, top: float = 1.0) -> Any:
+    """Half-width of an interval for the mean of numbers in an interval of length `top`, from their sample variance.
+
+    `sqrt(2 V log(4/risk) / n) + 7 top log(4/risk) / (3 (n - 1))`: empirical Bernstein (Maurer and Pontil 2009,
+    theorem 4, on both sides). Needs two draws.
+    """
+    log = math.log(4.0 / risk)
+    return np.sqrt(2.0 * variance * log / draws) + 7.0 * top * log / (3.0 * (draws - 1))
+
+
+def chernoff(mean: FloatArray, draws: int, risk: float) -> tuple[FloatArray, FloatArray]:
+    """All q with `n KL(mean, q) <= log(2/risk)`, rounded outwards; for means of numbers in [0, 1].
+
+    Chernoff 1952, Hoeffding 1963; KL is the relative entropy of two coins.
+    """
+    from scipy.special import rel_entr
+
+    reach = math.log(2.0 / risk) / draws
+    ends = []
+    for side in (0.0, 1.0):
+        near, far = mean.copy(), np.full_like(mean, side)
+        for _ in range(60):
+            middle = 0.5 * (near + far)
+            inside = rel_entr(mean, middle) + rel_entr(1.0 - mean, 1.0 - middle) <= reach
+            near, far = np.where(inside, middle, near), np.where(inside, far, middle)
+        ends.append(far)
+    return ends[0], ends[1]
+
+
+def bounded_mean(
+    total: FloatArray, square: FloatArray, draws: int, level: float = DEFAULT_LEVEL
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean, lower and upper bound from the sums of n >= 2 numbers in [0, 1] and of their squares.
+
+    The better of `bernstein` and `chernoff` on each side, each at half of the risk.
+    """
+    mean = np.clip(total / draws, 0.0, 1.0)
+    variance = np.maximum(square - draws * mean * mean, 0.0) / (draws - 1)
+    risk = 0.5 * (1.0 - level)
+    width = bernstein(variance, draws, risk)
+    lower, upper = chernoff(mean, draws, risk)
+    return mean, np.maximum(mean - width, lower), np.minimum(mean + width, upper)
+
+
+def betting(values: FloatArray, bound: float, level: float = DEFAULT_LEVEL) -> tuple[float, float]:
+    """An interval for the mean of numbers in [0, bound] by betting (Waudby-Smith and Ramdas 2024).
+
+    For a candidate mean m and a fixed bet t, `product of (1 + t (X_i / m - 1))` is a gambler's wealth with mean at
+    most 1 when the true mean is at most m: so m can be refused once the wealth (an average over several bets) reaches
+    the reciprocal of half the risk. Refusing all too small m needs no upper bound on X; refusing all too large ones
+    needs `bound`.
+    """
+    n = len(values)
+    reach = math.log(2.0 / (1.0 - level))
+    mean = float(values.mean())
+    low, low_count = _binned(values, mean, -1)
+    high, high_count = _binned(values, mean, +1)
+    lower = 0.0
+    if mean > 0.0:
+        # log-wealth falls as m grows, so the last m refused is found by bisection on a log scale.
+        below, above = math.log(mean) - 60.0, math.log(mean)
+        if _wealth_against_small(math.exp(below), low, low_count, n) >= reach:
+            while above - below > 1e-5:
+                middle = 0.5 * (below + above)
+                refused = _wealth_against_small(math.exp(middle), low, low_count, n) >= reach
+                below, above = (middle, above) if refused else (below, middle)
+            lower = math.exp(below)
+    high = np.minimum(high, bound)
+    near, far = max(mean, 1e-300), bound
+    for _ in range(200):
+        middle = math.sqrt(near * far)
+        refused = _wealth_against_large(middle, high, high_count, n, bound) >= reach
+        near, far = (near, middle) if refused else (middle, far)
+        if far <= near * (1.0 + 1e-5):
+            break
+    return min(lower, mean), max(far, mean)
+
+
+def _binned(values: FloatArray, mean: float, side: int) -> tuple[FloatArray, FloatArray]:
+    """The distinct positive values rounded down (-1) or up (+1) to the grid, and how often they occur."""
+    floor = _SMALL * mean
+    kept = values[values >= floor] if side < 0 else np.maximum(values[values > 0.0], floor)
+    logs = np.log(kept[kept > 0.0]) * _BINS_PER_E
+    places, counts = np.unique(np.floor(logs) if side < 0 else np.ceil(logs), return_counts=True)
+    return np.exp(places / _BINS_PER_E), counts.astype(np.float64)
+
+
+def _average(logs: FloatArray, shares: FloatArray) -> float:
+    top = float(logs.max())
+    return top + math.log(float(shares @ np.exp(logs - top)))
+
+
+def _wealth_against_small(m: float, values: FloatArray, counts: FloatArray, n: int) -> float:
+    """Log-wealth of bets that the mean is above m."""
+    bets = 0.999 * _BETS
+    zero = n - counts.sum()
+    logs = np.array([counts @ np.log1p(t * (values / m - 1.0)) + zero * math.log1p(-t) for t in bets])
+    return _average(logs, np.full(len(bets), 1.0 / len(bets)))
+
+
+def _wealth_against_large(m: float, values: FloatArray, counts: FloatArray, n: int, bound: float) -> float:
+    """Log-wealth of bets that the mean is below m. The largest bet, which rare events need, has half of the stake."""
+    if m >= bound:
+        return math.inf
+    bets = 0.999 * _BETS / (bound - m)
+    zero = n - counts.sum()
+    logs = np.array([counts @ np.log1p(t * (m - values)) + zero * math.log1p(t * m) for t in bets])
+    shares = np.full(len(bets), 0.5 / (len(bets) - 1))
+    shares[0] = 0.5
+    return _average(logs, shares)

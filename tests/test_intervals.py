@@ -1,0 +1,147 @@
+"""Intervals: closed forms, scipy's numbers, and coverage computed by summing over every outcome."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from reluscope import intervals
+
+SIDES = ("both", "lower", "upper")
+
+
+def test_binomial_is_scipys_exact_interval():
+    for hits, n, level in [(0, 10, 0.9), (3, 10, 0.99), (10, 10, 0.95), (1, 1, 0.99), (123, 4567, 0.999)]:
+        test = scipy.stats.binomtest(hits, n)
+        assert intervals.binomial(hits, n, level) == pytest.approx(tuple(test.proportion_ci(level, "exact")), rel=1e-9)
+    for side, alternative in (("upper", "less"), ("lower", "greater")):
+        ends = scipy.stats.binomtest(4, 50, alternative=alternative).proportion_ci(0.95, "exact")
+        assert intervals.binomial(4, 50, 0.95, side=side) == pytest.approx(tuple(ends), rel=1e-9)
+
+
+def test_binomial_closed_forms_without_hits_or_misses():
+    n, level = 200, 0.97
+    assert intervals.binomial(0, n, level) == pytest.approx((0.0, 1 - ((1 - level) / 2) ** (1 / n)), rel=1e-9)
+    assert intervals.binomial(n, n, level) == pytest.approx((((1 - level) / 2) ** (1 / n), 1.0), rel=1e-9)
+    assert intervals.binomial(0, n, level, side="upper")[1] == pytest.approx(1 - (1 - level) ** (1 / n), rel=1e-9)
+    assert (
+        intervals.binomial(7, n, level, side="upper")[0] == 0.0
+        and intervals.binomial(7, n, level, side="lower")[1] == 1.0
+    )
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_binomial_covers_at_every_probability(side):
+    """Summed over all outcomes: never below the level; and never above it by much where draws are many."""
+    for n in (1, 2, 7, 40, 400):
+        hits = np.arange(n + 1)
+        for level in (0.8, 0.99):
+            lower, upper = intervals.binomial(hits, n, level, side=side)
+            for p in (0.0, 1e-5, 0.01, 0.3, 0.5, 0.9, 1.0):
+                covered = scipy.stats.binom.pmf(hits, n, p)[(lower <= p) & (p <= upper)].sum()
+                assert covered >= level - 1e-12
+                if n == 400 and p in (0.3, 0.5):
+                    assert covered <= 1 - (1 - level) / 2
+
+
+def test_binomial_of_arrays_is_that_of_each():
+    hits, draws = np.array([[0, 3], [10, 5]]), np.array([10, 20])
+    for side in SIDES:
+        lower, upper = intervals.binomial(hits, draws, 0.95, side=side)
+        assert lower.shape == upper.shape == (2, 2)
+        for i in range(2):
+            for j in range(2):
+                one = intervals.binomial(int(hits[i, j]), int(draws[j]), 0.95, side=side)
+                assert all(isinstance(v, float) for v in one) and one == (lower[i, j], upper[i, j])
+
+
+def test_what_no_draw_showed():
+    for n in (10, 1000):
+        q = intervals.unseen(n, 0.99)
+        assert (1 - min(q, 1.0)) ** n <= 0.005
+        assert q == pytest.approx(math.log(200.0) / n)
+        assert intervals.binomial(0, n, 0.99)[1] <= q
+
+
+@pytest.mark.parametrize("q", [0.01, 0.5, 0.9])
+def test_order_statistics_enclose_the_quantile(q):
+    """For a continuous law X_(k) <= quantile is `Bin(n, q) >= k`: the coverage is a difference of two cdfs."""
+    for n in (5, 100, 3000):
+        low, high = intervals.order_statistics(q, n, 0.95)
+        covered = scipy.stats.binom.cdf(high - 1, n, q) - (scipy.stats.binom.cdf(low - 1, n, q) if low >= 1 else 0.0)
+        assert covered >= 0.95
+        assert 0 <= low <= high <= n + 1
+
+
+def test_dkw_band_is_wider_than_the_exact_one_and_close_to_it():
+    """scipy knows the exact law of the largest distance."""
+    for n in (10, 1000):
+        half = intervals.dkw(n, 0.95)
+        assert 0.95 <= scipy.stats.kstwo.cdf(half, n) <= 0.97
+        assert half == pytest.approx(math.sqrt(math.log(40.0) / (2 * n)))
+
+
+def test_student_is_scipys():
+    rows = np.random.default_rng(0).normal(3.0, 2.0, (16, 4))
+    mean, half = intervals.student(rows, 0.95)
+    for k in range(4):
+        ci = scipy.stats.ttest_1samp(rows[:, k], 0.0).confidence_interval(0.95)
+        assert (mean[k] - half[k], mean[k] + half[k]) == pytest.approx((ci.low, ci.high), rel=1e-9)
+        assert intervals.student(rows[:, k], 0.95) == pytest.approx((mean[k], half[k]), rel=1e-14)
+    assert intervals.student_quantile(15, 0.95) == pytest.approx(scipy.stats.t.ppf(0.975, 15))
+    assert intervals.normal_quantile(0.95) == pytest.approx(1.959963984540054)
+
+
+def test_student_of_numbers_whose_squares_underflow():
+    rows = np.random.default_rng(1).normal(3.0, 2.0, (16, 2)) * [1.0, 2.0**-900]
+    _, half = intervals.student(rows, 0.99)
+    assert half[1] > 0 and np.array_equal(intervals.student(rows * [1.0, 2.0**900], 0.99)[1][1:] * 2.0**-900, half[1:])
+    assert intervals.student(np.zeros((4, 3)))[1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_bernstein_formula():
+    log = math.log(4.0 / 0.02)
+    assert intervals.bernstein(0.3, 50, 0.02) == pytest.approx(math.sqrt(0.6 * log / 50) + 7 * log / 147)
+    # numbers in [0, top] are top times numbers in [0, 1]
+    assert intervals.bernstein(0.3 * 9.0, 50, 0.02, 3.0) == pytest.approx(3.0 * intervals.bernstein(0.3, 50, 0.02))
+
+
+def test_chernoff_ends_solve_their_equation():
+    mean, n, risk = np.array([0.0, 0.2, 0.5, 1.0]), 30, 0.05
+    lower, upper = intervals.chernoff(mean, n, risk)
+    assert lower[0] == 0.0 and upper[3] == 1.0
+    assert upper[0] == pytest.approx(1 - (risk / 2) ** (1 / n)) and lower[3] == pytest.approx((risk / 2) ** (1 / n))
+    for q in (lower[1], upper[1]):
+        kl = 0.2 * math.log(0.2 / q) + 0.8 * math.log(0.8 / (1 - q))
+        assert kl == pytest.approx(math.log(2 / risk) / n, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 30, 1000])
+def test_finite_sample_interval_holds_for_coins(n):
+    """Coverage computed exactly from the binomial law: at least the level, for every chance."""
+    heads = np.arange(n + 1.0)
+    for level in (0.8, 0.99):
+        _, lower, upper = intervals.bounded_mean(heads, heads, n, level)
+        for p in (0.0, 1e-4, 0.01, 0.3, 0.5, 0.97, 1.0):
+            chance = scipy.stats.binom.pmf(heads, n, p)
+            assert chance[(lower <= p) & (p <= upper)].sum() >= level
+    _, lower, upper = intervals.bounded_mean(np.array([0.5 * n]), np.array([0.25 * n]), n, 0.95)
+    if n == 1000:  # numbers that do not vary: Bernstein is far better than Chernoff
+        assert (upper - lower)[0] < 0.045
+
+
+def test_betting_intervals_cover():
+    """200 samples of skewed numbers at 90 %: at most 38 misses (chance of more at exactly 10 %: 4e-5)."""
+    rng = np.random.default_rng(0)
+    misses = 0
+    for _ in range(200):
+        values = np.where(rng.random(500) < 0.02, rng.random(500), 0.0)
+        lower, upper = intervals.betting(values, 1.0, 0.9)
+        assert lower <= values.mean() <= upper
+        misses += not lower <= 0.01 <= upper
+    assert misses <= 38
+    lower, upper = intervals.betting(np.zeros(1000), 2.0, 0.95)
+    assert lower == 0.0 and 2.0 * math.log(40.0) / 1000 <= upper < 12.0 / 1000
+    tight = intervals.betting(rng.exponential(1e-6, 4000), 2.0, 0.95)
+    assert 0.9e-6 < tight[0] < 1.02e-6

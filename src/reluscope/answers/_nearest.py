@@ -22,7 +22,7 @@ from reluscope.budget import Budget
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
-from reluscope.measure.regions.support import FAR
+from reluscope.inputs import FAR
 
 if TYPE_CHECKING:
     from reluscope.events.placed import CaseRows, Question

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, describe, real_array
 from reluscope.errors import InputError
+from reluscope.inputs import Law
 from reluscope.network import Polytope
 
 GEOMETRIES = ("auto", "interval", "polygon", "vertex", "polytope")
@@ -151,3 +152,10 @@ def clip(cell: Any, A: FloatArray, b: FloatArray) -> Any:
 
 def _outer(labels: npt.NDArray[np.int32], dimension: int) -> npt.NDArray[np.int32]:
     return np.where(labels >= 0, -1 - 2 * dimension - labels, labels).astype(np.int32)
+
+
+def law_box(law: Law) -> tuple[FloatArray, FloatArray]:
+    """A finite box that holds the law as far as float64 can tell; inputs that are fixed get a thin side."""
+    lower, upper = law.far_box()
+    margin = np.where(lower >= upper, 1e-6 * (1 + np.abs(lower)), 0.0)
+    return lower - margin, upper + margin

@@ -19,9 +19,10 @@ import numpy.typing as npt
 from reluscope._check import EPS, FloatArray, describe, integer, real_array
 from reluscope._text import count
 from reluscope.budget import Budget, parse_budget
-from reluscope.cells.domain import box_bounds, half_spaces, starting_cell
+from reluscope.cells.domain import box_bounds, half_spaces, law_box, starting_cell
 from reluscope.cells.subdivide import PROBABLE_ERRORS, Leaves, first_labels, subdivide
 from reluscope.errors import InputError
+from reluscope.inputs import Law, check_law
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network, Pattern
 from reluscope.progress import meter
@@ -232,7 +233,7 @@ class Regions:
 
     def masses(
         self,
-        law: Any,
+        law: Law,
         *,
         tolerance: float = 1e-2,
         relative: float | None = None,
@@ -391,7 +392,7 @@ def stream_regions(
     box: Any = None,
     *,
     polytope: Any = None,
-    law: Any = None,
+    law: Law | None = None,
     geometry: str = "auto",
     budget: Any = None,
     progress: Any = None,
@@ -423,7 +424,7 @@ def regions(
     box: Any = None,
     *,
     polytope: Any = None,
-    law: Any = None,
+    law: Law | None = None,
     geometry: str = "auto",
     budget: Any = None,
     progress: Any = "auto",
@@ -545,7 +546,7 @@ def _first(batch: Regions, n: int) -> Regions:
     return replace(batch, cells=batch.cells.part(0, n), pattern=batch.pattern[:n], maps=batch.maps[:n])
 
 
-def _domain(net: Any, box: Any, polytope: Any, law: Any) -> tuple[Network, Domain]:
+def _domain(net: Any, box: Any, polytope: Any, law: Law | None) -> tuple[Network, Domain]:
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     if box is not None and hasattr(box, "sample"):
@@ -553,9 +554,7 @@ def _domain(net: Any, box: Any, polytope: Any, law: Any) -> tuple[Network, Domai
     if law is not None:
         if box is not None or polytope is not None:
             raise InputError("give either law or box / polytope, not both")
-        from reluscope.measure.regions.support import support_box
-
-        box = support_box(law, net.n_inputs)
+        box = law_box(check_law(law, net))
     bounds = None if box is None else box_bounds(box, net.n_inputs)
     rows = None if polytope is None else half_spaces(polytope, net.n_inputs)
     return net, Domain(bounds, rows)

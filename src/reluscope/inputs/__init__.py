@@ -6,7 +6,7 @@ boxes or points; `law_from_json` reads a law from a file.
 """
 
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Law, Restriction, check_law
+from reluscope.inputs._law import FAR, Law, Restriction, check_law, far_sides
 from reluscope.inputs._mixture import ClassMixtures, GaussianMixture, kde
 from reluscope.inputs._plain import classes_from_json, law_from_dict, law_from_json
 from reluscope.inputs._simple import Particles, Uniform
@@ -14,6 +14,7 @@ from reluscope.inputs._standard import Component, standard
 from reluscope.inputs._truncated import Truncated
 
 __all__ = [
+    "FAR",
     "ClassMixtures",
     "Component",
     "Gaussian",
@@ -25,6 +26,7 @@ __all__ = [
     "Uniform",
     "check_law",
     "classes_from_json",
+    "far_sides",
     "kde",
     "law_from_dict",
     "law_from_json",

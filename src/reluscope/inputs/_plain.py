@@ -170,10 +170,10 @@ def _classes(data: dict[str, Any]) -> ClassMixtures:
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Law]] = {
-    "gaussian": _gaussian,
-    "mixture": _mixture,
-    "uniform": _uniform,
-    "truncated": _truncated,
-    "particles": _particles,
+    Gaussian.kind: _gaussian,
+    GaussianMixture.kind: _mixture,
+    Uniform.kind: _uniform,
+    Truncated.kind: _truncated,
+    Particles.kind: _particles,
     "classes": lambda data: _classes(data).joint,
 }

@@ -13,11 +13,8 @@ from scipy import sparse
 from reluscope._check import FloatArray, describe, generator, real_array
 from reluscope.errors import InputError
 from reluscope.inputs._factor import Factor
-from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Law, frozen
-from reluscope.inputs._mixture import GaussianMixture
+from reluscope.inputs._law import Law, check_law, frozen
 from reluscope.inputs._normal1 import log_mass
-from reluscope.inputs._simple import Particles, Uniform
 from reluscope.inputs._truncated import Truncated
 from reluscope.network import Layer, Network
 
@@ -138,6 +135,7 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     Cost: one product `W L` and one SVD of it, per factor. Guaranteed: `component.network(component.to_u(x))`
     equals `net(x)` up to rounding for every x in the support.
 
+    >>> from reluscope.inputs import Gaussian
     >>> law = Gaussian(np.zeros(3), 1.0)
     >>> net = Network([([[1.0, 2.0, 2.0], [-1.0, -2.0, -2.0]], None), ([[1.0, 1.0]], None)])
     >>> [component.r for component in standard(law, net)]
@@ -145,35 +143,22 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     """
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
-    if not isinstance(law, Law):
-        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
-    if law.n != net.n_inputs:
-        raise InputError(f"the law has {law.n} inputs but the network takes {net.n_inputs}")
-    if isinstance(law, Particles):
-        point = _Points()
-        return (Component(1.0, "point", net, net.n_inputs, point, points=law.points, point_weights=law.weights),)
-    if isinstance(law, Uniform):
+    check_law(law, net)
+    if law.atoms is not None:
+        points, weights = law.atoms
+        return (Component(1.0, "point", net, net.n_inputs, _Points(), points=points, point_weights=weights),)
+    gaussians = law.gaussians
+    if not gaussians:
+        if isinstance(law, Truncated):
+            return (_truncated_diagonal(law, net) if law.independent_inputs else _truncated_rows(law, net),)
         return (_uniform(law, net),)
-    if isinstance(law, Truncated) and len(law.restricted):
-        return (_truncated_diagonal(law, net) if law.gaussian.factor.diagonal else _truncated_rows(law, net),)
-    if isinstance(law, Truncated):
-        law = law.gaussian
-    if isinstance(law, Gaussian):
-        seen = _see(net.layers[0].weight, law.factor)
-        weight = _first_weight(net, seen.weight)
-        return (_gaussian_component(1.0, law.mean, seen, weight, net, _bias(net, law.mean[None])[0]),)
-    if not isinstance(law, GaussianMixture):
-        raise InputError(f"law must be one of the laws of reluscope.inputs, got {describe(law)}")
-    found: dict[int, tuple[_Seen, Any]] = {}
-    live = np.flatnonzero(law.weights)
-    biases = _bias(net, law.means[live])
+    shared: dict[int, tuple[_Seen, Any]] = {}
     out = []
-    for k, bias in zip(live, biases, strict=True):
-        factor = law.factor(int(k))
-        if id(factor) not in found:
-            seen = _see(net.layers[0].weight, factor)
-            found[id(factor)] = seen, _first_weight(net, seen.weight)
-        out.append(_gaussian_component(float(law.weights[k]), law.means[k], *found[id(factor)], net, bias))
+    for (weight, g), bias in zip(gaussians, _bias(net, np.stack([g.mean for _, g in gaussians])), strict=True):
+        if id(g.factor) not in shared:
+            seen = _see(net.layers[0].weight, g.factor)
+            shared[id(g.factor)] = seen, _first_weight(net, seen.weight)
+        out.append(_gaussian_component(weight, g.mean, *shared[id(g.factor)], net, bias))
     return tuple(out)
 
 
@@ -354,12 +339,13 @@ class _Points:
         return X.copy()
 
 
-def _uniform(law: Uniform, net: Network) -> Component:
+def _uniform(law: Law, net: Network) -> Component:
     W = net.layers[0].weight
-    keep = np.intersect1d(_nonzero_columns(W), np.flatnonzero(law.upper > law.lower))
-    fixed = np.where(law.upper > law.lower, 0.0, law.lower)
+    low, high = law.support()
+    keep = np.intersect1d(_nonzero_columns(W), np.flatnonzero(high > low))
+    fixed = np.where(high > low, 0.0, low)
     network = _network(net, _first_weight(net, W[:, keep]), _bias(net, fixed[None])[0])
-    lower, upper = law.lower[keep], law.upper[keep]
+    lower, upper = low[keep], high[keep]
     volume = float(np.log(upper - lower).sum())
     box = _Box(law, keep, np.zeros(len(keep)), np.ones(len(keep)))
     return Component(1.0, "uniform", network, len(keep), box, lower=_sides(lower), upper=_sides(upper), log_mass=volume)

@@ -15,7 +15,7 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope.budget import Budget
-from reluscope.measure.rare.probability import REPLICATES, _Draws, _everything, _Piece, _sampler, _support
+from reluscope.measure.rare.probability import REPLICATES, _Draws, _everything, _Piece, _sampler
 
 if TYPE_CHECKING:
     from reluscope.formats.vnnlib import Property
@@ -53,7 +53,7 @@ def rare_components(net: Network, law: Any, property: Property) -> tuple[tuple[C
     from reluscope.inputs import standard
     from reluscope.measure.shared.ray_event import property_rows, seen_network
 
-    rows = property_rows(property, *_support(law, net.n_inputs))
+    rows = property_rows(property, *law.support())
     return standard(law, seen_network(net, rows)), rows
 
 

@@ -153,11 +153,12 @@ def rare_event(
 ) -> RareEvent:
     """The work behind `rare_probability`, with all its numbers."""
     from reluscope.formats.vnnlib import Property
-    from reluscope.inputs import standard
+    from reluscope.inputs import check_law, standard
 
     started = time.perf_counter()
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
+    check_law(law, net)
     if not isinstance(property, Property):
         raise InputError(f"property must be a Property (see reluscope.formats.vnnlib), got {describe(property)}")
     if (property.n_inputs, property.n_outputs) != (net.n_inputs, net.n_outputs):
@@ -175,7 +176,7 @@ def rare_event(
             raise InputError(f"starts must have shape (m, {net.n_inputs}), got {starts.shape}")
     from reluscope.measure.shared.ray_event import property_rows, seen_network
 
-    low, high = _support(law, net.n_inputs)
+    low, high = law.support()
     rows = property_rows(property, low, high)
     components = standard(law, seen_network(net, rows))
     fixed, pieces = 0.0, []
@@ -505,15 +506,6 @@ class _Draws:
             source.fill(group, uniforms[begin : begin + n])
             begin += n
         return self._sampler.draw(self._proposal, self._which, uniforms, moments=moments)
-
-
-def _support(law: Any, n: int) -> tuple[FloatArray, FloatArray]:
-    """A box that holds the law."""
-    from reluscope.inputs import Truncated, Uniform
-
-    if isinstance(law, (Uniform, Truncated)):
-        return law.lower, law.upper
-    return np.full(n, -np.inf), np.full(n, np.inf)
 
 
 def _sampler(event: EventRows, rays: Rays) -> Sampler:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, describe, generator, real
+from reluscope._check import EPS, FloatArray, generator, real
 from reluscope._text import count, in_dimensions
 from reluscope.answer import Answer
 from reluscope.budget import Budget, parse_budget
-from reluscope.cells.domain import clip, half_spaces, starting_cell
+from reluscope.cells.domain import clip, half_spaces, law_box, starting_cell
 from reluscope.cells.facets import facet_rows
 from reluscope.errors import InputError
+from reluscope.inputs import FAR, far_sides
 from reluscope.intervals import binomial
 from reluscope.measure.regions.masses import (
     MOST_EXACT_DIMENSIONS,
@@ -25,7 +26,6 @@ from reluscope.measure.regions.masses import (
     gaussian_masses,
     uniform_masses,
 )
-from reluscope.measure.regions.support import FAR, far_box, support_box
 from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
@@ -54,13 +54,12 @@ def mass(
     when at most three remain, for uniform laws in up to six dimensions by volume, and for particles by counting;
     otherwise quasi-Monte Carlo: `confidence` interval of relative half-width `relative`, or sampling for uniform laws.
     """
-    from reluscope.inputs import Law, standard
+    from reluscope.inputs import check_law, standard
     from reluscope.network import Network, Polytope
 
     if isinstance(A, Polytope):
         A, b, law = A.A, A.b, b if law is None else law
-    if not isinstance(law, Law):
-        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
+    law = check_law(law)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     rng = generator(rng)
@@ -203,7 +202,7 @@ class _Options(NamedTuple):
 
 def region_masses(
     regions: Regions,
-    law: Any,
+    law: Law,
     *,
     tolerance: float,
     relative: float | None,
@@ -213,53 +212,58 @@ def region_masses(
     progress: Any = None,
 ) -> Masses:
     """See `Regions.masses`."""
-    from reluscope.inputs import Gaussian, GaussianMixture, Law, Particles, Truncated, Uniform
+    from reluscope.inputs import check_law
 
-    if not isinstance(law, Law):
-        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
-    if law.n != regions.network.n_inputs:
-        raise InputError(f"the law has {law.n} inputs but the network takes {regions.network.n_inputs}")
+    check_law(law, regions.network)
     real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
     if relative is not None:
         real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     rng = generator(rng)
     parse_budget(budget)
-    if isinstance(law, Particles):
-        found = regions.find(law.points)
+    if law.atoms is not None:
+        points, weights = law.atoms
+        place = regions.find(points)
         counted: FloatArray = np.zeros(len(regions))
-        np.add.at(counted, found[found >= 0], law.weights[found >= 0])
-        return exact(counted, len(law.points) * EPS * counted)
-    if isinstance(law, (Gaussian, GaussianMixture)):
-        gaussians: list[tuple[float, Any]] = [(w, g) for w, g in law.components if w > 0]
+        np.add.at(counted, place[place >= 0], weights[place >= 0])
+        return exact(counted, len(points) * EPS * counted)
+    gaussians = law.gaussians
+    if gaussians:
         _warm(regions)
         with meter(progress, "masses") as report:
             level = _share_doubt(confidence, len(gaussians))
             options = _Options(tolerance, relative, level, rng, parse_budget(budget), report)
             return Masses.added([_gaussian_regions(regions, g, options).scaled(w) for w, g in gaussians])
-    if isinstance(law, Truncated):
-        _inside(regions, law)
-        box = np.concatenate([np.eye(law.n), -np.eye(law.n)]), np.concatenate([law.upper, -law.lower])
-        keep = np.isfinite(box[1])
+    _inside(regions, law)
+    if law.unrestricted is not law:  # a Gaussian given its box
+        ((_, gaussian),) = law.unrestricted.gaussians
         accuracy = relative if relative is not None else tolerance
-        condition = mass(box[0][keep], box[1][keep], law.gaussian, relative=accuracy, confidence=confidence, rng=rng)
+        condition = mass(*box_rows(law), gaussian, relative=accuracy, confidence=confidence, rng=rng)
         bracket = [np.full(1, x) for x in (condition.value, condition.lower, condition.upper)]
         whole = Masses(bracket[0], bracket[1], bracket[2], condition.guarantee, condition.level)
         _warm(regions)
         with meter(progress, "masses") as report:
             share = max(tolerance * condition.value, 1e-300)  # of the box's mass
             options = _Options(share, relative, confidence, rng, parse_budget(budget), report)
-            return given(_gaussian_regions(regions, law.gaussian, options), whole)
-    assert isinstance(law, Uniform)
-    _inside(regions, law)
-    if (law.upper <= law.lower).any():
+            return given(_gaussian_regions(regions, gaussian, options), whole)
+    lower, upper = law.support()
+    if (upper <= lower).any():
         raise InputError("a uniform law with fixed inputs has no volume: drop those inputs from the network first")
-    return uniform_masses(regions.cells, float(np.prod(law.upper - law.lower)))
+    return uniform_masses(regions.cells, float(np.prod(upper - lower)))
+
+
+def box_rows(law: Law) -> tuple[FloatArray, FloatArray]:
+    """The finite sides of the law's support as rows `A x <= b`; inputs that are fixed have none."""
+    low, high = law.support()
+    eye = np.eye(law.n)
+    A, b = np.concatenate([eye, -eye]), np.concatenate([high, -low])
+    keep = np.isfinite(b) & np.tile(low < high, 2)
+    return A[keep], b[keep]
 
 
 def _inside(regions: Regions, law: Law) -> None:
     """A conditioned law is only measured on regions inside its own box."""
-    box, own = regions.domain.box, support_box(law, law.n)
+    box, own = regions.domain.box, law_box(law)
     slack = 1e-12 * (np.abs(own[0]) + np.abs(own[1]))
     if box is None or (box[0] < own[0] - slack).any() or (box[1] > own[1] + slack).any():
         raise InputError("regions reach beyond the box of the law; look for them with reluscope.regions(net, law=law)")
@@ -329,6 +333,6 @@ def standard_domain(component: Component) -> dict[str, Any]:
     if component.kind == "uniform":
         return {"box": (component.lower, component.upper)}
     if component.lower is not None and component.upper is not None:
-        return {"box": far_box(component.lower, component.upper)}
+        return {"box": far_sides(component.lower, component.upper)}
     box = np.full(n, -FAR), np.full(n, FAR)
     return {"box": box} if component.rows is None else {"box": box, "polytope": component.rows}

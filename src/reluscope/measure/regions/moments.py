@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, describe, generator, real
+from reluscope._check import EPS, FloatArray, generator, real
 from reluscope.cells.domain import clip, half_spaces, starting_cell
 from reluscope.errors import InputError
+from reluscope.inputs import FAR, check_law
+from reluscope.measure.regions.laws import box_rows
 from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS
-from reluscope.measure.regions.support import FAR
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Gaussian, Uniform
+    from reluscope.inputs import Gaussian, Law
 
 _RANK = 1e-13
 """Directions with a singular value below this share of the largest are not seen by the rows."""
@@ -53,7 +54,7 @@ class Moments:
 
 
 def moments(
-    A: npt.ArrayLike, b: npt.ArrayLike, law: Any, *, relative: float = 1e-3, confidence: float = 0.999, rng: Any = None
+    A: npt.ArrayLike, b: npt.ArrayLike, law: Law, *, relative: float = 1e-3, confidence: float = 0.999, rng: Any = None
 ) -> Moments:
     """Mass, first and second moments of `x` from `law` on `A x <= b`.
 
@@ -61,30 +62,24 @@ def moments(
     errors. Uniform laws: exact, by simplices, in up to five dimensions. Truncated laws: those of the Gaussian on
     both sets of rows, divided by the mass of the box. Particles: sums.
     """
-    from reluscope.inputs import Gaussian, GaussianMixture, Law, Particles, Truncated, Uniform
-
-    if not isinstance(law, Law):
-        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
+    check_law(law)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     options = {"relative": relative, "confidence": confidence, "rng": generator(rng)}
     rows = half_spaces((A, b), law.n, "A, b") if np.size(A) else (np.zeros((0, law.n)), np.zeros(0))
-    if isinstance(law, Particles):
-        inside = (law.points @ rows[0].T <= rows[1]).all(axis=1)
-        x, w = law.points[inside], law.weights[inside]
+    if law.atoms is not None:
+        points, weights = law.atoms
+        inside = (points @ rows[0].T <= rows[1]).all(axis=1)
+        x, w = points[inside], weights[inside]
         return _exact(float(w.sum()), w @ x, (w[:, None] * x).T @ x)
-    if isinstance(law, (Gaussian, GaussianMixture)):
-        gaussians: list[tuple[float, Any]] = [(w, g) for w, g in law.components if w > 0]
-        return _mixed([(w, _gaussian(g, *rows, options)) for w, g in gaussians])
-    if isinstance(law, Truncated):
-        eye = np.eye(law.n)
-        sides = np.concatenate([eye, -eye]), np.concatenate([law.upper, -law.lower])
-        keep = np.isfinite(sides[1])
-        box = sides[0][keep], sides[1][keep]
+    if law.gaussians:
+        return _mixed([(w, _gaussian(g, *rows, options)) for w, g in law.gaussians])
+    if law.unrestricted is not law:  # a Gaussian given its box
+        ((_, g),) = law.unrestricted.gaussians
+        box = box_rows(law)
         both = np.concatenate([rows[0], box[0]]), np.concatenate([rows[1], box[1]])
-        whole = _gaussian(law.gaussian, *box, options).mass
-        return _mixed([(1.0 / whole, _gaussian(law.gaussian, *both, options))])
-    assert isinstance(law, Uniform)
+        whole = _gaussian(g, *box, options).mass
+        return _mixed([(1.0 / whole, _gaussian(g, *both, options))])
     return _uniform(law, *rows)
 
 
@@ -166,13 +161,14 @@ def _standard(
     return found.mass.value, found.first, found.second, found.first_error, found.second_error, False
 
 
-def _uniform(law: Uniform, A: FloatArray, b: FloatArray) -> Moments:
+def _uniform(law: Law, A: FloatArray, b: FloatArray) -> Moments:
     """By simplices: with corners v, their sum s and volume V, `x x'` sums to `V (sum v v' + s s') / (d+1)(d+2)`."""
-    free = law.upper > law.lower
+    low, high = law.support()
+    free = high > low
     d = int(free.sum())
     if d > _MOST_VOLUME_DIMENSIONS:
         raise InputError(f"moments of a uniform law are exact for up to {_MOST_VOLUME_DIMENSIONS} inputs, got {d}")
-    fixed = np.where(free, 0.0, law.lower)
+    fixed = np.where(free, 0.0, low)
     bounds = b - A @ fixed
     inner = A[:, free]
     empty = _exact(0.0, np.zeros(law.n), np.zeros((law.n, law.n)))
@@ -182,7 +178,7 @@ def _uniform(law: Uniform, A: FloatArray, b: FloatArray) -> Moments:
     keep = norm > 0
     if d == 0:
         return _exact(1.0, fixed.copy(), np.outer(fixed, fixed))
-    lower, upper = law.lower[free], law.upper[free]
+    lower, upper = low[free], high[free]
     try:
         cell = clip(starting_cell(d, box=(lower, upper)), inner[keep] / norm[keep, None], bounds[keep] / norm[keep])
     except InputError:  # no interior

@@ -27,8 +27,7 @@ from reluscope.answer import Answer
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.formats.vnnlib import Property
-from reluscope.inputs import Particles
-from reluscope.inputs._law import Law
+from reluscope.inputs import Law, check_law
 from reluscope.measure.sound.chain import Chain, chain
 from reluscope.measure.sound.frame import Frame, frames
 from reluscope.measure.sound.points import point_masses
@@ -77,9 +76,9 @@ def bound_event(
     limit = parse_budget(budget)
     if tolerance is None and budget is None:
         limit = Budget(seconds=_DEFAULT_SECONDS)
-    if isinstance(law, Particles):
-        low, high = point_masses(net, property, law.points, law.weights)
-        return _answer(low, high, "points evaluated with error bounds", "", len(law.points), limit)
+    if law.atoms is not None:
+        low, high = point_masses(net, property, *law.atoms)
+        return _answer(low, high, "points evaluated with error bounds", "", len(law.atoms[0]), limit)
     rows = event_rows(net, law, property)
     with meter(progress, "bounds") as report:
         return _Search(rows, frames(law, rows.network, rows.within), limit, wanted, report).run()
@@ -88,12 +87,9 @@ def bound_event(
 def _check(net: Any, law: Any, event: Any) -> None:
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
-    if not isinstance(law, Law):
-        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
+    check_law(law, net)
     if not isinstance(event, Property):
         raise InputError(f"property must be a Property, as rs.vnnlib gives, got {describe(event)}")
-    if law.n != net.n_inputs:
-        raise InputError(f"the law has {law.n} inputs but the network takes {net.n_inputs}")
     if event.n_inputs != net.n_inputs or event.n_outputs != net.n_outputs:
         raise InputError(
             f"{event.name} speaks of {event.n_inputs} inputs and {event.n_outputs} outputs, "

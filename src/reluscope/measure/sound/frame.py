@@ -15,7 +15,6 @@ from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
 from reluscope.errors import InputError
-from reluscope.inputs import Truncated, Uniform
 from reluscope.inputs._factor import Factor
 from reluscope.inputs._law import Law
 from reluscope.inputs._standard import Component, standard
@@ -73,10 +72,8 @@ def frames(law: Law, net: Network, within: Box | None) -> tuple[Frame, ...]:
         elif component.kind == "gaussian":
             found.append(_gaussian(component, net))
         elif component.kind == "uniform":
-            assert isinstance(law, Uniform)
             found.append(_uniform(component, net, law, within))
         else:
-            assert isinstance(law, Truncated)
             found.append(_truncated(component, net, law, within))
     return tuple(found)
 
@@ -145,10 +142,11 @@ def _gaussian(component: Component, net: Network) -> Frame:
     )  # fmt: skip
 
 
-def _uniform(component: Component, net: Network, law: Uniform, within: Box | None) -> Frame:
+def _uniform(component: Component, net: Network, law: Law, within: Box | None) -> Frame:
     keep = component.chart.keep  # type: ignore[attr-defined]
-    fixed = np.where(law.upper > law.lower, 0.0, law.lower)
-    lower, upper = law.lower[keep].copy(), law.upper[keep].copy()
+    low, high = law.support()
+    fixed = np.where(high > low, 0.0, low)
+    lower, upper = low[keep], high[keep]
     width = upper - lower
     if within is not None:
         lower, upper = np.maximum(lower, within[0][keep]), np.minimum(upper, within[1][keep])
@@ -156,13 +154,14 @@ def _uniform(component: Component, net: Network, law: Uniform, within: Box | Non
     return Frame(component.weight, component.network, lower, upper, width, False, error, (1.0, 1.0), 0.0, 0.0)
 
 
-def _truncated(component: Component, net: Network, law: Truncated, within: Box | None) -> Frame:
+def _truncated(component: Component, net: Network, law: Law, within: Box | None) -> Frame:
     keep = component.chart.keep  # type: ignore[attr-defined]
-    mean, sd = law.gaussian.mean[keep], law.gaussian.sd[keep]
-    sides = [_standard_sides(law.lower[keep], law.upper[keep], mean, sd)]
+    ((_, gaussian),) = law.unrestricted.gaussians
+    mean, sd = gaussian.mean[keep], gaussian.sd[keep]
+    first, last = (side[keep] for side in law.support())
+    sides = [_standard_sides(first, last, mean, sd)]
     if within is not None:
-        low = np.maximum(law.lower[keep], within[0][keep])
-        high = np.minimum(law.upper[keep], within[1][keep])
+        low, high = np.maximum(first, within[0][keep]), np.minimum(last, within[1][keep])
         sides.append(_standard_sides(low, high, mean, sd))
     lower, upper = sides[-1][:2]
     masses = np.array([side_mass(a, b) for a, b in zip(sides[0][0], sides[0][1], strict=True)])
@@ -180,8 +179,8 @@ def _truncated(component: Component, net: Network, law: Truncated, within: Box |
         )
     reach = np.maximum(np.abs(lower), np.abs(upper))
     W = _dense(abs(net.layers[0].weight))[:, keep]
-    error = _bias_error(net, law.gaussian.mean) + 4 * EPS * (W @ (sd * reach))
-    cut = bool(np.isinf(law.lower[keep]).any() or np.isinf(law.upper[keep]).any())
+    error = _bias_error(net, gaussian.mean) + 4 * EPS * (W @ (sd * reach))
+    cut = bool(np.isinf(first).any() or np.isinf(last).any())
     return Frame(
         component.weight, component.network, lower, upper, upper - lower, True, error,
         (total * (1 - slack), total * (1 + slack)), unsure, BEYOND / total if cut else 0.0,

@@ -11,7 +11,6 @@ from scipy.linalg import block_diag
 from reluscope._check import FloatArray
 from reluscope.activations import Units
 from reluscope.formats.vnnlib import Case, Property
-from reluscope.inputs import Truncated, Uniform
 from reluscope.inputs._law import Law
 from reluscope.network import Layer, Network
 
@@ -37,10 +36,10 @@ class Rows:
 
 def event_rows(net: Network, law: Law, event: Property) -> Rows:
     """Rows for the property under this law; sides that the law's support implies are left out."""
-    low, high = _support(law)
+    low, high = law.support()
     boxes = {(c.lower.tobytes(), c.upper.tobytes()) for c in event.cases}
     within: Box | None = None
-    if len(boxes) == 1 and _axes_kept(law):
+    if len(boxes) == 1 and law.keeps_axes:
         # A point law fixes inputs: those cannot be cut, only compared.
         case = event.cases[0]
         free = high > low
@@ -77,19 +76,6 @@ def event_rows(net: Network, law: Law, event: Property) -> Rows:
         _showing(net, shown), np.concatenate(G), np.concatenate(g), np.concatenate(strict), np.concatenate(case_of),
         len(event.cases), within, everything,
     )  # fmt: skip
-
-
-def _support(law: Law) -> Box:
-    if isinstance(law, (Uniform, Truncated)):
-        return law.lower, law.upper
-    return np.full(law.n, -np.inf), np.full(law.n, np.inf)
-
-
-def _axes_kept(law: Law) -> bool:
-    """Whether standard coordinates are the inputs themselves, scaled."""
-    if isinstance(law, Truncated):
-        return bool(law.gaussian.factor.diagonal and len(law.restricted) and (law.gaussian.sd > 0).all())
-    return isinstance(law, Uniform)
 
 
 def _faces(case: Case, low: FloatArray, high: FloatArray) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

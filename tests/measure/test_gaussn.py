@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from reluscope.errors import InputError
+from reluscope.measure.polytope import estimate as _estimate
 from reluscope.measure.polytope import lanes as _lanes
 from reluscope.measure.polytope import masses as gaussn
-from reluscope.measure.polytope import qmc as _qmc
 from reluscope.measure.polytope import rays as _rays
+from reluscope.measure.polytope import sobol as _sobol
 from reluscope.measure.polytope import tilt as gaussn_tilt
 from reluscope.measure.polytope.masses import NMass, polytope_mass, polytope_masses, polytope_moments
 
@@ -162,14 +163,14 @@ def test_lanes_equal_the_one_by_one_functions():
 
 
 def test_scrambled_points_are_a_net():
-    table = _qmc.direction_table(64, 16)
+    table = _sobol.direction_table(64, 16)
     directions, point = np.empty((5, 16), dtype=np.uint64), np.empty(5, dtype=np.uint64)
-    _qmc.scramble(table, 5, 16, np.array([3], dtype=np.uint64), directions, point)
+    _sobol.scramble(table, 5, 16, np.array([3], dtype=np.uint64), directions, point)
     points = []
     for i in range(1024):
         points.append(point.copy())
-        point = point ^ directions[:, _qmc.trailing_ones(i)]
-    u = np.array(points) / 2.0**_qmc.DIGITS
+        point = point ^ directions[:, _sobol.trailing_ones(i)]
+    u = np.array(points) / 2.0**_sobol.DIGITS
     for d in range(5):
         assert np.unique((u[:, d] * 1024).astype(int)).size == 1024
     cells = (u[:, 0] * 32).astype(int) * 32 + (u[:, 1] * 32).astype(int)
@@ -516,7 +517,7 @@ def test_rays_hold_their_stated_errors():
     """100 large masses with known values; at 99.9 % each, 3 or more misses have probability 1.5e-4."""
     rng, outside = np.random.default_rng(8), 0
     factor = gaussn._settings(5e-3, 0.999, 1, None)[1]
-    result, sums = np.zeros(6), np.zeros(_qmc.REPLICATES)
+    result, sums = np.zeros(6), np.zeros(_estimate.REPLICATES)
     for trial in range(100):
         n = int(rng.integers(4, 10))
         if trial % 2:
@@ -530,7 +531,7 @@ def test_rays_hold_their_stated_errors():
             log_truth = log_one_factor(low, high, loading)
         state = np.array([trial], dtype=np.uint64)
         arguments = (rows, low, high, rows.shape[1], state, 5e-3, factor, 1 << 22, np.inf)
-        assert _qmc.along_rays(*arguments, result, sums)
+        assert _estimate.along_rays(*arguments, result, sums)
         assert result[2] <= 5e-3 + 1e-11
         outside += abs(math.expm1(result[0] - log_truth)) > result[2]
     assert outside <= 2

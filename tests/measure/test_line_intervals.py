@@ -10,8 +10,8 @@ from scipy.special import ndtr
 
 import reluscope as rs
 from nets import random_net
+from reluscope.measure.lines import pilot as _pilot
 from reluscope.measure.lines.integration import Event, Request, integrate
-from reluscope.measure.lines.integration import plan as _line_plan
 from reluscope.measure.points.small import SmallForms
 from reluscope.network import Network
 
@@ -302,9 +302,9 @@ def test_points_under_every_law(kind):
         )
 
 
-def pilot(method: str = "lines", mean: float = 1e-3, variance: float = 1e-9, met: float = 100.0) -> _line_plan.Plan:
+def pilot(method: str = "lines", mean: float = 1e-3, variance: float = 1e-9, met: float = 100.0) -> _pilot.Plan:
     """A plan after a pilot that has shown the given numbers for one probability, and others for a moment."""
-    made = object.__new__(_line_plan.Plan)
+    made = object.__new__(_pilot.Plan)
     for name, value in {
         "n": 64, "cost": 1e-5 if method == "lines" else 1e-7, "slope": 1.2, "span": 1.0, "component": None,
         "source": None, "method": method, "job": None, "tracer": None, "quick": None, "aimed": None,
@@ -318,7 +318,7 @@ def pilot(method: str = "lines", mean: float = 1e-3, variance: float = 1e-9, met
 
 def test_a_plan_that_misses_what_another_sees_is_doubted():
     blind, seeing, alike = pilot(mean=1e-7, variance=1e-16), pilot(), pilot(mean=1.0001e-3)
-    doubted = _line_plan._doubted([blind, seeing, alike])
+    doubted = _pilot._doubted([blind, seeing, alike])
     assert doubted[0].variance[0] > 1e-7
     assert doubted[0].variance[1] == 1e-6
     assert doubted[1].variance[0] == doubted[2].variance[0] == 1e-9
@@ -327,9 +327,9 @@ def test_a_plan_that_misses_what_another_sees_is_doubted():
 def test_what_points_have_not_met_tells_their_variance():
     """Points that meet a set of probability 1e-6 once or never seem to know it well: another plan says what it is."""
     seeing, points = pilot("aimed", mean=1e-6, variance=1e-18), pilot("points", mean=0.0, variance=0.0, met=0.0)
-    assert _line_plan._doubted([points, seeing])[0].variance[0] == pytest.approx(1e-6 / 64)
-    wanted = _line_plan.Settings(None, None, "block", 16, "auto", "auto", 1.0)
-    assert _line_plan._ranked([points, seeing], 1.0, wanted)[0].method == "aimed"
+    assert _pilot._doubted([points, seeing])[0].variance[0] == pytest.approx(1e-6 / 64)
+    wanted = _pilot.Settings(None, None, "block", 16, "auto", "auto", 1.0)
+    assert _pilot._ranked([points, seeing], 1.0, wanted)[0].method == "aimed"
 
 
 def test_where_no_plan_meets_anything_the_one_of_most_draws_is_taken():
@@ -354,10 +354,10 @@ def test_short_lines_lose_nothing():
 
 def test_a_plan_that_rests_on_few_lines_is_not_preferred():
     """Lines whose estimate comes from five of them look certain, and are not; from five hundred they are."""
-    wanted = _line_plan.Settings(None, None, "block", 16, "auto", "auto", 1.0)
+    wanted = _pilot.Settings(None, None, "block", 16, "auto", "auto", 1.0)
     points = pilot("points", variance=1e-8, met=20.0)
     object.__setattr__(points, "cost", 1e-5)
     for met, best in ((500.0, "lines"), (2.0, "points"), (1.0, "points"), (0.0, "points")):
         lines = pilot("lines", variance=1e-11, met=met)
-        assert _line_plan._ranked([lines, points], 1.0, wanted)[0].method == best
-        assert _line_plan._ranked([points, lines], 1.0, wanted)[0].method == best
+        assert _pilot._ranked([lines, points], 1.0, wanted)[0].method == best
+        assert _pilot._ranked([points, lines], 1.0, wanted)[0].method == best

@@ -16,7 +16,7 @@ from reluscope.measure.lines.integration import Event, Request, integrate
 from reluscope.measure.points import single as _line_single
 from reluscope.measure.points.single import SIDE, SingleForms
 from reluscope.measure.points.small import SmallForms
-from reluscope.measure.polytope.qmc import direction_table
+from reluscope.measure.polytope.sobol import direction_table
 from reluscope.measure.shared.draws import SobolDraws, _table
 from reluscope.network import Network
 

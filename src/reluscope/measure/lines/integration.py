@@ -106,15 +106,8 @@ def integrate(
     """
     from reluscope.inputs import standard
     from reluscope.measure.lines.estimates import AnswerMaker
-    from reluscope.measure.lines.plan import (
-        MOST_PILOTS,
-        Settings,
-        make_plans,
-        per_scramble_of,
-        run_plan,
-        sizes_of,
-        warm_up,
-    )
+    from reluscope.measure.lines.pilot import MOST_PILOTS, make_plans, sizes_of, warm_up
+    from reluscope.measure.lines.plan import Settings, per_scramble_of, run_plan
 
     started = time.perf_counter()
     choice(interval, "interval", ("replicate", "block", "finite-sample"))
@@ -179,7 +172,8 @@ def segment_patterns(
     g(Jacobian).
     """
     from reluscope.inputs import standard
-    from reluscope.measure.lines.plan import CHUNK, Settings, sources_of
+    from reluscope.measure.lines.directions import sources_of
+    from reluscope.measure.lines.plan import CHUNK, Settings
     from reluscope.measure.shared import line_sums
     from reluscope.measure.shared.draws import SobolDraws
     from reluscope.measure.shared.trace import Tracer

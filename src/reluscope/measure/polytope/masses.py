@@ -173,7 +173,7 @@ def polytope_moments(
     The points are those that bring the *mass* to the relative accuracy asked for; see the errors for the moments.
     Directions that no row sees have their exact moments (0 and the mass).
     """
-    from reluscope.measure.polytope import qmc as _qmc
+    from reluscope.measure.polytope import estimate as _qmc
 
     rows, bounds = _rows(A, b)
     target, factor, most, generator = _settings(relative, confidence, max_points, rng)
@@ -230,7 +230,7 @@ def _rows(A: Any, b: Any) -> tuple[FloatArray, FloatArray]:
 def _settings(
     relative: float, confidence: float, max_points: int, rng: Any
 ) -> tuple[float, float, int, np.random.Generator]:
-    from reluscope.measure.polytope import qmc as _qmc
+    from reluscope.measure.polytope import estimate as _qmc
 
     target = _check.real(relative, "relative", low=0.0, high=1.0, open_=True)
     level = _check.real(confidence, "confidence", low=0.0, high=1.0, open_=True)
@@ -240,11 +240,12 @@ def _settings(
 
 
 def _table(n: int, max_points: int) -> npt.NDArray[np.uint64]:
-    from reluscope.measure.polytope import qmc as _qmc
+    from reluscope.measure.polytope import estimate as _qmc
+    from reluscope.measure.polytope.sobol import direction_table
 
     # rounded up so that few tables are ever built
     bits = max(16, 2 * math.ceil(math.log2(max(max_points / _qmc.REPLICATES, 1) + 1) / 2))
-    return _qmc.direction_table(64 * math.ceil(n / 64), bits)
+    return direction_table(64 * math.ceil(n / 64), bits)
 
 
 def _masses(
@@ -284,7 +285,7 @@ def _measured(
     most: int,
     seeds: npt.NDArray[np.uint64],
 ) -> NMasses:
-    from reluscope.measure.polytope import qmc as _qmc
+    from reluscope.measure.polytope import estimate as _qmc
 
     table = _table(rows.shape[1], most)
     results, codes = _qmc.estimate_all(rows, bounds, offsets, seeds, table, relatives, factor, most)
@@ -317,7 +318,7 @@ def _doubt_rare_rows(found: NMasses, rows: FloatArray, bounds: FloatArray, offse
 
 
 def _assemble(results: FloatArray, codes: npt.NDArray[np.int64]) -> NMasses:
-    from reluscope.measure.polytope import qmc as _qmc
+    from reluscope.measure.polytope import estimate as _qmc
 
     log_value, spread, half, points, log_bound = results.T[:5]
     value = np.minimum(np.exp(log_value), 1.0)

@@ -5,7 +5,7 @@ F(1 / max_k g_k . θ), F being the cdf of r: one dimension is integrated exactly
 Directions come in families (Deák 1980): from one random orthonormal basis v_1..v_n all (±v_i ± v_j ± v_l)/√3,
 each uniform on the sphere, cost a few additions per row, and being spread evenly they have less variance than
 independent ones. Bases are independent, so the error is a plain standard error. Best for large masses, where the
-sequential draws of `_qmc` waste their cleverness; hopeless when the origin is outside or close to a facet.
+sequential draws of `families` waste their cleverness; hopeless when the origin is outside or close to a facet.
 """
 
 from __future__ import annotations

@@ -1,50 +1,32 @@
-"""Scrambled Sobol points for compiled loops: a direction table from SciPy, a random scramble, and a small generator.
+"""The mass of a polytope by tilted quasi-Monte Carlo: a pilot, replicates of Sobol points, rays where they pay.
 
-A Sobol point is an exclusive-or of direction numbers, so a scrambled sequence is just a scrambled table: the
-random lower-triangular matrix (Matoušek's linear scramble) is applied once to the table and the random digital
-shift once to the first point; each further point costs one exclusive-or per dimension.
+`estimate` is one long kernel: its arrays live in one frame, and passing them on costs an atomic reference count each.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from reluscope.measure.polytope.families import choose_mixture, finish, mixture_weight, walk
 from reluscope.measure.polytope.lanes import (
     ALIVE,
-    CENTRE,
     CONTROL,
     GUIDED_LOG,
-    HIGH,
-    LEFT,
-    LOW,
-    RIGHT,
     ROOM,
     TILTED_LOG,
     WEIGHT,
-    V,
-    X,
-    begin,
-    bury,
-    combine,
-    count_guided,
-    count_tilted,
-    draw_lanes,
-    interval_lanes,
     keep,
     restore,
     settle,
-    step,
-    tighten,
     weigh,
-    widest,
 )
+from reluscope.measure.polytope.nearest import nearest_point
 from reluscope.measure.polytope.rays import basis_cost, radius_table, ray_block, scaled_rows
+from reluscope.measure.polytope.sobol import DIGITS, next_random, scramble, trailing_ones
 from reluscope.measure.polytope.tilt import (
     LANES,
     gaussian_factors,
@@ -54,74 +36,6 @@ from reluscope.measure.polytope.tilt import (
     triangular_rows,
     unit_rows,
 )
-
-DIGITS = 52
-"""Binary digits of a point: all of a float64 fraction, so that a half-step offset keeps it inside (0, 1)."""
-
-DirectionTable = npt.NDArray[np.uint64]
-
-
-@lru_cache(maxsize=8)
-def direction_table(dimensions: int, bits: int) -> DirectionTable:
-    """Direction numbers of the first `dimensions` Sobol sequences, shape (dimensions, bits), leading digit 2**51.
-
-    Enough for 2**bits points. Read off SciPy's unscrambled sequence: in Gray-code order, points 2**j - 1 and 2**j
-    differ exactly by direction number j. The result is read-only and cached.
-    """
-    from scipy.stats import qmc
-
-    sequence = qmc.Sobol(dimensions, scramble=False, bits=30)
-    table = np.zeros((dimensions, bits), dtype=np.uint64)
-    before, after = sequence.random(1), sequence.random(1)
-    for j in range(bits):
-        if j == 1:
-            before, after = after, sequence.random(1)
-        elif j > 1:  # from just behind point 2**(j-1) to points 2**j - 1 and 2**j
-            sequence.fast_forward((1 << (j - 1)) - 2)
-            before, after = sequence.random(1), sequence.random(1)
-        table[:, j] = ((before * 2.0**DIGITS).astype(np.uint64) ^ (after * 2.0**DIGITS).astype(np.uint64))[0]
-    table.setflags(write=False)
-    return table
-
-
-@njit(cache=True, nogil=True)
-def next_random(state: Any) -> Any:
-    """Next 64 random bits of the splitmix64 generator whose state is `state[0]` (uint64, updated in place)."""
-    state[0] = state[0] + np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@njit(cache=True, nogil=True)
-def scramble(table: Any, dimensions: int, bits: int, state: Any, directions: Any, point: Any) -> None:
-    """Write a randomly scrambled copy of `table` into `directions` and its first point into `point` (uint64)."""
-    columns = np.empty(bits, dtype=np.uint64)
-    top = np.uint64(1) << np.uint64(DIGITS - 1)
-    for d in range(dimensions):
-        for c in range(bits):  # column c of a unit lower-triangular random binary matrix
-            lead = top >> np.uint64(c)
-            columns[c] = lead | (next_random(state) & (lead - np.uint64(1)))
-        for j in range(bits):
-            word = table[d, j]
-            mixed = np.uint64(0)
-            for c in range(j + 1):
-                if word & (top >> np.uint64(c)):
-                    mixed ^= columns[c]
-            directions[d, j] = mixed
-        point[d] = next_random(state) >> np.uint64(64 - DIGITS)
-
-
-@njit(cache=True, nogil=True)
-def trailing_ones(index: int) -> int:
-    """Position of the lowest zero bit of `index`: the direction number that leads from this point to the next."""
-    j = 0
-    while index & 1:
-        index >>= 1
-        j += 1
-    return j
-
 
 REPLICATES = 16
 """Independently scrambled copies of the point set; their spread is the error estimate."""
@@ -141,308 +55,6 @@ LEAST_RAY_MASS = 1e-4
 """Rays are not tried below: too few of them would see the mass."""
 
 EMPTY, EXACT, TILTED, GUIDED, PLAIN, MISSED, RAYS = 0, 1, 2, 3, 4, 5, 6
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def walk(
-    L: Any,
-    lo: Any,
-    hi: Any,
-    ends: Any,
-    sides: Any,
-    family: Any,
-    slope: Any,
-    guided: bool,
-    both: bool,
-    uniforms: Any,
-    y: Any,
-    along: Any,
-    room: Any,
-) -> None:
-    """Draw all but the last two coordinates of LANES points `y` (rank, LANES) from one family.
-
-    The state in `room` gets the ratios φ/q of the families; lanes that met an empty interval are dead (their ratios
-    stay as they were, which is what the control variate needs). `along` (m + 1, LANES) gets the products of the rows
-    not yet ended with what is drawn, and in its last row the guided mean of what comes next. Only the ratio of the
-    family drawn from is filled unless `both`.
-    """
-    m = L.shape[0]
-    rank = y.shape[0]
-    begin(room)
-    row = 0
-    stop = max(rank - 2, 0)
-    for k in range(stop):
-        widest(room)
-        while row < m and ends[row] == k:
-            for w in range(LANES):
-                along[row, w] = 0.0
-            combine(along, row, L, row, y, k)
-            tighten(lo[row], hi[row], L[row, k], along, row, room)
-            row += 1
-        for w in range(LANES):
-            room[CENTRE, w] = family[1, k]
-            room[V, w] = uniforms[k, w]
-        if guided or both:
-            combine(room, CENTRE, slope, k, y, k)
-        step(k, sides[k], family[0, k], family[2, k], guided, both, y, room)
-    for i in range(row, m):
-        for w in range(LANES):
-            along[i, w] = 0.0
-        combine(along, i, L, i, y, stop)
-    if rank > 1:
-        for w in range(LANES):
-            along[m, w] = family[1, stop]
-        combine(along, m, slope, stop, y, stop)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def finish(
-    L: Any,
-    lo: Any,
-    hi: Any,
-    ends: Any,
-    sides: Any,
-    family: Any,
-    guided: bool,
-    both: bool,
-    need_last: bool,
-    uniforms: Any,
-    branch: float,
-    y: Any,
-    along: Any,
-    room: Any,
-) -> None:
-    """The last two coordinates: one drawn at its uniform moved on by `branch` (modulo 1), the last integrated exactly.
-
-    Updates the state: `keep` and `restore` it when branching. The last coordinate is drawn only if `need_last`.
-    """
-    m = L.shape[0]
-    rank = y.shape[0]
-    row = m
-    first = max(rank - 2, 0)
-    while row > 0 and ends[row - 1] >= first:
-        row -= 1
-    if rank > 1:
-        k = rank - 2
-        widest(room)
-        for w in range(LANES):
-            room[CENTRE, w] = along[m, w]
-            moved = uniforms[k, w] + branch
-            room[V, w] = moved - 1.0 if moved >= 1.0 else moved
-        while row < m and ends[row] == k:
-            tighten(lo[row], hi[row], L[row, k], along, row, room)
-            row += 1
-        step(k, sides[k], family[0, k], family[2, k], guided, both, y, room)
-    k = rank - 1
-    widest(room)
-    for i in range(row, m):
-        end = L[i, k]
-        entry = L[i, k - 1] / end if k > 0 else 0.0
-        inverse = 1.0 / end
-        before = k - 1 if k > 0 else 0
-        if hi[i] < np.inf:
-            for w in range(LANES):
-                bound = (hi[i] - along[i, w]) * inverse - entry * y[before, w]
-                room[HIGH, w] = bound if bound < room[HIGH, w] else room[HIGH, w]
-        if lo[i] > -np.inf:
-            for w in range(LANES):
-                bound = (lo[i] - along[i, w]) * inverse - entry * y[before, w]
-                room[LOW, w] = bound if bound > room[LOW, w] else room[LOW, w]
-    bury(room)
-    for w in range(LANES):
-        room[LEFT, w] = room[LOW, w]
-        room[RIGHT, w] = room[HIGH, w]
-    if need_last:
-        for w in range(LANES):
-            room[V, w] = uniforms[k, w]
-        odd = draw_lanes(room)
-        for w in range(LANES):
-            y[k, w] = room[X, w]
-    else:
-        odd = interval_lanes(room)
-    count_tilted(room, odd)
-    count_guided(room, odd)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def mixture_weight(log_tilted: float, log_guided: float, share: float) -> tuple[float, float]:
-    """log φ/q and the control q_tilted/q for the mixture q = share q_tilted + (1 - share) q_guided."""
-    if share >= 1.0:
-        return log_tilted, 1.0
-    gap = log_tilted - log_guided  # log q_guided / q_tilted
-    if gap > 0.0:
-        other = math.exp(-gap)
-        total = share * other + 1.0 - share
-        return log_guided - math.log(total), other / total
-    total = share + (1.0 - share) * math.exp(gap)
-    return log_tilted - math.log(total), 1.0 / total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def choose_mixture(pilot: Any, guided: bool) -> tuple[int, float, float]:
-    """Guided points per tilted one (0, 1, 4 or 8), the coefficient of the control variate, and a log scale.
-
-    `pilot` (2, P, 3) holds log ratios (tilted, guided) and life at P points of each family. The variance of any
-    mixture can be read off them; the one with the least variance times cost wins. The control variate
-    q_tilted/q - 1, of mean zero, takes away what the tilted share adds to the variance (Owen & Zhou 2000); its
-    coefficient is in units of e^scale. The scale is -inf if no point of the pilot is alive.
-    """
-    size = pilot.shape[1]
-    scale = -np.inf
-    for f in range(2):
-        for i in range(size):
-            if pilot[f, i, 2] > 0.0:
-                scale = max(scale, mixture_weight(pilot[f, i, 0], pilot[f, i, 1], 0.5)[0])
-    best_ratio = 4 if guided else 0
-    best_coefficient = 0.0
-    best_cost = np.inf
-    if scale == -np.inf:
-        return best_ratio, best_coefficient, scale
-    weight = np.empty((2, size))
-    control = np.empty((2, size))
-    for ratio in (0, 1, 4, 8):
-        if ratio > 0 and not guided:
-            break
-        share = 1.0 / (1.0 + ratio)
-        mean_weight = np.zeros(2)
-        mean_control = np.zeros(2)
-        for f in range(2 if ratio else 1):
-            for i in range(size):
-                log_weight, control[f, i] = mixture_weight(pilot[f, i, 0], pilot[f, i, 1], share)
-                weight[f, i] = math.exp(min(log_weight - scale, 300.0)) if pilot[f, i, 2] > 0.0 else 0.0
-                mean_weight[f] += weight[f, i] / size
-                mean_control[f] += control[f, i] / size
-        cross = 0.0
-        square = 0.0
-        spread = 0.0
-        for f in range(2 if ratio else 1):
-            part = share if f == 0 else 1.0 - share
-            for i in range(size):
-                dw = weight[f, i] - mean_weight[f]
-                dc = control[f, i] - mean_control[f]
-                cross += part * dw * dc
-                square += part * dc * dc
-                spread += part * dw * dw
-        mean = share * mean_weight[0] + (1.0 - share) * mean_weight[1]
-        if not mean > 0.0:
-            continue
-        coefficient = 0.0
-        if square > 1e-12 * size:
-            coefficient = cross / square
-            spread -= coefficient * cross
-        cost = spread / (mean * mean) * (0.6 if ratio == 0 else 1.0)
-        if cost < best_cost:
-            best_ratio, best_coefficient, best_cost = ratio, coefficient, cost
-    return best_ratio, best_coefficient, scale
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _fit_last(E: Any, chosen: Any, size: int, Q: Any, R: Any, x: Any) -> None:
-    """Least-squares x for the last unit vector in terms of the chosen columns of E, by twice-done Gram-Schmidt.
-
-    A column that depends on those before it gets the coefficient 0.
-    """
-    rows = E.shape[0]
-    for q in range(size):
-        for j in range(rows):
-            Q[q, j] = E[j, chosen[q]]
-        for p in range(q):
-            R[p, q] = 0.0
-        for _ in range(2):
-            for p in range(q):
-                dot = 0.0
-                for j in range(rows):
-                    dot += Q[p, j] * Q[q, j]
-                for j in range(rows):
-                    Q[q, j] -= dot * Q[p, j]
-                R[p, q] += dot
-        norm = 0.0
-        for j in range(rows):
-            norm += Q[q, j] * Q[q, j]
-        norm = math.sqrt(norm)
-        R[q, q] = norm
-        for j in range(rows):
-            Q[q, j] = Q[q, j] / norm if norm > 1e-13 else 0.0
-    for q in range(size - 1, -1, -1):
-        total = Q[q, rows - 1]
-        for p in range(q + 1, size):
-            total -= R[q, p] * x[p]
-        x[q] = total / R[q, q] if R[q, q] > 1e-13 else 0.0
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def nearest_point(rows: Any, lo: Any, hi: Any) -> float:
-    """Distance of the origin from {lo <= rows u <= hi} (rows of unit length); inf if the set is empty.
-
-    Least-distance programming by non-negative least squares (Lawson & Hanson 1974, chapter 23): with one-sided
-    rows g u >= h the residual of min |E x - e|, x >= 0, where E stacks gᵀ over hᵀ and e is the last unit vector, is
-    zero exactly when the set is empty.
-    """
-    m, n = rows.shape
-    E = np.zeros((n + 1, 2 * m))
-    count = 0
-    for i in range(m):
-        for side in range(2):
-            bound = lo[i] if side == 0 else -hi[i]
-            if bound > -np.inf:
-                sign = 1.0 if side == 0 else -1.0
-                length = math.sqrt(1.0 + bound * bound)
-                for j in range(n):
-                    E[j, count] = sign * rows[i, j] / length
-                E[n, count] = bound / length
-                count += 1
-    x = np.zeros(count)
-    passive = np.zeros(count, dtype=np.bool_)
-    chosen = np.zeros(count, dtype=np.int64)
-    trial = np.zeros(count)
-    Q = np.zeros((count, n + 1))
-    R = np.zeros((count, count))
-    residual = np.zeros(n + 1)
-    residual[n] = 1.0
-    for _ in range(3 * count + 10):
-        best = -1
-        best_gain = 1e-12
-        for c in range(count):
-            if not passive[c]:
-                gain = 0.0
-                for j in range(n + 1):
-                    gain += E[j, c] * residual[j]
-                if gain > best_gain:
-                    best, best_gain = c, gain
-        if best < 0:
-            break
-        passive[best] = True
-        for _ in range(count + 1):
-            size = 0
-            for c in range(count):
-                if passive[c]:
-                    chosen[size] = c
-                    size += 1
-            _fit_last(E, chosen, size, Q, R, trial)
-            step = 1.0
-            for q in range(size):
-                if trial[q] <= 0.0:
-                    gap = x[chosen[q]] - trial[q]
-                    step = min(step, x[chosen[q]] / gap if gap > 0.0 else 0.0)
-            for q in range(size):
-                c = chosen[q]
-                x[c] += step * (trial[q] - x[c])
-                if trial[q] <= 0.0 and x[c] <= 1e-15:
-                    x[c] = 0.0
-                    passive[c] = False
-            if step == 1.0:
-                break
-        for j in range(n + 1):
-            total = 1.0 if j == n else 0.0
-            for c in range(count):
-                total -= E[j, c] * x[c]
-            residual[j] = total
-    if not residual[n] > 1e-13:
-        return np.inf
-    square = 0.0
-    for j in range(n):
-        square += residual[j] * residual[j]
-    return math.sqrt(square) / residual[n]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

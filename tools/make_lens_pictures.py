@@ -21,8 +21,8 @@ from lens_filters import ranges
 from PIL import Image
 
 from reluscope import lens
-from reluscope.lens.survey import patches
 from reluscope.plot import lens as plot
+from reluscope.reporting.survey import patches
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images" / "lens"
 

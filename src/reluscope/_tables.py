@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope._files import atomic_write, read_bytes
 from reluscope.errors import InputError
 from reluscope.limits import DEFAULT_LIMITS, Limits
 
@@ -20,8 +21,6 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def write_csv(columns: Mapping[str, Any], path: Path) -> None:
     """Columns by name as CSV. Text that a spreadsheet would run as a formula is quoted with an apostrophe."""
-    from reluscope.formats._files import atomic_write
-
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([_safe(name) for name in columns])
@@ -58,8 +57,6 @@ def read_csv(
     or numbered from 0: `target` is kept apart as `y`, `features` chooses and orders the others, `drop` leaves some out.
     Commas, semicolons or tabs. Every entry must be there and finite.
     """
-    from reluscope.formats._files import read_bytes
-
     try:
         text = read_bytes(path, limits=limits, inflate=True).decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -14,7 +14,7 @@ from reluscope.reporting.page import report
 
 def run(name: str, folder: Path) -> tuple[dict[str, Any], str]:
     """Do the demo, write its files to `folder`, and return the facts and the text to print."""
-    from reluscope.formats._files import atomic_write
+    from reluscope._files import atomic_write
 
     shown = example(name)
     print("preparing (the first run compiles, for up to a minute) ...", file=sys.stderr)

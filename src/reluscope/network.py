@@ -25,6 +25,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import FloatArray, describe, real_array
+from reluscope._doors import door
 from reluscope.activations import Activation, Units, activation
 from reluscope.errors import InputError
 from reluscope.parallel import blas_threads
@@ -359,9 +360,7 @@ class Network:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the network to `x.npz`, `x.safetensors` or `x.onnx`; `reluscope.load` reads it back."""
-        from reluscope.formats import save
-
-        save(self, path)
+        door("Network.save")(self, path)
 
     def describe(self) -> list[dict[str, Any]]:
         """One row per layer: inputs, units, activation, parameters, storage."""

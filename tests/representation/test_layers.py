@@ -14,9 +14,9 @@ import reluscope as rs
 from nets import random_net
 from reluscope.cli import main
 from reluscope.errors import InputError
+from reluscope.reporting.layers import read_points
 from reluscope.representation.channels import channels_of
 from reluscope.representation.layers import COLUMNS
-from reluscope.representation.listing import read_points
 
 
 @pytest.fixture(scope="module")

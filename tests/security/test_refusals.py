@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reluscope._files import atomic_write, read_bytes
 from reluscope.errors import InputError, InputLimitError, UnsupportedError
 from reluscope.formats import load, save
-from reluscope.formats._files import atomic_write, read_bytes
 from reluscope.formats.vnnlib import vnnlib
 from reluscope.limits import Limits
 from reluscope.network import Network

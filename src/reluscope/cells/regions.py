@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, describe, integer, real_array
+from reluscope._doors import door
 from reluscope._text import count
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds, half_spaces, law_box, starting_cell
@@ -252,9 +253,7 @@ class Regions:
 
         The regions must have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
         """
-        from reluscope.measure.regions.laws import region_masses
-
-        return region_masses(
+        return door("Regions.masses")(
             self,
             law,
             tolerance=tolerance,

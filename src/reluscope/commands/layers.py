@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
 def run(options: Options) -> int:
     """Do it."""
     from reluscope.formats import load
-    from reluscope.representation.listing import list_layers
+    from reluscope.reporting.layers import list_layers
 
     box = None if options.box is None else tuple(numbers(side, "--box") for side in options.box)
     facts, text = list_layers(

@@ -41,7 +41,7 @@ def run(options: Options) -> int:
     """Do it."""
     import numpy as np
 
-    from reluscope.lens.survey import survey
+    from reluscope.reporting.survey import survey
 
     facts, text = survey(
         options.model,

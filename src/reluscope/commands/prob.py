@@ -169,7 +169,7 @@ def _below(answer: Any, limit: float) -> tuple[bool | None, str]:
 
 
 def _write(path: Path, word: str, found: Any) -> None:
-    from reluscope.formats._files import atomic_write
+    from reluscope._files import atomic_write
 
     lines = [word]
     if word == "sat" and found:

@@ -29,8 +29,8 @@ def add(commands: Any) -> None:
 
 def run(options: Options) -> int:
     """Do it."""
-    from reluscope.cells.listing import enumerate_regions
     from reluscope.formats import load
+    from reluscope.reporting.regions import enumerate_regions
 
     box = None if options.box is None else tuple(numbers(side, "--box") for side in options.box)
     facts, text = enumerate_regions(

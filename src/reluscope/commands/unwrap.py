@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
 def run(options: Options) -> int:
     """Do it."""
     from reluscope.formats import load
-    from reluscope.local_models.files import unwrap_file
+    from reluscope.reporting.unwrap import unwrap_file
 
     facts, text = unwrap_file(
         load(options.model),

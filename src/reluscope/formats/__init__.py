@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from reluscope._check import describe
+from reluscope._files import as_path, looks_like, read_bytes
 from reluscope.errors import InputError, UnsupportedError
-from reluscope.formats._files import as_path, looks_like, read_bytes
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
 

@@ -41,9 +41,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import describe
+from reluscope._files import as_path, atomic_write, check_zip, looks_like, read_bytes
 from reluscope.activations import Activation, Units
 from reluscope.errors import InputError, InputLimitError, MissingExtraError, UnsupportedError
-from reluscope.formats._files import as_path, atomic_write, check_zip, looks_like, read_bytes
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
 

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, describe
+from reluscope._files import as_path, atomic_write, read_bytes
 from reluscope.errors import InputError, InputLimitError, MissingExtraError, ReluscopeWarning, UnsupportedError
-from reluscope.formats._files import as_path, atomic_write, read_bytes
 from reluscope.formats._onnx_ops import (
     ELEMENTWISE,
     FINAL,

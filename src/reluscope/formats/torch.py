@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, real_array
+from reluscope._files import as_path, check_zip, looks_like, read_bytes
 from reluscope.activations import Activation, absolute, clip, hard_sigmoid, leaky_relu, relu, relu6
 from reluscope.errors import InputError, MissingExtraError, ReluscopeWarning, UnsupportedError
-from reluscope.formats._files import as_path, check_zip, looks_like, read_bytes
 from reluscope.formats.arrays import network_from_tensors
 from reluscope.formats.graph import GraphBuilder, Tensor
 from reluscope.limits import DEFAULT_LIMITS, Limits

@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe, real_array
+from reluscope._files import as_path, read_bytes
 from reluscope.errors import InputError, UnsupportedError
-from reluscope.formats._files import as_path, read_bytes
 from reluscope.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["Case", "Property", "vnnlib"]

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import special
 
 from reluscope._check import FloatArray, describe
+from reluscope._doors import door
 from reluscope._text import table
 from reluscope.answers.outputs import outputs, truncated_network
 from reluscope.errors import InputError
@@ -65,9 +66,7 @@ class Growth:
 
     def plot(self, ax: Any = None) -> Any:
         """Components and errors by layer; see `reluscope.plot.invariance.plot_growth`."""
-        from reluscope.plot.invariance import plot_growth
-
-        return plot_growth(self, ax)
+        return door("Growth.plot")(self, ax)
 
     def __str__(self) -> str:
         return table([vars(row) for row in self.rows])

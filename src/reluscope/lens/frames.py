@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from reluscope._check import describe, integer
 from reluscope._extras import require
+from reluscope._files import as_path, check_zip, read_bytes
 from reluscope.errors import InputError
-from reluscope.formats._files import as_path, check_zip, read_bytes
 from reluscope.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["load_frames", "resize"]

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._extras import require
+from reluscope._files import as_path, read_bytes
 from reluscope.errors import InputError
-from reluscope.formats._files import as_path, read_bytes
 from reluscope.limits import DEFAULT_LIMITS, Limits
 
 Array = npt.NDArray[Any]

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from reluscope._check import describe, integer
 from reluscope._extras import require
+from reluscope._files import atomic_write
 from reluscope.errors import InputError
-from reluscope.formats._files import atomic_write
 from reluscope.lens.ablation import Ablation
 from reluscope.lens.attention import Recording
 from reluscope.lens.frames import as_bytes, data_uri, resize, sprite

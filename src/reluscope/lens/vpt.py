@@ -14,8 +14,8 @@ from typing import Any
 
 from reluscope._check import generator
 from reluscope._extras import require
+from reluscope._files import as_path, read_bytes
 from reluscope.errors import InputError, UnsupportedError
-from reluscope.formats._files import as_path, read_bytes
 from reluscope.lens._plain_data import read_plain
 from reluscope.lens.models import Preparation, TorchModel
 from reluscope.limits import DEFAULT_LIMITS, Limits

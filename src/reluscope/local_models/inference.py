@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, generator, integer, real
+from reluscope._doors import door
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.intervals import normal_quantile, student_quantile
@@ -86,9 +87,7 @@ class Intervals:
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Intervals as bars; returns the Axes."""
-        from reluscope.plot.local_models import plot_intervals
-
-        return plot_intervals(self, ax, **options)
+        return door("Intervals.plot")(self, ax, **options)
 
     def __repr__(self) -> str:
         head = f"{self.method} intervals at {100 * self.level:g} %, {self.rows_used:,} rows"

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from reluscope._check import FloatArray, choice, generator, integer, real
+from reluscope._doors import door
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
@@ -265,9 +266,7 @@ class MergedModels:
 
     def plot(self, kind: str = "dendrogram", ax: Any = None, **options: Any) -> Any:
         """A picture: `"dendrogram"`, `"validation"`, or `"regions"` (two inputs). Returns the Axes."""
-        from reluscope.plot.local_models import plot_merged
-
-        return plot_merged(self, kind, ax, **options)
+        return door("MergedModels.plot")(self, kind, ax, **options)
 
     def __repr__(self) -> str:
         first = 5 if self.own is None else 8

@@ -94,7 +94,7 @@ class RegionTable:
 
     def to_json(self, path: str | PathLike[str]) -> None:
         """Write the table as a JSON list of rows; missing numbers are null."""
-        from reluscope.formats._files import atomic_write
+        from reluscope._files import atomic_write
 
         with atomic_write(Path(path)) as file:
             file.write(json.dumps(self.rows(), allow_nan=False, indent=1).encode())

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer
+from reluscope._doors import door
 from reluscope.errors import InputError
 from reluscope.local_models import table
 from reluscope.local_models._data import (
@@ -314,9 +315,7 @@ class Unwrapped:
 
     def plot(self, kind: str = "regions", ax: Any = None, **options: Any) -> Any:
         """A picture; `kind` is one of those in `reluscope.plot.local_models.KINDS`. Returns the Axes."""
-        from reluscope.plot.local_models import plot
-
-        return plot(self, kind, ax, **options)
+        return door("Unwrapped.plot")(self, kind, ax, **options)
 
     def to_pandas(self) -> Any:
         """The region table as a pandas DataFrame."""

@@ -83,8 +83,8 @@ class Report:
 
     def save(self, folder: str | Path) -> list[str]:
         """Write `report.html`, `report.json` and one CSV file per table to `folder`; returns their names."""
+        from reluscope._files import atomic_write
         from reluscope._tables import write_csv
-        from reluscope.formats._files import atomic_write
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe, generator, integer, real, real_array
+from reluscope._doors import door
 from reluscope._text import table
 from reluscope.errors import InputError
 from reluscope.inputs._law import Law
@@ -163,15 +164,11 @@ class Layers:
 
     def plot(self, figure: Any = None) -> Any:
         """The eight panels on one page; see `reluscope.plot.layers.plot_layers`."""
-        from reluscope.plot.layers import plot_layers
-
-        return plot_layers(self, figure)
+        return door("Layers.plot")(self, figure)
 
     def plot_clouds(self, kind: str = "pca", figure: Any = None) -> Any:
         """The cloud after every layer on one page; see `reluscope.plot.layers.plot_clouds`."""
-        from reluscope.plot.layers import plot_clouds
-
-        return plot_clouds(self, kind, figure)
+        return door("Layers.plot_clouds")(self, kind, figure)
 
     def __str__(self) -> str:
         rows = [{name: getattr(row, name) for name in _SHOWN} for row in self.rows]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, generator, integer, real_array
+from reluscope._files import read_bytes
 from reluscope._tables import write_csv
 from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError
-from reluscope.formats._files import read_bytes
 from reluscope.network import Network
 from reluscope.representation.layers import Layers, layers
 

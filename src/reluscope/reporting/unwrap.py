@@ -87,7 +87,7 @@ def _tested(u: Unwrapped, test: Path, target_name: str | None, facts: dict[str, 
 
 
 def _write(u: Unwrapped, models: Any, folder: Path, stem: str, facts: dict[str, Any]) -> list[str]:
-    from reluscope.formats._files import atomic_write
+    from reluscope._files import atomic_write
     from reluscope.plot._axes import save
 
     folder.mkdir(parents=True, exist_ok=True)

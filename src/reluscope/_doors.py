@@ -1,0 +1,30 @@
+"""Convenience methods that lead to a later layer: the one table of them.
+
+`Regions.masses` needs the engines that measure, and every `.plot()` needs the pictures; both stand on what they serve.
+Such a method calls the function that this table names, which is imported then and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+DOORS = {
+    "Explanation.plot": "reluscope.plot.local_models:plot_explanation",
+    "Growth.plot": "reluscope.plot.invariance:plot_growth",
+    "Intervals.plot": "reluscope.plot.local_models:plot_intervals",
+    "L1Path.plot": "reluscope.plot.local_models:plot_l1_path",
+    "Layers.plot": "reluscope.plot.layers:plot_layers",
+    "Layers.plot_clouds": "reluscope.plot.layers:plot_clouds",
+    "MergedModels.plot": "reluscope.plot.local_models:plot_merged",
+    "Network.save": "reluscope.formats:save",
+    "Regions.masses": "reluscope.measure.regions:region_masses",
+    "Unwrapped.plot": "reluscope.plot.local_models:plot",
+}
+
+
+def door(method: str) -> Callable[..., Any]:
+    """The function behind a convenience method, by the name `Class.method`."""
+    module, function = DOORS[method].split(":")
+    return getattr(import_module(module), function)

@@ -32,7 +32,7 @@ from scipy.special import ndtr, ndtri
 
 import reluscope as rs
 from reluscope.intervals import binomial
-from reluscope.measure.sound.bracket import bound_event
+from reluscope.measure.sound import bound_event
 
 NETS = ("1_1", "1_6", "1_7", "1_9", "2_2", "2_9", "3_1", "3_3", "4_3", "4_9", "5_3", "5_8")
 DRAWS = 10_000_000

@@ -24,7 +24,7 @@ import numpy as np
 import reluscope as rs
 from reluscope.budget import Budget
 from reluscope.formats.vnnlib import Case, Property
-from reluscope.measure.sound.bracket import bound_event
+from reluscope.measure.sound import bound_event
 
 CORES = 2
 

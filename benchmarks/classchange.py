@@ -25,7 +25,7 @@ from bounds import CpuBudget, folder
 import reluscope as rs
 from reluscope.events.record import as_event
 from reluscope.intervals import binomial
-from reluscope.measure.sound.bracket import bound_event
+from reluscope.measure.sound import bound_event
 
 EVENT = "argmax != argmax at mean"
 DRAWS = 200_000

@@ -60,8 +60,8 @@ from threadpoolctl import threadpool_limits
 
 import reluscope as rs
 from reluscope.activations import leaky_relu
-from reluscope.measure.lines.integration import Request, integrate
-from reluscope.measure.lines.integration import integrate as engine
+from reluscope.measure.lines import Request, integrate
+from reluscope.measure.lines import integrate as engine
 
 BODY = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
 TAIL = np.array([0.99, 0.9999])

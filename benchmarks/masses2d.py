@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import owens_t
 
-from reluscope.measure.exact.polygon import polygon_mass, polygon_moments
+from reluscope.measure.exact import polygon_mass, polygon_moments
 
 
 def ring_cells(count: int, size: tuple[float, float], spread: float, rng: np.random.Generator):

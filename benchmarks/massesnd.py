@@ -29,7 +29,7 @@ import time
 import numpy as np
 from scipy import special, stats
 
-from reluscope.measure.polytope.masses import polytope_mass, polytope_masses
+from reluscope.measure.polytope import polytope_mass, polytope_masses
 
 
 def problems(n: int, rng: np.random.Generator):

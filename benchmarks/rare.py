@@ -25,7 +25,7 @@ import numpy as np
 
 import reluscope as rs
 from reluscope.formats.vnnlib import Case, Property
-from reluscope.measure.rare.probability import rare_event
+from reluscope.measure.rare import rare_event
 
 
 def random_network(widths, seed):

@@ -65,7 +65,7 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.local_models.estimators import ReluClassifier as ReluClassifier
     from reluscope.local_models.estimators import ReluRegressor as ReluRegressor
     from reluscope.local_models.unwrap import unwrap as unwrap
-    from reluscope.measure.regions.laws import mass as mass
+    from reluscope.measure.regions import mass as mass
     from reluscope.network import Network as Network
     from reluscope.recovery.oracle import Oracle as Oracle
     from reluscope.recovery.recover import recover as recover
@@ -99,7 +99,7 @@ _HOME = {
         "limits": "Limits",
         "local_models.estimators": "LocalLinearClassifier LocalLinearRegressor ReluClassifier ReluRegressor",
         "local_models.unwrap": "unwrap",
-        "measure.regions.laws": "mass",
+        "measure.regions": "mass",
         "network": "Network",
         "recovery.oracle": "Oracle",
         "recovery.recover": "recover",

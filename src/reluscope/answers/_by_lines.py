@@ -103,7 +103,7 @@ class LineOutputs(Outputs):
 
     def probability(self, rows: tuple[npt.ArrayLike, npt.ArrayLike]) -> Answer:
         """`P(G y <= g)` for `rows = (G, g)`, estimated."""
-        from reluscope.measure.lines.integration import Event
+        from reluscope.measure.lines import Event
 
         G, g = self._rows(rows)
         if not len(g):
@@ -134,7 +134,7 @@ class LineOutputs(Outputs):
         return first.value + rough, half1, cov, half2 + cross + cross.T
 
     def _run(self, net: Network | None = None, **request: Any) -> Any:
-        from reluscope.measure.lines.integration import Request, integrate
+        from reluscope.measure.lines import Request, integrate
 
         return integrate(
             net or self.network,
@@ -215,7 +215,7 @@ def line_patterns(net: Network, law: Any, seconds: float, level: float, rng: np.
     """
     from reluscope.answers.support import draw_patterns
     from reluscope.inputs import standard
-    from reluscope.measure.lines.integration import Request, integrate
+    from reluscope.measure.lines import Request, integrate
 
     found = integrate(
         net, law, Request(patterns=_MOST_PATTERNS), budget=0.5 * seconds, level=level, method="lines", rng=rng

@@ -15,8 +15,7 @@ from reluscope.answers._event_cells import Inside, Walk, corners, start_cell
 from reluscope.answers._parts import _gaussian_moments, _volume_moments, is_exact
 from reluscope.errors import InputError
 from reluscope.inputs import FAR
-from reluscope.measure.regions.laws import gaussian_mass, standard_domain
-from reluscope.measure.regions.masses import gaussian_masses, uniform_masses
+from reluscope.measure.regions import gaussian_mass, gaussian_masses, standard_domain, uniform_masses
 
 if TYPE_CHECKING:
     from reluscope.budget import Budget

@@ -17,11 +17,11 @@ from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
 from reluscope.errors import InputError
-from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS
+from reluscope.measure.regions import MOST_EXACT_DIMENSIONS
 
 if TYPE_CHECKING:
     from reluscope.inputs._standard import Component
-    from reluscope.measure.regions.enumeration import Enumerated
+    from reluscope.measure.regions import Enumerated
     from reluscope.network import Network, Pattern
 
 MOST_VOLUME_DIMENSIONS = 6
@@ -127,7 +127,7 @@ def _normalisation(component: Component) -> float:
     if component.log_mass is not None:
         whole = float(np.exp(component.log_mass))
     else:
-        from reluscope.measure.regions.laws import gaussian_mass
+        from reluscope.measure.regions import gaussian_mass
 
         rng = np.random.default_rng(0)  # not drawn from: the dimension has an exact measure
         whole = float(gaussian_mass(*component.inequalities(), 1e-3, 0.999, rng).value[0])
@@ -190,14 +190,14 @@ def _path_sizes(net: Network, pattern: Pattern | None) -> tuple[FloatArray, Floa
 
 def _gaussian_moments(cells: Any) -> tuple[FloatArray, FloatArray]:
     if cells.dimension == 1:
-        from reluscope.measure.exact.interval import interval_moments
+        from reluscope.measure.exact import interval_moments
 
         _, first, second = interval_moments(cells.low, cells.high)
         return first[:, None], second[:, None, None]
     if cells.dimension == 2:
-        from reluscope.measure.exact.polygon import polygon_moments as measured
+        from reluscope.measure.exact import polygon_moments as measured
     else:
-        from reluscope.measure.exact.polyhedron import polyhedra_moments as measured
+        from reluscope.measure.exact import polyhedra_moments as measured
     _, m1, m2 = measured(cells.points, cells.offsets)
     return m1, m2
 
@@ -216,9 +216,9 @@ def _volume_moments(cells: Any) -> tuple[FloatArray, FloatArray]:
         start = cells.offsets[:-1][owner]
         corners = np.stack([cells.points[start], cells.points[start + 1 + inner], cells.points[start + 2 + inner]], 1)
     else:
-        from reluscope.measure.regions.moments import _simplices
+        from reluscope.measure.regions import simplices
 
-        each = [_simplices(cells.vertices(i)) for i in range(len(cells))]
+        each = [simplices(cells.vertices(i)) for i in range(len(cells))]
         owner = np.repeat(np.arange(len(cells)), [len(e) for e in each])
         corners = np.concatenate(each)
     volume = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / np.prod(np.arange(1, r + 1))
@@ -292,7 +292,7 @@ class Cells:
 
     def _beyond(self, o: int, t: FloatArray, mirrored: bool) -> tuple[FloatArray, FloatArray]:
         """`P(y <= t)`, or `P(-y < t)` when mirrored."""
-        from reluscope.answers._cut import below
+        from reluscope.measure.exact import below
 
         sign = -1.0 if mirrored else 1.0
         atoms = self.atoms[o]
@@ -312,7 +312,7 @@ class Cells:
 
     def density(self, o: int, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Density of the continuous part of `y_o` at sorted levels, and its rounding."""
-        from reluscope.answers._cut import density
+        from reluscope.measure.exact import density
 
         value, error = np.zeros(len(t)), np.zeros(len(t))
         for part in self.parts:
@@ -328,7 +328,7 @@ class Cells:
 
     def limits(self, o: int) -> tuple[float, float]:
         """Least and largest value of `y_o` on the cells (within 38.5 standard deviations for a Gaussian law)."""
-        from reluscope.answers._cut import ranges
+        from reluscope.measure.exact import ranges
 
         low, high = [], []
         for part in self.parts:
@@ -427,14 +427,14 @@ def _slabs_below(part: Part, coef: FloatArray, offset: FloatArray, t: FloatArray
 def _some_masses(cells: Any, index: npt.NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
     """Gaussian masses of some cells of a batch of intervals, polygons or solids, and their rounding."""
     if cells.dimension == 1:
-        from reluscope.measure.exact.interval import interval_mass
+        from reluscope.measure.exact import interval_mass
 
         value = interval_mass(cells.low[index], cells.high[index])
         return value, 1e-12 * value
     if cells.dimension == 2:
-        from reluscope.measure.exact.polygon import polygon_mass as measured
+        from reluscope.measure.exact import polygon_mass as measured
     else:
-        from reluscope.measure.exact.polyhedron import polyhedra_mass as measured
+        from reluscope.measure.exact import polyhedra_mass as measured
     count = np.diff(cells.offsets)[index]
     offsets = np.concatenate([[0], np.cumsum(count)])
     vertex = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - cells.offsets[:-1][index], count)

@@ -443,7 +443,7 @@ def _too_many(net: Network, law: Any) -> bool:
     from reluscope.answers._parts import is_exact
     from reluscope.cells.regions import regions
     from reluscope.inputs import standard
-    from reluscope.measure.regions.laws import standard_domain
+    from reluscope.measure.regions import standard_domain
 
     for component in standard(law, net):
         if not is_exact(component):
@@ -471,7 +471,7 @@ def _by_lines(net: Network, law: Any, confidence: float, budget: Any, rng: np.ra
 def _by_enumeration(
     net: Network, law: Any, relative: float, confidence: float, budget: Any, progress: Any, rng: np.random.Generator
 ) -> Functions:
-    from reluscope.measure.regions.enumeration import enumerate_law
+    from reluscope.measure.regions import enumerate_law
 
     found = enumerate_law(net, law, relative=relative, confidence=confidence, budget=budget, progress=progress, rng=rng)
     pattern, places = merged([e.regions.pattern for e in found], net)

@@ -146,7 +146,7 @@ def _box(
 
 
 def _sides(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    from reluscope.measure.exact.interval import interval_mass
+    from reluscope.measure.exact import interval_mass
 
     return interval_mass(lower, upper)
 

@@ -511,7 +511,7 @@ def outputs(
     not available.
     """
     from reluscope.inputs import standard
-    from reluscope.measure.regions.enumeration import enumerate_law
+    from reluscope.measure.regions import enumerate_law
 
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")

@@ -196,7 +196,7 @@ def _sound(net: Network, law: Any, event: Event, tolerance: float | None, limit:
             "'exact' (few dimensions) or 'confidence'"
         )
     from reluscope.inputs import Truncated
-    from reluscope.measure.sound.bracket import bound_event
+    from reluscope.measure.sound import bound_event
 
     if isinstance(law, Truncated) and not law.gaussian.factor.diagonal:
         return _sound_given_box(net, law, event, tolerance, limit, progress)
@@ -210,7 +210,7 @@ def _sound_given_box(
 ) -> Answer:
     """`P(event | box) = P(event and box) / P(box)`, both bracketed under the Gaussian before its restriction."""
     from reluscope.formats.vnnlib import Case, Property
-    from reluscope.measure.sound.bracket import bound_event
+    from reluscope.measure.sound import bound_event
 
     n, m = net.n_inputs, net.n_outputs
     none: tuple[FloatArray, FloatArray, FloatArray, Any] = (
@@ -351,7 +351,7 @@ def _piece_estimate(
 
 def _line_events(q: Question) -> tuple[Any, ...]:
     """The event for the line engine: once, or twice (all rows strict, none strict) when its rows differ."""
-    from reluscope.measure.lines.integration import Event as LineEvent
+    from reluscope.measure.lines import Event as LineEvent
 
     parts = tuple((c.G, c.g) for c in q.cases)
     strict = np.concatenate([c.strict for c in q.cases])
@@ -368,7 +368,7 @@ def _by_lines(
     rng: np.random.Generator,
 ) -> Answer | None:
     """By lines; None when rows are both strict and not and it makes a difference (atoms on the limit)."""
-    from reluscope.measure.lines.integration import Request, integrate
+    from reluscope.measure.lines import Request, integrate
 
     events = _line_events(q)
     if len(events) == 2:
@@ -414,7 +414,7 @@ def _feature_hits(q: Question, pattern: Any) -> FloatArray:
 
 def _by_segments(q: Question, law: Any, seconds: float, level: float, rng: np.random.Generator) -> Answer:
     """An event on the affine function alone: the share of random lines on which it holds, in 16 independent groups."""
-    from reluscope.measure.lines.integration import segment_patterns
+    from reluscope.measure.lines import segment_patterns
 
     groups, per = 16, 64
     seeds = rng.spawn(groups + 1)
@@ -479,7 +479,7 @@ def _by_points(
 def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generator, seconds: float) -> float | None:
     """A rough probability (possibly 0) when a short pilot finds the event, its box included, to be rare; else None."""
     from reluscope.inputs import Particles
-    from reluscope.measure.lines.integration import Request, integrate
+    from reluscope.measure.lines import Request, integrate
 
     total = 0.0
     for piece in parts:
@@ -521,7 +521,7 @@ def _rare(
     When it meets nothing, inputs of the event are searched for by exact steps, and rays drawn around them.
     """
     from reluscope.answers._nearest import known_inputs
-    from reluscope.measure.rare.probability import rare_probability
+    from reluscope.measure.rare import rare_probability
 
     relative = _RELATIVE if tolerance is None or rough <= 0 else min(max(tolerance / rough, 1e-3), _RELATIVE)
 

@@ -23,7 +23,7 @@ from reluscope.answers.support import checked, draw_patterns, enumerable, share
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.intervals import dkw
-from reluscope.measure.regions.masses import Masses
+from reluscope.measure.regions import Masses
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 from reluscope.progress import Report, meter
@@ -280,7 +280,7 @@ class _Search:
     def _root(self, component: Component) -> _Prefixes:
         from reluscope.cells.domain import box_bounds, half_spaces, starting_cell
         from reluscope.cells.subdivide import squared_scale
-        from reluscope.measure.regions.laws import standard_domain
+        from reluscope.measure.regions import standard_domain
 
         domain = standard_domain(component)
         n = component.network.n_inputs
@@ -379,8 +379,7 @@ class _Search:
     def _masses(self, index: int, layer: int, cells: Any, pattern: Pattern, maps: FloatArray) -> Masses:
         from reluscope.cells.domain import box_bounds, half_spaces
         from reluscope.cells.regions import Domain, Regions
-        from reluscope.measure.regions.enumeration import component_masses
-        from reluscope.measure.regions.laws import standard_domain
+        from reluscope.measure.regions import component_masses, standard_domain
 
         component = self.components[index]
         net = component.network
@@ -591,7 +590,7 @@ def _refined(
     """Masses of the leading patterns computed as those of polytopes where that is cheap; the others as they were."""
     if any(c.kind != "gaussian" or c.r > _MOST_POLYTOPE_DIMENSIONS for c in components):
         return counted
-    from reluscope.measure.regions.laws import gaussian_mass
+    from reluscope.measure.regions import gaussian_mass
 
     value, low, high = counted.value.copy(), counted.lower.copy(), counted.upper.copy()
     each = 1.0 - (1.0 - confidence) / len(components)

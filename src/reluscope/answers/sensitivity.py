@@ -322,7 +322,7 @@ def _own_moments(component: Any) -> tuple[FloatArray, FloatArray]:
         return np.zeros(r), np.eye(r)
     from reluscope.answers._event_cells import start_cell
     from reluscope.answers._event_mass import _measured
-    from reluscope.measure.regions.laws import standard_domain
+    from reluscope.measure.regions import standard_domain
 
     where = standard_domain(component)
     cell = start_cell(where["box"], where.get("polytope"), r)
@@ -405,7 +405,7 @@ def _estimated_part(
 
 def _widened(component: Any, part: _Part, low: float, high: float, why: str) -> _Part:
     """A part whose brackets hold for every event with a probability in [low, high]."""
-    from reluscope.measure.rare.moments import largest_moments, own_moments
+    from reluscope.measure.rare import largest_moments, own_moments
 
     r = component.r
     p = min(high, 1.0 - low)  # the event or its complement is at most this
@@ -440,7 +440,7 @@ class _ByRays:
         self, number: int, seconds: float, rng: np.random.Generator, *, complement: bool
     ) -> tuple[Any, _Part] | None:
         """The part of component `number`; None where the event is not one for rays."""
-        from reluscope.measure.rare.moments import RareMoments, rare_components, rare_moments
+        from reluscope.measure.rare import RareMoments, rare_components, rare_moments
 
         if not self.event.linear:
             return None

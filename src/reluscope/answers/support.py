@@ -96,7 +96,7 @@ class PatternMasses(NamedTuple):
 
 def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = None) -> PatternMasses:
     """Every pattern that has mass under the law, by enumeration; for laws that are `enumerable`."""
-    from reluscope.measure.regions.enumeration import enumerate_law
+    from reluscope.measure.regions import enumerate_law
 
     parts = enumerate_law(net, law, budget=budget, progress=progress)
     masses = [p.masses.scaled(p.component.weight) for p in parts]

@@ -29,7 +29,7 @@ from reluscope.network import Network, Pattern
 from reluscope.progress import meter
 
 if TYPE_CHECKING:
-    from reluscope.measure.regions.masses import Masses
+    from reluscope.measure.regions import Masses
 
 Index = npt.NDArray[np.int64]
 
@@ -310,7 +310,7 @@ class Regions:
         value = real_array(np.asarray(masses), "masses", ndim=1)
         if len(value) != len(self):
             raise InputError(f"masses must have one entry per region ({len(self)}), got {len(value)}")
-        from reluscope.measure.regions.masses import Masses
+        from reluscope.measure.regions import Masses
 
         if not isinstance(masses, Masses):
             return {"mass": value}

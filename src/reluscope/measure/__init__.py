@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from reluscope._lazy import lazy_door
 
 if TYPE_CHECKING:
-    from reluscope.measure.regions.moments import moments
+    from reluscope.measure.regions import moments
 
 __all__ = ["moments"]
 
-__getattr__ = lazy_door(__name__, {"moments": "regions.moments"})
+__getattr__ = lazy_door(__name__, {"moments": "regions"})

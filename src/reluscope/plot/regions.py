@@ -13,7 +13,7 @@ from reluscope.cells.domain import box_bounds
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.regions import Regions
 from reluscope.errors import InputError
-from reluscope.measure.regions.masses import Masses
+from reluscope.measure.regions import Masses
 from reluscope.plot._axes import EDGE, axes, expect
 
 COLOURS = ("output", "mass", "gradient", "pattern")

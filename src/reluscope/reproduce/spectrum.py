@@ -26,7 +26,7 @@ from reluscope._extras import require
 from reluscope.answers.spectrum import _decomposed, _narrowed, _singular
 from reluscope.answers.support import Support, _advance, _marginals, support
 from reluscope.inputs import Gaussian
-from reluscope.measure.lines.integration import segment_patterns
+from reluscope.measure.lines import segment_patterns
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 from reluscope.progress import meter

@@ -1,1 +1,13 @@
-"""All regions at once: exact integration along random lines."""
+"""All regions at once: exact integration along random lines, or points where lines do not pay.
+
+- `integration`: `integrate`: from a request to estimates with intervals
+- `records`: requests and answers
+- `directions`: candidates for the direction of the lines
+- `pilot`: which plan to take, and how many lines
+- `plan`: a plan and its run
+- `estimates`: from sums to estimates
+"""
+
+from reluscope.measure.lines.integration import Event, Request, integrate, segment_patterns
+
+__all__ = ["Event", "Request", "integrate", "segment_patterns"]

@@ -9,15 +9,15 @@ import numpy as np
 from reluscope._check import FloatArray, choice, real_array
 from reluscope.errors import InputError
 from reluscope.measure.lines.plan import Settings
-from reluscope.measure.points.aimed import MOST_AIMS, RARE
-from reluscope.measure.shared.draws import (
+from reluscope.measure.points import MOST_AIMS, RARE
+from reluscope.measure.shared import (
     BoxLines,
     ChordLines,
     GaussianLines,
+    Job,
     RadialLines,
     Source,
 )
-from reluscope.measure.shared.job import Job
 from reluscope.network import Network
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from reluscope.measure.lines.records import (
     Request,
     level_map,
 )
-from reluscope.measure.shared.job import Job
-from reluscope.measure.shared.tally import Tally
+from reluscope.measure.shared import Job, Tally
 from reluscope.network import Network, Pattern
 
 _EXACT_ERROR = 1e-12

@@ -62,9 +62,7 @@ from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.inputs._standard import Component
-    from reluscope.measure.shared.draws import Source
-    from reluscope.measure.shared.job import Job, Rows
-    from reluscope.measure.shared.tally import Tally
+    from reluscope.measure.shared import Job, Rows, Source, Tally
 
 REPLICATES = 16
 
@@ -174,9 +172,7 @@ def segment_patterns(
     from reluscope.inputs import standard
     from reluscope.measure.lines.directions import sources_of
     from reluscope.measure.lines.plan import CHUNK, Settings
-    from reluscope.measure.shared import line_sums
-    from reluscope.measure.shared.draws import SobolDraws
-    from reluscope.measure.shared.trace import Tracer
+    from reluscope.measure.shared import SobolDraws, Tracer, segment_masses
 
     rng = generator(rng)
     count = integer(lines, "lines", low=1)
@@ -198,7 +194,7 @@ def segment_patterns(
             found = tracer(batch.base, batch.direction, batch.low, batch.high, switches=True)
             mass = np.zeros(len(found.t))
             r = component.network.n_inputs
-            line_sums.segment_masses(batch.law, r, found.offsets, found.t, batch.high, batch.scale, mass)
+            segment_masses(batch.law, r, found.offsets, found.t, batch.high, batch.scale, mass)
             yield component.weight / n, component.network, mass, found.patterns()
 
 
@@ -217,7 +213,7 @@ def _check_request(request: Request, interval: str, method: str) -> None:
 
 def job_of(net: Network, request: Request) -> Job:
     """A request as the kernels read it."""
-    from reluscope.measure.shared.job import Job
+    from reluscope.measure.shared import Job
 
     if not isinstance(request, Request):
         raise InputError(f"request must be a Request, got {describe(request)}")
@@ -248,7 +244,7 @@ def job_of(net: Network, request: Request) -> Job:
 
 
 def _rows(net: Network, events: Sequence[Event], form: Callable[[FloatArray], int]) -> Rows:
-    from reluscope.measure.shared.job import Rows
+    from reluscope.measure.shared import Rows
 
     index: dict[tuple[int, float, bool], int] = {}
     members: list[list[int]] = []
@@ -301,7 +297,7 @@ def _atoms_of(component: Component) -> tuple[FloatArray, FloatArray]:
 
 
 def _only_line(component: Component, law: Any) -> Source:
-    from reluscope.measure.shared.draws import BoxLines, ChordLines, GaussianLines
+    from reluscope.measure.shared import BoxLines, ChordLines, GaussianLines
 
     if component.kind == "gaussian":
         return GaussianLines(np.eye(1), "all")
@@ -309,8 +305,7 @@ def _only_line(component: Component, law: Any) -> Source:
 
 
 def _exact_tally(component: Component, law: Any, job: Job) -> Tally:
-    from reluscope.measure.shared.tally import Tally
-    from reluscope.measure.shared.trace import Tracer
+    from reluscope.measure.shared import Tally, Tracer
 
     tally = Tally(job, component.network, 1)
     if component.kind == "point" or component.r == 0:

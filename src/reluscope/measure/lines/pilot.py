@@ -13,14 +13,14 @@ from reluscope import intervals
 from reluscope._check import FloatArray, generator
 from reluscope.measure.lines.directions import sources_of
 from reluscope.measure.lines.plan import Plan, Settings, run_plan, single_forms
-from reluscope.measure.points.aimed import MOST_DIMENSIONS, aimed_points, aims_pay
-from reluscope.measure.points.aimed import warm_up as warm_up_aimed
-from reluscope.measure.shared.draws import (
+from reluscope.measure.points import MOST_DIMENSIONS, aimed_points, aims_pay
+from reluscope.measure.points import warm_up as warm_up_aimed
+from reluscope.measure.shared import (
     GaussianLines,
+    Job,
+    Tally,
+    Tracer,
 )
-from reluscope.measure.shared.job import Job
-from reluscope.measure.shared.tally import Tally
-from reluscope.measure.shared.trace import Tracer
 
 if TYPE_CHECKING:
     from reluscope.inputs._standard import Component

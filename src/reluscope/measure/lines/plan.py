@@ -11,18 +11,17 @@ import numpy.typing as npt
 
 from reluscope import intervals
 from reluscope._check import FloatArray
-from reluscope.measure.points.aimed import AimedPoints
-from reluscope.measure.points.single import SIDE, SingleForms
-from reluscope.measure.points.small import SmallForms
-from reluscope.measure.shared.draws import (
+from reluscope.measure.points import SIDE, AimedPoints, SingleForms, SmallForms
+from reluscope.measure.shared import (
     IndependentDraws,
+    Job,
     SobolDraws,
     Source,
+    Tally,
+    Tracer,
+    batches,
     normals,
 )
-from reluscope.measure.shared.job import Job
-from reluscope.measure.shared.tally import Tally, batches
-from reluscope.measure.shared.trace import Tracer
 
 if TYPE_CHECKING:
     from reluscope.inputs._standard import Component

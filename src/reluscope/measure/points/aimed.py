@@ -28,15 +28,26 @@ from reluscope._check import FloatArray
 from reluscope.measure.normal import exp_minus, kernel
 from reluscope.measure.points.single import SIDE, Bits, SingleForms, normal_row
 from reluscope.measure.points.small import SmallForms, packed
-from reluscope.measure.shared.draws import IndependentDraws, SobolDraws
-from reluscope.measure.shared.job import Flags, Job, Rows, Sides
-from reluscope.measure.shared.mixture import Directions, fit, join
-from reluscope.measure.shared.proposal import HALFWAY
-from reluscope.measure.shared.ray_event import EventRows
-from reluscope.measure.shared.rays import CHI, Rays
-from reluscope.measure.shared.search import walk
-from reluscope.measure.shared.tally import Parts, Tally, batches
-from reluscope.measure.simd.steps import POINTS, mix_rows
+from reluscope.measure.shared import (
+    CHI,
+    HALFWAY,
+    Directions,
+    EventRows,
+    Flags,
+    IndependentDraws,
+    Job,
+    Parts,
+    Rays,
+    Rows,
+    Sides,
+    SobolDraws,
+    Tally,
+    batches,
+    fit,
+    join,
+    walk,
+)
+from reluscope.measure.simd import POINTS, mix_rows
 from reluscope.network import Network
 
 Columns = npt.NDArray[np.intp]

@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from reluscope._check import FloatArray
 from reluscope.measure.normal import kernel
 from reluscope.measure.points.small import SmallForms, folded, n_weights, packed
-from reluscope.measure.simd.steps import _at, _row
+from reluscope.measure.simd import vector_at, vector_row
 from reluscope.network import Network
 
 Bits = npt.NDArray[np.uint32]
@@ -279,8 +279,8 @@ def _normal_row(typing: Any, lanes: Any, row: Any, bits: Any, k: Any, begin: Any
     signature = types.void(lanes, types.uint64, bits, types.uint64, types.uint64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        goal = _row(context, builder, sig.args[0], args[0], args[1])
-        origin = builder.gep(_row(context, builder, sig.args[2], args[2], args[3]), [args[4]])
+        goal = vector_row(context, builder, sig.args[0], args[0], args[1])
+        origin = builder.gep(vector_row(context, builder, sig.args[2], args[2], args[3]), [args[4]])
         found = []
         # All vectors up to here side by side, so that none waits for another's branch.
         for v in range(_VECTORS):
@@ -347,11 +347,11 @@ def _mix_singles(
     )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        goal = _row(context, builder, sig.args[0], args[0], args[1])
-        origin = _row(context, builder, sig.args[0], args[0], args[2])
-        top = _row(context, builder, sig.args[0], args[0], args[9])
-        weights = _at(context, builder, sig.args[3], args[3], args[4])
-        begin = _at(context, builder, sig.args[5], args[5], args[6])
+        goal = vector_row(context, builder, sig.args[0], args[0], args[1])
+        origin = vector_row(context, builder, sig.args[0], args[0], args[2])
+        top = vector_row(context, builder, sig.args[0], args[0], args[9])
+        weights = vector_at(context, builder, sig.args[3], args[3], args[4])
+        begin = vector_at(context, builder, sig.args[5], args[5], args[6])
         sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in range(_VECTORS)] for _ in range(_ROWS)]
         for g, row in enumerate(sums):
             first = _spread(builder, builder.load(builder.gep(begin, [_WORD(g)])))
@@ -394,7 +394,8 @@ def _mix_singles(
                     finish(lambda g, x: _larger(builder, x, nothing), lambda x: x)
                 with bend:
                     sides = [
-                        builder.gep(_row(context, builder, sig.args[11], args[11], _WORD(i)), [args[6]]) for i in (0, 1)
+                        builder.gep(vector_row(context, builder, sig.args[11], args[11], _WORD(i)), [args[6]])
+                        for i in (0, 1)
                     ]
                     low, high = (
                         [_spread(builder, builder.load(builder.gep(side, [_WORD(g)]))) for g in range(_ROWS)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope.measure.normal import kernel
-from reluscope.measure.simd.steps import POINTS, mix_rows
+from reluscope.measure.simd import POINTS, mix_rows
 from reluscope.network import Layer, Network
 
 _ROWS = 4

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from reluscope.measure.polytope.tilt import LANES, NARROW, draw, fast_exp, fast_log, fast_tail, log_interval
-from reluscope.measure.simd.steps import BLOCK, _load, _row, _spread, _store
+from reluscope.measure.simd import BLOCK, load_vector, spread_vector, store_vector, vector_row
 
 LOW, HIGH, CENTRE, LEFT, RIGHT, X, PART, LOG_PART, V = 0, 1, 2, 3, 4, 5, 6, 7, 8
 """Interval of the coordinate, guided mean, interval and place in units of a family, its mass (and log), uniforms."""
@@ -43,19 +43,19 @@ def _combine(typing: Any, out: Any, place: Any, weights: Any, row: Any, values: 
     signature = types.void(out, types.int64, weights, types.int64, values, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        target = _row(context, builder, sig.args[0], args[0], args[1])
-        factors = _row(context, builder, sig.args[2], args[2], args[3])
-        source = _row(context, builder, sig.args[4], args[4], ir.IntType(64)(0))
+        target = vector_row(context, builder, sig.args[0], args[0], args[1])
+        factors = vector_row(context, builder, sig.args[2], args[2], args[3])
+        source = vector_row(context, builder, sig.args[4], args[4], ir.IntType(64)(0))
         places = [ir.IntType(64)(i) for i in range(_VECTORS)]
-        sums = [cgutils.alloca_once_value(builder, _load(builder, target, i)) for i in places]
+        sums = [cgutils.alloca_once_value(builder, load_vector(builder, target, i)) for i in places]
         with cgutils.for_range(builder, args[5]) as loop:
-            factor = _spread(builder, builder.load(builder.gep(factors, [loop.index])))
+            factor = spread_vector(builder, builder.load(builder.gep(factors, [loop.index])))
             start = builder.gep(source, [builder.mul(loop.index, ir.IntType(64)(LANES))])
             for i, total in zip(places, sums, strict=True):
-                part = builder.fmul(_load(builder, start, i), factor)
+                part = builder.fmul(load_vector(builder, start, i), factor)
                 builder.store(builder.fadd(builder.load(total), part), total)
         for i, total in zip(places, sums, strict=True):
-            _store(builder, builder.load(total), target, i)
+            store_vector(builder, builder.load(total), target, i)
         return context.get_dummy_value()
 
     return signature, generate

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from reluscope.measure.polytope.lanes import combine, quick_quantile
 from reluscope.measure.polytope.tilt import LANES
-from reluscope.measure.simd.steps import BLOCK, _load, _row, _spread, _store
+from reluscope.measure.simd import BLOCK, load_vector, spread_vector, store_vector, vector_row
 
 MOST_TRIPLES = 250
 """Triples of basis vectors taken from one basis (eight directions each); beyond, new bases teach more."""
@@ -42,14 +42,14 @@ def _extents(typing: Any, products: Any, i: Any, j: Any, last: Any, rows: Any, o
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         word = ir.IntType(64)
-        starts = [_row(context, builder, sig.args[0], args[0], builder.mul(args[q], args[4])) for q in (1, 2, 3)]
-        target = _row(context, builder, sig.args[5], args[5], word(0))
-        least = _spread(builder, ir.Constant(ir.DoubleType(), -math.inf))
+        starts = [vector_row(context, builder, sig.args[0], args[0], builder.mul(args[q], args[4])) for q in (1, 2, 3)]
+        target = vector_row(context, builder, sig.args[5], args[5], word(0))
+        least = spread_vector(builder, ir.Constant(ir.DoubleType(), -math.inf))
         for half in range(_HALVES):
             best = [cgutils.alloca_once_value(builder, least) for _ in range(8)]
             with cgutils.for_range(builder, args[4]) as loop:
                 place = builder.add(builder.mul(loop.index, word(_HALVES)), word(half))
-                p, q, r = (_load(builder, start, place) for start in starts)
+                p, q, r = (load_vector(builder, start, place) for start in starts)
                 plus, minus = builder.fadd(p, q), builder.fsub(p, q)
                 sums = [f(x, r) for x in (plus, minus) for f in (builder.fadd, builder.fsub)]
                 for c, x in enumerate(sums):
@@ -58,7 +58,7 @@ def _extents(typing: Any, products: Any, i: Any, j: Any, last: Any, rows: Any, o
                         larger = builder.fcmp_ordered(">", value, old)
                         builder.store(builder.select(larger, value, old), slot)
             for c, slot in enumerate(best):
-                _store(builder, builder.load(slot), target, word(c * _HALVES + half))
+                store_vector(builder, builder.load(slot), target, word(c * _HALVES + half))
         return context.get_dummy_value()
 
     return signature, generate

@@ -20,7 +20,7 @@ from reluscope.measure.rare.probability import REPLICATES, _Draws, _everything, 
 if TYPE_CHECKING:
     from reluscope.formats.vnnlib import Property
     from reluscope.inputs._standard import Component
-    from reluscope.measure.shared.proposal import Plan
+    from reluscope.measure.shared import Plan
     from reluscope.network import Network
 
 _SMALLEST, _USUAL = 64, 512
@@ -51,7 +51,7 @@ class RareMoments:
 def rare_components(net: Network, law: Any, property: Property) -> tuple[tuple[Component, ...], Any]:
     """The components of a law in coordinates that the network and the property see, and the property's rows."""
     from reluscope.inputs import standard
-    from reluscope.measure.shared.ray_event import property_rows, seen_network
+    from reluscope.measure.shared import property_rows, seen_network
 
     rows = property_rows(property, *law.support())
     return standard(law, seen_network(net, rows)), rows
@@ -68,7 +68,7 @@ def rare_moments(
 ) -> RareMoments:
     """Moments on the event for one Gaussian or truncated component (r > 0), from 16 replicates, in about `seconds`."""
     from reluscope import intervals
-    from reluscope.measure.shared.proposal import make_plan
+    from reluscope.measure.shared import make_plan
 
     piece = _Piece(component, net, rows, starts)
     piece.warm_up()

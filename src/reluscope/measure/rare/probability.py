@@ -37,10 +37,7 @@ from reluscope.progress import Report, meter
 if TYPE_CHECKING:
     from reluscope.formats.vnnlib import Property
     from reluscope.inputs._standard import Component
-    from reluscope.measure.shared.proposal import Plan
-    from reluscope.measure.shared.ray_event import EventRows, PropertyRows
-    from reluscope.measure.shared.ray_sampler import Drawn, Sampler
-    from reluscope.measure.shared.rays import Rays
+    from reluscope.measure.shared import Drawn, EventRows, Plan, PropertyRows, Rays, Sampler
 
 REPLICATES = 16
 """Independent repetitions of the sampling, at the least."""
@@ -174,7 +171,7 @@ def rare_event(
         starts = real_array(starts, "starts", ndim=2)
         if starts.shape[1] != net.n_inputs:
             raise InputError(f"starts must have shape (m, {net.n_inputs}), got {starts.shape}")
-    from reluscope.measure.shared.ray_event import property_rows, seen_network
+    from reluscope.measure.shared import property_rows, seen_network
 
     low, high = law.support()
     rows = property_rows(property, low, high)
@@ -212,7 +209,7 @@ class _Piece:
     def __init__(
         self, component: Component, net: Network, rows: PropertyRows, starts: FloatArray | None = None
     ) -> None:
-        from reluscope.measure.shared.ray_event import event_on
+        from reluscope.measure.shared import event_on
 
         self.weight = component.weight
         self.divisor: Sampler | None = None
@@ -251,8 +248,7 @@ class _Piece:
 
     def warm_up(self) -> None:
         """Compile what will be needed, before the budget's clock starts."""
-        from reluscope.measure.shared.mixture import Directions
-        from reluscope.measure.shared.ray_sampler import Proposal
+        from reluscope.measure.shared import Directions, Proposal
 
         rng = np.random.default_rng(0)
         r = self.rays.r
@@ -280,7 +276,7 @@ class _Run:
 
     def search(self) -> None:
         """Make a plan for every piece."""
-        from reluscope.measure.shared.proposal import make_plan
+        from reluscope.measure.shared import make_plan
 
         for piece in self.pieces:
             mine, other = self.rng.spawn(2)
@@ -455,7 +451,7 @@ class _Run:
     def _record(
         self, value: float, lower: float, upper: float, kind: str, rows: FloatArray, note: str, *, single: bool = False
     ) -> RareEvent:
-        from reluscope.measure.shared.proposal import standard_deviation
+        from reluscope.measure.shared import standard_deviation
 
         rays = self.rays
         sampled = value - self.fixed
@@ -490,7 +486,7 @@ class _Draws:
     """Replicates of one plan: every component of the proposal has its own scrambled points."""
 
     def __init__(self, plan: Plan, size: int, count: int, rng: np.random.Generator) -> None:
-        from reluscope.measure.shared.draws import SobolDraws
+        from reluscope.measure.shared import SobolDraws
 
         each = np.maximum(np.round(plan.proposal.shares() * size), 1.0).astype(np.int64)
         self._sampler, self._each = plan.sampler, each
@@ -509,20 +505,20 @@ class _Draws:
 
 
 def _sampler(event: EventRows, rays: Rays) -> Sampler:
-    from reluscope.measure.shared.ray_sampler import Sampler
+    from reluscope.measure.shared import Sampler
 
     return Sampler(event, rays, rays.reach)
 
 
 def _plain_rays(r: int) -> Rays:
-    from reluscope.measure.shared.rays import CHI, Rays
+    from reluscope.measure.shared import CHI, Rays
 
     return Rays(CHI, r)
 
 
 def _placed(component: Component, event: EventRows) -> tuple[EventRows, Rays]:
     """The event and the rays in coordinates with their centre at 0 and spread about 1."""
-    from reluscope.measure.shared.rays import CHI, POWER, Rays
+    from reluscope.measure.shared import CHI, POWER, Rays
 
     if component.kind == "gaussian" or component.r == 0:
         return event, Rays(CHI, component.r)

@@ -12,7 +12,7 @@ from reluscope.budget import Budget, parse_budget
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, regions
 from reluscope.cells.vertex import VertexCells
-from reluscope.measure.polytope.shared_error import measure_together
+from reluscope.measure.polytope import measure_together
 from reluscope.measure.regions.laws import chosen_rows, gaussian_mass, given, standard_domain
 from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS, Masses, exact, gaussian_masses, uniform_masses
 from reluscope.progress import Report, meter

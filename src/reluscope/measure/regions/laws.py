@@ -140,7 +140,7 @@ def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, confidence: flo
         high = min([np.inf, *sides[A[:, 0] > 0]])
         if low >= high:
             return exact(np.zeros(1), np.zeros(1))
-        from reluscope.measure.exact.interval import interval_mass
+        from reluscope.measure.exact import interval_mass
 
         value = np.atleast_1d(interval_mass(low, high))
         return exact(value, 1e-12 * value)
@@ -151,7 +151,7 @@ def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, confidence: flo
         except InputError:  # no interior
             return exact(np.zeros(1), np.full(1, np.finfo(float).tiny))
         return gaussian_masses(cell)
-    from reluscope.measure.polytope.masses import polytope_mass
+    from reluscope.measure.polytope import polytope_mass
 
     found = polytope_mass(A, b, relative=relative, confidence=confidence, rng=rng)
     if found.method == "exact":
@@ -272,7 +272,7 @@ def _inside(regions: Regions, law: Law) -> None:
 def _warm(regions: Regions) -> None:
     """Compile what will be needed before a budget's clock starts."""
     if regions.network.n_inputs > MOST_EXACT_DIMENSIONS:
-        from reluscope.measure.polytope.masses import polytope_mass
+        from reluscope.measure.polytope import polytope_mass
 
         polytope_mass(np.eye(2), np.ones(2), relative=0.5, rng=0)
 
@@ -293,7 +293,7 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Mas
         if n == 2 and np.linalg.det(L) < 0:
             points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric
         return gaussian_masses(replace(regions.cells, points=np.ascontiguousarray(points)))
-    from reluscope.measure.polytope.shared_error import measure_together
+    from reluscope.measure.polytope import measure_together
 
     def rows_of(cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
         A, b, offsets = chosen_rows(regions, cells)

@@ -137,15 +137,15 @@ def exact(value: FloatArray, error: FloatArray) -> Masses:
 def gaussian_masses(cells: Any) -> Masses:
     """Masses of cells in up to three dimensions under N(0, I) in the cells' own coordinates, exactly."""
     if cells.dimension == 1:
-        from reluscope.measure.exact.interval import interval_mass
+        from reluscope.measure.exact import interval_mass
 
         value = interval_mass(cells.low, cells.high)
         return exact(value, 1e-12 * value)
     if cells.dimension == 2:
-        from reluscope.measure.exact.polygon import polygon_mass
+        from reluscope.measure.exact import polygon_mass
 
         return exact(*polygon_mass(*_outlines(cells)))
-    from reluscope.measure.exact.polyhedron import polyhedra_mass
+    from reluscope.measure.exact import polyhedra_mass
 
     _bounded(cells)
     return exact(*polyhedra_mass(cells.points, cells.offsets))

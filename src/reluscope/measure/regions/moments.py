@@ -136,7 +136,7 @@ def _standard(
         return 0.0, *none, *none, True
     A, b = A[norm > 0] / norm[norm > 0, None], b[norm > 0] / norm[norm > 0]
     if r == 1:
-        from reluscope.measure.exact.interval import interval_moments
+        from reluscope.measure.exact import interval_moments
 
         sides = b / A[:, 0]
         low, high = max([-np.inf, *sides[A[:, 0] < 0]]), min([np.inf, *sides[A[:, 0] > 0]])
@@ -150,12 +150,12 @@ def _standard(
         except InputError:  # no interior
             return 0.0, *none, *none, True
         if r == 2:
-            from reluscope.measure.exact.polygon import polygon_moments as measured
+            from reluscope.measure.exact import polygon_moments as measured
         else:
-            from reluscope.measure.exact.polyhedron import polyhedra_moments as measured
+            from reluscope.measure.exact import polyhedra_moments as measured
         m0, m1, m2 = measured(cell.points, cell.offsets)
         return float(m0[0]), m1[0], m2[0], *none, True
-    from reluscope.measure.polytope.masses import polytope_moments
+    from reluscope.measure.polytope import polytope_moments
 
     found = polytope_moments(A, b, **options)
     return found.mass.value, found.first, found.second, found.first_error, found.second_error, False
@@ -183,7 +183,7 @@ def _uniform(law: Law, A: FloatArray, b: FloatArray) -> Moments:
         cell = clip(starting_cell(d, box=(lower, upper)), inner[keep] / norm[keep, None], bounds[keep] / norm[keep])
     except InputError:  # no interior
         return empty
-    corners = _simplices(cell.vertices(0))
+    corners = simplices(cell.vertices(0))
     volume = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / np.prod(np.arange(1, d + 1))
     share = volume / np.prod(upper - lower)
     total = corners.sum(axis=1)
@@ -197,7 +197,7 @@ def _uniform(law: Law, A: FloatArray, b: FloatArray) -> Moments:
     return _exact(mass, first + mass * fixed, second)
 
 
-def _simplices(vertices: FloatArray) -> FloatArray:
+def simplices(vertices: FloatArray) -> FloatArray:
     """The convex hull of points cut into simplices, shape (s, d + 1, d)."""
     if vertices.shape[1] == 1:
         return np.array([[vertices.min(axis=0), vertices.max(axis=0)]])

@@ -1,1 +1,70 @@
-"""What engines share: draws, traced lines and rays, fitted mixtures, the search for rare events."""
+"""What the engines share: draws, traced lines and rays, sums, fitted mixtures, the search for rare events.
+
+- `draws`: lines and points under a component of a law, from Sobol points or independent numbers
+- `trace`: a network along many lines: where its pieces change, and its values
+- `line_sums`: closed-form integrals along a traced line
+- `job`, `tally`: what is summed over lines or points, and the sums
+- `rays`, `ray_event`, `ray_sampler`: rays from the origin: radial laws, the part inside an event, weighted draws
+- `mixture`: mixtures of directions, fitted to points
+- `search`, `proposal`: the walk into a rare event, and the proposal that is made of what it finds
+"""
+
+from reluscope.measure.shared.draws import (
+    BoxLines,
+    ChordLines,
+    GaussianLines,
+    IndependentDraws,
+    RadialLines,
+    SobolDraws,
+    Source,
+    normals,
+)
+from reluscope.measure.shared.job import Flags, Job, Rows, Sides
+from reluscope.measure.shared.line_sums import segment_masses
+from reluscope.measure.shared.mixture import Directions, fit, join
+from reluscope.measure.shared.proposal import HALFWAY, Plan, make_plan, standard_deviation
+from reluscope.measure.shared.ray_event import EventRows, PropertyRows, event_on, property_rows, seen_network
+from reluscope.measure.shared.ray_sampler import Drawn, Proposal, Sampler
+from reluscope.measure.shared.rays import CHI, POWER, Rays
+from reluscope.measure.shared.search import walk
+from reluscope.measure.shared.tally import Parts, Tally, batches
+from reluscope.measure.shared.trace import Tracer
+
+__all__ = [
+    "CHI",
+    "HALFWAY",
+    "POWER",
+    "BoxLines",
+    "ChordLines",
+    "Directions",
+    "Drawn",
+    "EventRows",
+    "Flags",
+    "GaussianLines",
+    "IndependentDraws",
+    "Job",
+    "Parts",
+    "Plan",
+    "PropertyRows",
+    "Proposal",
+    "RadialLines",
+    "Rays",
+    "Rows",
+    "Sampler",
+    "Sides",
+    "SobolDraws",
+    "Source",
+    "Tally",
+    "Tracer",
+    "batches",
+    "event_on",
+    "fit",
+    "join",
+    "make_plan",
+    "normals",
+    "property_rows",
+    "seen_network",
+    "segment_masses",
+    "standard_deviation",
+    "walk",
+]

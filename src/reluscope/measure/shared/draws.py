@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.errors import InputError
-from reluscope.measure.exact.interval import interval_mass
+from reluscope.measure.exact import interval_mass
 from reluscope.measure.normal import kernel
-from reluscope.measure.polytope.sobol import DIGITS, DirectionTable, direction_table, scramble, trailing_ones
-from reluscope.measure.polytope.tilt import fast_quantile
+from reluscope.measure.polytope import DIGITS, DirectionTable, direction_table, fast_quantile, scramble, trailing_ones
 from reluscope.measure.shared.line_sums import NORMAL, RADIAL, UNIFORM
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray
 from reluscope.errors import InputError
 from reluscope.measure.normal import kernel
-from reluscope.measure.simd.steps import (
+from reluscope.measure.simd import (
     BLOCK,
     WORD_BLOCKS,
     add_column,

@@ -14,7 +14,16 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from reluscope.measure.simd.steps import _VECTOR, _WORD, BLOCK, _across, _at, _load, _spread, _store
+from reluscope.measure.simd.steps import (
+    _VECTOR,
+    _WORD,
+    BLOCK,
+    _across,
+    load_vector,
+    spread_vector,
+    store_vector,
+    vector_at,
+)
 
 
 def _absolute(builder: Any, vector: Any) -> Any:
@@ -27,13 +36,13 @@ def _update(change: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     """Code for `y += change(x, factor)`."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        target = _at(context, builder, sig.args[0], args[0], args[1])
-        source = _at(context, builder, sig.args[2], args[2], args[3])
-        factor = _spread(builder, args[4])
+        target = vector_at(context, builder, sig.args[0], args[0], args[1])
+        source = vector_at(context, builder, sig.args[2], args[2], args[3])
+        factor = spread_vector(builder, args[4])
         with cgutils.for_range(builder, args[5]) as loop:
             g = loop.index
-            part = change(builder, _load(builder, source, g), factor)
-            _store(builder, builder.fadd(_load(builder, target, g), part), target, g)
+            part = change(builder, load_vector(builder, source, g), factor)
+            store_vector(builder, builder.fadd(load_vector(builder, target, g), part), target, g)
         return context.get_dummy_value()
 
     return generate
@@ -43,13 +52,13 @@ def _sum(part: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     """Code for the sum of part(x, y)."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        left = _at(context, builder, sig.args[0], args[0], args[1])
-        right = _at(context, builder, sig.args[2], args[2], args[3])
+        left = vector_at(context, builder, sig.args[0], args[0], args[1])
+        right = vector_at(context, builder, sig.args[2], args[2], args[3])
         total = cgutils.alloca_once(builder, _VECTOR)
         builder.store(ir.Constant(_VECTOR, [0.0] * BLOCK), total)
         with cgutils.for_range(builder, args[4]) as loop:
             g = loop.index
-            term = part(builder, _load(builder, left, g), _load(builder, right, g))
+            term = part(builder, load_vector(builder, left, g), load_vector(builder, right, g))
             builder.store(builder.fadd(builder.load(total), term), total)
         return _across(builder, builder.load(total))
 
@@ -85,10 +94,10 @@ def _copy(typing: Any, y: Any, y_place: Any, x: Any, x_place: Any, blocks: Any) 
     signature = types.void(y, types.uint64, x, types.uint64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        target = _at(context, builder, sig.args[0], args[0], args[1])
-        source = _at(context, builder, sig.args[2], args[2], args[3])
+        target = vector_at(context, builder, sig.args[0], args[0], args[1])
+        source = vector_at(context, builder, sig.args[2], args[2], args[3])
         with cgutils.for_range(builder, args[4]) as loop:
-            _store(builder, _load(builder, source, loop.index), target, loop.index)
+            store_vector(builder, load_vector(builder, source, loop.index), target, loop.index)
         return context.get_dummy_value()
 
     return signature, generate
@@ -123,10 +132,10 @@ def _relax(
     )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        forms = [_at(context, builder, sig.args[i], args[i], args[2]) for i in (0, 1)]
-        tables = [_at(context, builder, sig.args[i], args[i], args[7]) for i in (3, 4, 5, 6)]
-        results = [_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (9, 10)]
-        totals = _at(context, builder, sig.args[11], args[11], _WORD(0))
+        forms = [vector_at(context, builder, sig.args[i], args[i], args[2]) for i in (0, 1)]
+        tables = [vector_at(context, builder, sig.args[i], args[i], args[7]) for i in (3, 4, 5, 6)]
+        results = [vector_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (9, 10)]
+        totals = vector_at(context, builder, sig.args[11], args[11], _WORD(0))
         nothing = ir.Constant(_VECTOR, [0.0] * BLOCK)
         lanes = [cgutils.alloca_once(builder, _VECTOR) for _ in range(4)]
         for lane in lanes:
@@ -140,13 +149,13 @@ def _relax(
             zeros = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK)
             limit = builder.shuffle_vector(single, ir.Constant(_LANES, ir.Undefined), zeros)
             mine = builder.icmp_signed("<", counting, limit)
-            low, high, intercept, doubt = (_load(builder, t, g) for t in tables)
+            low, high, intercept, doubt = (load_vector(builder, t, g) for t in tables)
             for side in (0, 1):
-                x = builder.select(mine, _load(builder, forms[side], g), nothing)
+                x = builder.select(mine, load_vector(builder, forms[side], g), nothing)
                 comparison = ">" if side == 0 else "<"
                 gentle = builder.fcmp_ordered(comparison, x, nothing)
                 slope = builder.select(gentle, low, high)
-                _store(builder, builder.fmul(x, slope), results[side], g)
+                store_vector(builder, builder.fmul(x, slope), results[side], g)
                 part = builder.fmul(x, builder.select(gentle, nothing, intercept))
                 builder.store(builder.fadd(builder.load(lanes[side]), part), lanes[side])
                 part = builder.fmul(_absolute(builder, x), doubt)
@@ -177,23 +186,23 @@ def _add_rows(
     )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        forms = [_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (0, 1)]
-        table = _at(context, builder, sig.args[2], args[2], args[3])
-        factors = [_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (6, 7)]
+        forms = [vector_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (0, 1)]
+        table = vector_at(context, builder, sig.args[2], args[2], args[3])
+        factors = [vector_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (6, 7)]
         sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(2)]
         with cgutils.for_range(builder, args[8]) as outer:
             g = outer.index
             for side in (0, 1):
-                builder.store(_load(builder, forms[side], g), sums[side])
+                builder.store(load_vector(builder, forms[side], g), sums[side])
             with cgutils.for_range(builder, args[5]) as loop:
                 m = loop.index
-                row = _load(builder, builder.gep(table, [builder.mul(m, args[4])]), g)
+                row = load_vector(builder, builder.gep(table, [builder.mul(m, args[4])]), g)
                 for side in (0, 1):
-                    factor = _spread(builder, builder.load(builder.gep(factors[side], [m])))
+                    factor = spread_vector(builder, builder.load(builder.gep(factors[side], [m])))
                     part = builder.fadd(builder.load(sums[side]), builder.fmul(row, factor))
                     builder.store(part, sums[side])
             for side in (0, 1):
-                _store(builder, builder.load(sums[side]), forms[side], g)
+                store_vector(builder, builder.load(sums[side]), forms[side], g)
         return context.get_dummy_value()
 
     return signature, generate

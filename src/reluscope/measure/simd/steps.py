@@ -35,12 +35,12 @@ _VECTOR = ir.VectorType(_DOUBLE, BLOCK)
 _GROUP = 4
 
 
-def _at(context: Any, builder: Any, kind: Any, value: Any, place: Any) -> Any:
+def vector_at(context: Any, builder: Any, kind: Any, value: Any, place: Any) -> Any:
     """Pointer to one place of a contiguous 1-D array."""
     return builder.gep(context.make_array(kind)(context, builder, value=value).data, [place])
 
 
-def _row(context: Any, builder: Any, kind: Any, value: Any, row: Any) -> Any:
+def vector_row(context: Any, builder: Any, kind: Any, value: Any, row: Any) -> Any:
     """Pointer to the first double of a row of a contiguous 2-D array."""
     array = context.make_array(kind)(context, builder, value=value)
     width = cgutils.unpack_tuple(builder, array.shape)[1]
@@ -53,15 +53,17 @@ def _block(builder: Any, start: Any, index: Any) -> Any:
     return builder.bitcast(place, _VECTOR.as_pointer())
 
 
-def _load(builder: Any, start: Any, index: Any) -> Any:
+def load_vector(builder: Any, start: Any, index: Any) -> Any:
+    """Block `index` of the numbers from `start` on."""
     return builder.load(_block(builder, start, index), align=8)
 
 
-def _store(builder: Any, vector: Any, start: Any, index: Any) -> None:
+def store_vector(builder: Any, vector: Any, start: Any, index: Any) -> None:
+    """Write a block at `index`."""
     builder.store(vector, _block(builder, start, index), align=8)
 
 
-def _spread(builder: Any, number: Any) -> Any:
+def spread_vector(builder: Any, number: Any) -> Any:
     """A vector whose entries are all `number`."""
     single = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0))
     lanes = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK)
@@ -89,8 +91,8 @@ def _walk_blocks(
     total: Any = None,
 ) -> Any:
     """The body of the `advance` family: optionally add a column to the slopes first, and sum weights * slopes."""
-    slopes, values, high, low = (_at(context, builder, sig.args[i], args[i], args[4]) for i in range(4))
-    step = _spread(builder, args[5])
+    slopes, values, high, low = (vector_at(context, builder, sig.args[i], args[i], args[4]) for i in range(4))
+    step = spread_vector(builder, args[5])
     word = cgutils.alloca_once(builder, _WORD)
     builder.store(_WORD(0), word)
     nothing = ir.Constant(_VECTOR, [0.0] * BLOCK)
@@ -99,17 +101,17 @@ def _walk_blocks(
         builder.store(nothing, lanes)
     with cgutils.for_range(builder, args[6]) as loop:
         g = loop.index
-        s = _load(builder, slopes, g)
+        s = load_vector(builder, slopes, g)
         if column is not None:
-            s = builder.fadd(s, builder.fmul(_load(builder, column, builder.add(g, skip)), factor))
-            _store(builder, s, slopes, g)
+            s = builder.fadd(s, builder.fmul(load_vector(builder, column, builder.add(g, skip)), factor))
+            store_vector(builder, s, slopes, g)
         if weights is not None:
-            part = builder.fmul(s, _load(builder, weights, builder.add(g, skip)))
+            part = builder.fmul(s, load_vector(builder, weights, builder.add(g, skip)))
             builder.store(builder.fadd(builder.load(lanes), part), lanes)
-        v = builder.fadd(_load(builder, values, g), builder.fmul(s, step))
-        _store(builder, v, values, g)
-        above = builder.fcmp_ordered(">", v, _load(builder, high, g))
-        below = builder.fcmp_ordered("<", v, _load(builder, low, g))
+        v = builder.fadd(load_vector(builder, values, g), builder.fmul(s, step))
+        store_vector(builder, v, values, g)
+        above = builder.fcmp_ordered(">", v, load_vector(builder, high, g))
+        below = builder.fcmp_ordered("<", v, load_vector(builder, low, g))
         mark = builder.zext(builder.bitcast(builder.or_(above, below), _BYTE), _WORD)
         mark = builder.shl(mark, builder.mul(g, _WORD(8)))
         builder.store(builder.or_(builder.load(word), mark), word)
@@ -144,8 +146,8 @@ def _advance_switched(
     )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        column = _row(context, builder, sig.args[7], args[7], args[8])
-        return _walk_blocks(context, builder, sig, args, column, _spread(builder, args[10]), args[9])
+        column = vector_row(context, builder, sig.args[7], args[7], args[8])
+        return _walk_blocks(context, builder, sig, args, column, spread_vector(builder, args[10]), args[9])
 
     return signature, generate
 
@@ -173,10 +175,12 @@ def _advance_summed(
     )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        column = _row(context, builder, sig.args[7], args[7], args[8])
-        factors = _at(context, builder, sig.args[11], args[11], _WORD(0))
-        goal = _at(context, builder, sig.args[12], args[12], _WORD(0))
-        return _walk_blocks(context, builder, sig, args, column, _spread(builder, args[10]), args[9], factors, goal)
+        column = vector_row(context, builder, sig.args[7], args[7], args[8])
+        factors = vector_at(context, builder, sig.args[11], args[11], _WORD(0))
+        goal = vector_at(context, builder, sig.args[12], args[12], _WORD(0))
+        return _walk_blocks(
+            context, builder, sig, args, column, spread_vector(builder, args[10]), args[9], factors, goal
+        )
 
     return signature, generate
 
@@ -186,14 +190,14 @@ def _count_below(typing: Any, numbers: Any, place: Any, n: Any, limit: Any) -> A
     signature = types.uint64(numbers, types.uint64, types.uint64, types.float64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        start = _at(context, builder, sig.args[0], args[0], args[1])
-        limit = _spread(builder, args[3])
+        start = vector_at(context, builder, sig.args[0], args[0], args[1])
+        limit = spread_vector(builder, args[3])
         count = cgutils.alloca_once(builder, _WORD)
         builder.store(_WORD(0), count)
 
         def below(g: Any) -> Any:
             return builder.zext(
-                builder.bitcast(builder.fcmp_ordered("<", _load(builder, start, g), limit), _BYTE), _WORD
+                builder.bitcast(builder.fcmp_ordered("<", load_vector(builder, start, g), limit), _BYTE), _WORD
             )
 
         whole = builder.udiv(args[2], _WORD(BLOCK))
@@ -211,13 +215,13 @@ def _add_column(typing: Any, S: Any, place: Any, columns: Any, row: Any, factor:
     signature = types.void(S, types.uint64, columns, types.uint64, types.float64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        target = _at(context, builder, sig.args[0], args[0], args[1])
-        column = _row(context, builder, sig.args[2], args[2], args[3])
-        factor = _spread(builder, args[4])
+        target = vector_at(context, builder, sig.args[0], args[0], args[1])
+        column = vector_row(context, builder, sig.args[2], args[2], args[3])
+        factor = spread_vector(builder, args[4])
         with cgutils.for_range(builder, args[5]) as loop:
             g = loop.index
-            change = builder.fmul(_load(builder, column, g), factor)
-            _store(builder, builder.fadd(_load(builder, target, g), change), target, g)
+            change = builder.fmul(load_vector(builder, column, g), factor)
+            store_vector(builder, builder.fadd(load_vector(builder, target, g), change), target, g)
         return context.get_dummy_value()
 
     return signature, generate
@@ -232,27 +236,27 @@ def _add_columns(
     )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        target = _at(context, builder, sig.args[0], args[0], args[1])
-        begin = _row(context, builder, sig.args[2], args[2], args[3])
+        target = vector_at(context, builder, sig.args[0], args[0], args[1])
+        begin = vector_row(context, builder, sig.args[2], args[2], args[3])
         table = context.make_array(sig.args[4])(context, builder, value=args[4])
         width = cgutils.unpack_tuple(builder, table.shape)[1]
-        index = _at(context, builder, sig.args[5], args[5], _WORD(0))
-        weights = _at(context, builder, sig.args[6], args[6], _WORD(0))
+        index = vector_at(context, builder, sig.args[5], args[5], _WORD(0))
+        weights = vector_at(context, builder, sig.args[6], args[6], _WORD(0))
         sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(_GROUP)]
 
         def columns_of(first: Any, count: int) -> None:
             places = [builder.add(first, _WORD(i)) for i in range(count)]
             for i, where in enumerate(places):
-                builder.store(_load(builder, begin, where), sums[i])
+                builder.store(load_vector(builder, begin, where), sums[i])
             with cgutils.for_range(builder, args[7]) as loop:
                 source = builder.load(builder.gep(index, [loop.index]))
-                weight = _spread(builder, builder.load(builder.gep(weights, [loop.index])))
+                weight = spread_vector(builder, builder.load(builder.gep(weights, [loop.index])))
                 column = builder.gep(table.data, [builder.mul(source, width)])
                 for i, where in enumerate(places):
-                    part = builder.fmul(_load(builder, column, where), weight)
+                    part = builder.fmul(load_vector(builder, column, where), weight)
                     builder.store(builder.fadd(builder.load(sums[i]), part), sums[i])
             for i, where in enumerate(places):
-                _store(builder, builder.load(sums[i]), target, where)
+                store_vector(builder, builder.load(sums[i]), target, where)
 
         whole = builder.sdiv(args[8], _WORD(_GROUP))
         with cgutils.for_range(builder, whole) as group:
@@ -270,14 +274,16 @@ def _weighted_sum(typing: Any, rows: Any, form: Any, A: Any, S: Any, place: Any,
     signature = types.float64(rows, types.int64, A, S, types.uint64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        weights = _row(context, builder, sig.args[0], args[0], args[1])
-        a = _at(context, builder, sig.args[2], args[2], args[4])
-        s = _at(context, builder, sig.args[3], args[3], args[4])
+        weights = vector_row(context, builder, sig.args[0], args[0], args[1])
+        a = vector_at(context, builder, sig.args[2], args[2], args[4])
+        s = vector_at(context, builder, sig.args[3], args[3], args[4])
         total = cgutils.alloca_once(builder, _VECTOR)
         builder.store(ir.Constant(_VECTOR, [0.0] * BLOCK), total)
         with cgutils.for_range(builder, args[5]) as loop:
             g = loop.index
-            part = builder.fmul(builder.fmul(_load(builder, a, g), _load(builder, s, g)), _load(builder, weights, g))
+            part = builder.fmul(
+                builder.fmul(load_vector(builder, a, g), load_vector(builder, s, g)), load_vector(builder, weights, g)
+            )
             builder.store(builder.fadd(builder.load(total), part), total)
         return _across(builder, builder.load(total))
 
@@ -307,21 +313,21 @@ def _mix_rows(
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vectors = POINTS // BLOCK
-        goal = _row(context, builder, sig.args[0], args[0], args[1])
-        origin = _row(context, builder, sig.args[0], args[0], args[2])
-        weights = _at(context, builder, sig.args[3], args[3], args[4])
-        begin = _at(context, builder, sig.args[5], args[5], args[6])
+        goal = vector_row(context, builder, sig.args[0], args[0], args[1])
+        origin = vector_row(context, builder, sig.args[0], args[0], args[2])
+        weights = vector_at(context, builder, sig.args[3], args[3], args[4])
+        begin = vector_at(context, builder, sig.args[5], args[5], args[6])
         sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in range(vectors)] for _ in range(_GROUP)]
         for g, row in enumerate(sums):
-            first = _spread(builder, builder.load(builder.gep(begin, [_WORD(g)])))
+            first = spread_vector(builder, builder.load(builder.gep(begin, [_WORD(g)])))
             for one in row:
                 builder.store(first, one)
         with cgutils.for_range(builder, args[7]) as loop:
             at = builder.mul(loop.index, _WORD(vectors))
-            x = [_load(builder, origin, builder.add(at, _WORD(v))) for v in range(vectors)]
+            x = [load_vector(builder, origin, builder.add(at, _WORD(v))) for v in range(vectors)]
             four = builder.mul(loop.index, _WORD(_GROUP))
             for g, row in enumerate(sums):
-                weight = _spread(builder, builder.load(builder.gep(weights, [builder.add(four, _WORD(g))])))
+                weight = spread_vector(builder, builder.load(builder.gep(weights, [builder.add(four, _WORD(g))])))
                 for v, one in enumerate(row):
                     builder.store(builder.fadd(builder.load(one), builder.fmul(x[v], weight)), one)
         nothing = ir.Constant(_VECTOR, [0.0] * BLOCK)
@@ -330,7 +336,7 @@ def _mix_rows(
             for v, one in enumerate(row):
                 total = builder.load(one)
                 cut = builder.select(builder.fcmp_ordered(">", total, nothing), total, nothing)
-                _store(builder, builder.select(keep, total, cut), goal, _WORD(g * vectors + v))
+                store_vector(builder, builder.select(keep, total, cut), goal, _WORD(g * vectors + v))
         return context.get_dummy_value()
 
     return signature, generate

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numba import njit
 
-from reluscope.measure.simd.rows import add_absolute, add_rows, axpy, copy, dot, dot_absolute, relax
+from reluscope.measure.simd import add_absolute, add_rows, axpy, copy, dot, dot_absolute, relax
 from reluscope.measure.sound.mass import fraction, side_mass
 
 MOST_NODES = 1200

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-torch test-slow lint docs examples pictures bench clean
+.PHONY: demo test test-torch test-slow test-lowest lint docs dist examples pictures bench clean
 
 demo: .venv/.user
 	.venv/bin/reluscope demo
@@ -12,6 +12,10 @@ test: .venv/.test
 
 test-slow: .venv/.test
 	.venv/bin/python -m pytest -n 2 -m slow
+
+# The lowest versions that pyproject.toml allows of what we import, in an environment of their own.
+test-lowest: .venv-lowest/.test
+	.venv-lowest/bin/python -m pytest -n 2 -m "not slow"
 
 # torch stays optional: its own environment, so that `make test` shows the package works without it.
 test-torch: .venv-torch/.test
@@ -26,6 +30,10 @@ lint: .venv/.test
 docs: .venv/.test
 	.venv/bin/pip install $(PIP_FLAGS) -e ".[docs]"
 	.venv/bin/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+# A wheel and an sdist in dist/, each installed in a clean environment and tried there.
+dist: .venv/.test
+	.venv/bin/python tools/dist.py
 
 examples: .venv/.test
 	.venv/bin/python tools/train_examples.py
@@ -44,7 +52,7 @@ bench: .venv/.test
 
 .venv/.test: pyproject.toml constraints.txt
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
-	.venv/bin/pip install $(PIP_FLAGS) -e ".[test]" ruff mypy
+	.venv/bin/pip install $(PIP_FLAGS) -e ".[dev]"
 	touch $@ .venv/.user
 
 .venv-torch/.test: pyproject.toml constraints.txt
@@ -53,5 +61,11 @@ bench: .venv/.test
 	.venv-torch/bin/pip install $(PIP_FLAGS) -e ".[test]" keras
 	touch $@
 
+.venv-lowest/.test: pyproject.toml tools/lowest_versions.py
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	$(PYTHON) tools/lowest_versions.py test > .venv-lowest/constraints.txt
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c .venv-lowest/constraints.txt -e ".[test]"
+	touch $@
+
 clean:
-	rm -rf .venv .venv-torch reluscope-demo docs/_build docs/auto_gallery .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-torch .venv-lowest dist .coverage reluscope-demo docs/_build docs/auto_gallery .pytest_cache .mypy_cache .ruff_cache

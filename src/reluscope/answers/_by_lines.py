@@ -18,6 +18,7 @@ from reluscope.answer import Answer
 from reluscope.answers._values import Values
 from reluscope.answers.outputs import Atoms, Mixture, Outputs, check_levels, truncated_network
 from reluscope.errors import InputError
+from reluscope.inputs import Law
 from reluscope.intervals import binomial
 from reluscope.network import Network, Pattern
 
@@ -207,7 +208,7 @@ class LinePatterns:
     method: str
 
 
-def line_patterns(net: Network, law: Any, seconds: float, level: float, rng: np.random.Generator) -> LinePatterns:
+def line_patterns(net: Network, law: Law, seconds: float, level: float, rng: np.random.Generator) -> LinePatterns:
     """Pattern masses by lines; then fresh independent draws bound the mass of the patterns that are not listed.
 
     The bound is exact (Clopper-Pearson, one-sided at `level`) because the list is fixed before the draws. Marginals

@@ -27,6 +27,7 @@ from reluscope.inputs import FAR
 if TYPE_CHECKING:
     from reluscope.events.placed import CaseRows, Question
     from reluscope.events.record import Event
+    from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.network import Network
 
@@ -250,7 +251,7 @@ def _scales(c: CaseRows) -> FloatArray:
 
 
 def known_inputs(
-    net: Network, law: Any, event: Event, budget: Budget, rng: np.random.Generator, *, only: int | None = None
+    net: Network, law: Law, event: Event, budget: Budget, rng: np.random.Generator, *, only: int | None = None
 ) -> FloatArray:
     """Inputs inside an event, nearest to the means of the law's components (or of one), shape (m, inputs)."""
     from reluscope.events.placed import question

@@ -25,7 +25,7 @@ from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Gaussian, GaussianMixture, Law, Particles
+    from reluscope.inputs import Gaussian, Law
     from reluscope.inputs._factor import Factor
 
 Index = npt.NDArray[np.intp]
@@ -131,8 +131,8 @@ def change(
     e = None if noise is None else _noise(noise, len(named))
     others = " given the others" if len(named) < net.n_inputs else ""
     text = f"re-drawn{others}" if e is None else "with noise added"
-    if e is None and _is_particles(law):
-        return _among_particles(net, law, named, bool(decision), text)  # type: ignore[arg-type]
+    if e is None and law.atoms is not None:
+        return _among_particles(net, *law.atoms, named, bool(decision), text)
     if how != "draws":
         must = how == "enumeration"
         if e is None and len(named) == net.n_inputs and enumerable(components):
@@ -181,24 +181,16 @@ def _noise(noise: Any, n: int) -> Law:
     return Gaussian(np.zeros(n), np.broadcast_to(sd**2, (n,)))
 
 
-def _is_particles(law: Law) -> bool:
-    from reluscope.inputs import Particles
-
-    return isinstance(law, Particles)
-
-
 # -- pairs of cells ----------------------------------------------------------------------------------------------
 
 
 def _exact_pairs(law: Law, named: Index, e: Law | None) -> list[_Pair] | None:
     """The law of the pair in a form that can be enumerated, or None."""
-    from reluscope.inputs import Gaussian, GaussianMixture, Truncated, Uniform
+    from reluscope.inputs import Gaussian, Truncated, Uniform
 
     n, m = law.n, len(named)
-    if isinstance(law, Truncated) and not len(law.restricted):
-        law = law.gaussian
-    if isinstance(law, (Gaussian, GaussianMixture)):
-        parts = [(w, g) for w, g in law.components if w > 0 and isinstance(g, Gaussian)]
+    parts = law.gaussians
+    if parts:
         if e is None:
             if len(parts) > 1:
                 return None
@@ -210,11 +202,12 @@ def _exact_pairs(law: Law, named: Index, e: Law | None) -> list[_Pair] | None:
             both = np.eye(L.shape[1])
             A, B = np.concatenate([L, 0 * L], axis=1), np.concatenate([L @ P, L @ (both - P)], axis=1)
             return [_Pair(1.0, Gaussian(np.zeros(2 * L.shape[1])), A, B, g.mean)]
-        if not isinstance(e, Gaussian):
+        if len(e.gaussians) != 1:
             return None
         out = []
-        N = np.zeros((n, e.factor.k))
-        N[named] = e.factor.rows(np.arange(m))
+        factor = e.gaussians[0][1].factor
+        N = np.zeros((n, factor.k))
+        N[named] = factor.rows(np.arange(m))
         shift = np.zeros(n)
         shift[named] = e.mean
         for w, g in parts:
@@ -228,20 +221,17 @@ def _exact_pairs(law: Law, named: Index, e: Law | None) -> list[_Pair] | None:
             spread = np.append(np.ones(A.shape[1] - 1), 0.0)
             out.append(_Pair(float(w), Gaussian(mean, spread), A, B, g.mean))
         return out
-    if e is not None or not (isinstance(law, Uniform) or (isinstance(law, Truncated) and law.gaussian.factor.diagonal)):
-        return None
-    if n + m > _MOST_PAIR_COLUMNS:
+    if e is not None or not law.independent_inputs or n + m > _MOST_PAIR_COLUMNS:
         return None
     A, B = np.eye(n, n + m), np.eye(n, n + m)
     B[named, named] = 0.0
     B[named, n + np.arange(m)] = 1.0
     index = np.concatenate([np.arange(n), named])
-    twice: Law
-    if isinstance(law, Uniform):
-        twice = Uniform(law.lower[index], law.upper[index])
-    else:
-        base = law.gaussian
-        twice = Truncated(Gaussian(base.mean[index], base.variance[index]), law.lower[index], law.upper[index])
+    sides = [side[index] for side in law.support()]
+    base = law.unrestricted
+    if base is law:
+        return [_Pair(1.0, Uniform(*sides), A, B, np.zeros(n))]
+    twice = Truncated(Gaussian(base.mean[index], base.variance[index]), *sides)
     return [_Pair(1.0, twice, A, B, np.zeros(n))]
 
 
@@ -447,23 +437,14 @@ def _given(factor: Factor, named: Index) -> _Given:
 
 def _redrawn(law: Law, named: Index) -> _Pairs:
     """Draws of x and of its partner with the named inputs drawn anew given the others."""
-    from reluscope.inputs import Gaussian, GaussianMixture, Truncated, Uniform
-
-    if isinstance(law, Truncated) and not len(law.restricted):
-        law = law.gaussian
-    if isinstance(law, GaussianMixture):
-        live = [(w, g) for w, g in law.components if w > 0]
-        if len(live) == 1:
-            law = live[0][1]
-        else:
-            return _redrawn_mixture(law, named)
-    if isinstance(law, Gaussian):
-        return _redrawn_gaussian(law, named)
-    if isinstance(law, Uniform) or (isinstance(law, Truncated) and law.gaussian.factor.diagonal):
-        independent = law
+    if len(law.gaussians) == 1:
+        return _redrawn_gaussian(law.gaussians[0][1], named)
+    if law.gaussians:
+        return _redrawn_mixture(law, named)
+    if law.independent_inputs:
 
         def fresh(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-            X, other = independent.sample(n, rng), independent.sample(n, rng)
+            X, other = law.sample(n, rng), law.sample(n, rng)
             partner = X.copy()
             partner[:, named] = other[:, named]
             return X, partner
@@ -488,51 +469,48 @@ def _redrawn_gaussian(law: Gaussian, named: Index) -> _Pairs:
     return pairs
 
 
-def _redrawn_mixture(law: GaussianMixture, named: Index) -> _Pairs:
+def _redrawn_mixture(law: Law, named: Index) -> _Pairs:
     """The conditional mixture: the component's posterior given the other inputs, then its conditional Gaussian."""
     from reluscope.inputs import Gaussian
 
-    live = np.flatnonzero(law.weights)
-    made: dict[int, _Given] = {}
-    for k in live:
-        factor = law.factor(int(k))
-        if id(factor) not in made:
-            made[id(factor)] = _given(factor, named)
-    others = made[id(law.factor(int(live[0])))].others
+    gaussians = [g for _, g in law.gaussians]
+    conditional: dict[int, _Given] = {}
+    for g in gaussians:
+        if id(g.factor) not in conditional:
+            conditional[id(g.factor)] = _given(g.factor, named)
+    others = conditional[id(gaussians[0].factor)].others
     parts: list[Gaussian] = []
     if len(others):
         from reluscope.inputs._factor import loading_factor
 
         small: dict[int, Factor] = {}
-        for k in live:
-            factor = law.factor(int(k))
-            if id(factor) not in small:
-                small[id(factor)] = loading_factor(factor.rows(others))
-            parts.append(Gaussian.of_factor(law.means[k][others], small[id(factor)]))
+        for g in gaussians:
+            if id(g.factor) not in small:
+                small[id(g.factor)] = loading_factor(g.factor.rows(others))
+            parts.append(Gaussian.of_factor(g.mean[others], small[id(g.factor)]))
         if any(p.factor.log_det == -np.inf for p in parts):
             raise InputError(
                 "law: the inputs that stay have no density in some component of the mixture (zero variance, or inputs "
                 "that determine one another), so the component cannot be inferred from them; drop those inputs first"
             )
-    log_weights = np.log(law.weights[live])
+    log_weights = np.log([w for w, _ in law.gaussians])
 
     def pairs(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         X = law.sample(n, rng)
         if parts:
             scores = np.stack([p.log_density(X[:, others]) for p in parts], axis=1) + log_weights
         else:
-            scores = np.broadcast_to(log_weights, (n, len(live)))
+            scores = np.broadcast_to(log_weights, (n, len(gaussians)))
         which = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
         partner = X.copy()
         for i in np.unique(which):
-            k = int(live[i])
             rows = np.flatnonzero(which == i)
-            factor = law.factor(k)
-            given = made[id(factor)]
+            mean, factor = gaussians[i].mean, gaussians[i].factor
+            given = conditional[id(factor)]
             v = rng.standard_normal((len(rows), factor.k))
             v -= (v @ given.basis) @ given.basis.T
-            v += (X[np.ix_(rows, others)] - law.means[k][others]) @ given.inverse.T
-            drawn = factor.push(v) + law.means[k]
+            v += (X[np.ix_(rows, others)] - mean[others]) @ given.inverse.T
+            drawn = factor.push(v) + mean
             partner[np.ix_(rows, named)] = drawn[:, named]
         return X, partner
 
@@ -552,25 +530,29 @@ def _disturbed(law: Law, named: Index, e: Law) -> _Pairs:
 # -- particles ---------------------------------------------------------------------------------------------------
 
 
-def _among_particles(net: Network, law: Particles, named: Index, decision: bool, text: str) -> Change:
+def _among_particles(
+    net: Network, points: FloatArray, weights: FloatArray, named: Index, decision: bool, text: str
+) -> Change:
     """Pairs of particles that agree in all other inputs: `sum over groups of W - sum_state (W_state)^2 / W`."""
-    others = np.setdiff1d(np.arange(law.n), named)
-    group = _labels(law.points[:, others])
-    pattern = net.pattern(law.points)
+    others = np.setdiff1d(np.arange(net.n_inputs), named)
+    group = _labels(points[:, others])
+    pattern = net.pattern(points)
     states = [_labels(pattern), _labels_of_functions(net, pattern)]
     if decision:
-        states.append(_decided(net(law.points)))
+        states.append(_decided(net(points)))
     answers = []
     for state in states:
         both = _labels(np.column_stack([group, state]))
-        total = np.bincount(group, law.weights)
+        total = np.bincount(group, weights)
         _, first = np.unique(both, return_index=True)
-        held = np.bincount(both, law.weights)
+        held = np.bincount(both, weights)
         same = float((held**2 / total[group[first]]).sum())
         value = min(max(1.0 - same, 0.0), 1.0)
-        slack = 8 * len(law.points) * EPS
+        slack = 8 * len(points) * EPS
         answers.append(
-            Answer(value, max(0.0, value - slack), min(1.0, value + slack), "exact", method=f"{len(law):,} particles")
+            Answer(
+                value, max(0.0, value - slack), min(1.0, value + slack), "exact", method=f"{len(points):,} particles"
+            )
         )
     return Change(answers[0], answers[1], answers[2] if decision else None, tuple(named.tolist()), text)
 

@@ -26,6 +26,7 @@ from reluscope.answers._values import Values
 from reluscope.answers.orthant import ORTHANT_METHODS, orthant_masses
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
+from reluscope.inputs import Law
 from reluscope.network import Network, Pattern
 
 METHODS = ("auto", "enumerate", "lines", *ORTHANT_METHODS)
@@ -127,7 +128,7 @@ class Functions:
     """
 
     network: Network
-    law: Any
+    law: Law
     pattern: Pattern
     value: FloatArray
     lower: FloatArray
@@ -394,7 +395,7 @@ def _equal_rows(rows: FloatArray, tolerance: float) -> npt.NDArray[np.int64]:
 
 def functions(
     net: Network,
-    law: Any,
+    law: Law,
     *,
     method: str = "auto",
     patterns: npt.ArrayLike | None = None,
@@ -438,7 +439,7 @@ def functions(
     return _by_enumeration(net, law, relative, confidence, budget, progress, rng)
 
 
-def _too_many(net: Network, law: Any) -> bool:
+def _too_many(net: Network, law: Law) -> bool:
     """Whether there are more cells than masses by quasi-Monte Carlo should be worked out for without being asked."""
     from reluscope.answers._parts import is_exact
     from reluscope.cells.regions import regions
@@ -458,7 +459,7 @@ def _too_many(net: Network, law: Any) -> bool:
     return False
 
 
-def _by_lines(net: Network, law: Any, confidence: float, budget: Any, rng: np.random.Generator) -> Functions:
+def _by_lines(net: Network, law: Law, confidence: float, budget: Any, rng: np.random.Generator) -> Functions:
     from reluscope.answers._by_lines import line_patterns, seconds_of
 
     found = line_patterns(net, law, seconds_of(budget), confidence, rng)
@@ -469,7 +470,7 @@ def _by_lines(net: Network, law: Any, confidence: float, budget: Any, rng: np.ra
 
 
 def _by_enumeration(
-    net: Network, law: Any, relative: float, confidence: float, budget: Any, progress: Any, rng: np.random.Generator
+    net: Network, law: Law, relative: float, confidence: float, budget: Any, progress: Any, rng: np.random.Generator
 ) -> Functions:
     from reluscope.measure.regions import enumerate_law
 
@@ -505,7 +506,7 @@ def _by_enumeration(
 
 def _by_formula(
     net: Network,
-    law: Any,
+    law: Law,
     method: str,
     patterns: npt.ArrayLike | None,
     rank: int,

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, describe, generator, integer
 from reluscope.errors import InputError
+from reluscope.inputs import Law
 from reluscope.network import Network
 
 ORTHANT_METHODS = ("orthant", "diagonal", "lowrank")
@@ -31,7 +32,7 @@ _POINTS = 1 << 13
 
 def orthant_masses(
     net: Network,
-    law: Any,
+    law: Law,
     patterns: npt.ArrayLike,
     method: str = "orthant",
     *,
@@ -51,20 +52,17 @@ def orthant_masses(
 
     Only Gaussian laws and mixtures. Cost: one dense map of all units per pattern and component.
     """
-    from reluscope.inputs import Gaussian, GaussianMixture
+    from reluscope.inputs import check_law
 
     choice(method, "method", ORTHANT_METHODS)
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
-    if not isinstance(law, (Gaussian, GaussianMixture)):
+    if not check_law(law, net).gaussians:
         raise InputError(f"formula (11) is for Gaussian laws and mixtures, got {describe(law)}")
-    if law.n != net.n_inputs:
-        raise InputError(f"the law has {law.n} inputs but the network takes {net.n_inputs}")
     rank = integer(rank, "rank", low=0)
     rng = generator(rng)
     rows = np.atleast_2d(net._patterns(patterns))
-    parts: Any = law.components  # of a Gaussian or a mixture: pairs (weight, Gaussian)
-    factors = [(w, g.mean, g.factor.push(np.eye(g.factor.k)).T) for w, g in parts if w > 0]
+    factors = [(w, g.mean, g.factor.push(np.eye(g.factor.k)).T) for w, g in law.gaussians]
     normal = _sobol(rank, rng) if method == "lowrank" and rank else np.zeros((1, 0))
     out = np.zeros(len(rows))
     for i, pattern in enumerate(rows):

@@ -21,6 +21,7 @@ from reluscope.answer import Answer
 from reluscope.answers._parts import Cells, build, is_exact
 from reluscope.answers._values import Values
 from reluscope.errors import InputError
+from reluscope.inputs import ClassMixtures, Law, check_law
 from reluscope.network import Network, Pattern
 
 METHODS = ("auto", "enumerate", "lines")
@@ -97,7 +98,7 @@ class Outputs:
     """
 
     network: Network
-    law: Any
+    law: Law
     guarantee: str
     method: str
     stopped: str | None
@@ -491,7 +492,7 @@ def truncated_network(net: Network, layer: int) -> Network:
 
 def outputs(
     net: Network,
-    law: Any,
+    law: Law,
     *,
     method: str = "auto",
     budget: Any = None,
@@ -570,7 +571,7 @@ class ErrorRates:
 
 def error_rates(
     net: Network,
-    laws: Any,
+    laws: ClassMixtures | tuple[Law, Law],
     threshold: npt.ArrayLike = 0.0,
     *,
     positive: Any = None,
@@ -584,8 +585,6 @@ def error_rates(
     class of a `ClassMixtures` (its last label by default). The decision is "positive" when output `output` is above
     the threshold; several thresholds trace the whole trade-off.
     """
-    from reluscope.inputs import ClassMixtures, Law
-
     t = check_levels(threshold, "threshold")
     if isinstance(laws, ClassMixtures):
         if len(laws) != 2:
@@ -594,10 +593,10 @@ def error_rates(
         good = laws[label]
         k = laws.labels.index(label)
         bad, share = laws.laws[1 - k], float(laws.weights[k])
-    elif isinstance(laws, (tuple, list)) and len(laws) == 2 and all(isinstance(x, Law) for x in laws):
+    elif isinstance(laws, (tuple, list)) and len(laws) == 2:
         if positive is not None:
             raise InputError("positive names a class of a ClassMixtures; with two laws the second is the positive one")
-        (bad, good), share = laws, 0.5
+        (bad, good), share = (check_law(law, net, f"laws[{i}]") for i, law in enumerate(laws)), 0.5
     else:
         raise InputError(f"laws must be a ClassMixtures or a pair (negative law, positive law), got {describe(laws)}")
     rng = generator(rng)

@@ -25,6 +25,7 @@ from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events.placed import Piece, Question, pieces, question
 from reluscope.events.record import Event, as_event
+from reluscope.inputs import Law
 from reluscope.network import Network
 from reluscope.progress import meter
 
@@ -61,7 +62,7 @@ _POINTS_AT_ONCE = 1 << 15
 
 def probability(
     net: Network,
-    law: Any,
+    law: Law,
     event: Any,
     guarantee: str = "auto",
     *,
@@ -117,22 +118,19 @@ def probability(
     return replace(answer, seconds=time.perf_counter() - started)
 
 
-def _checked(net: Any, law: Any, event: Any, names: Any = None) -> tuple[Network, Event]:
-    from reluscope.inputs import Law
+def _checked(net: Any, law: Law, event: Any, names: Any = None) -> tuple[Network, Event]:
+    from reluscope.inputs import check_law
 
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
-    if not isinstance(law, Law):
-        raise InputError(f"law must be an input law such as Gaussian or Uniform, got {describe(law)}")
-    if law.n != net.n_inputs:
-        raise InputError(f"the law has {law.n} inputs but the network takes {net.n_inputs}")
+    check_law(law, net)
     return net, as_event(event, net, law, names=names)
 
 
 # -- exact ---------------------------------------------------------------------------------------------------------
 
 
-def _questions(net: Network, law: Any, event: Event) -> list[tuple[Piece, Question, tuple[Any, ...]]]:
+def _questions(net: Network, law: Law, event: Event) -> list[tuple[Piece, Question, tuple[Any, ...]]]:
     """Pieces of the law, the event on each, and the components in the coordinates that network and event see."""
     from reluscope.inputs import standard
 
@@ -143,7 +141,7 @@ def _questions(net: Network, law: Any, event: Event) -> list[tuple[Piece, Questi
     return out
 
 
-def _exact(net: Network, law: Any, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
+def _exact(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
     from reluscope.answers._event_mass import component_share, not_exact
 
     asked = _questions(net, law, event)
@@ -184,7 +182,7 @@ def _exact(net: Network, law: Any, event: Event, tolerance: float | None, limit:
 # -- sound ---------------------------------------------------------------------------------------------------------
 
 
-def _sound(net: Network, law: Any, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
+def _sound(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
     if not event.linear:
         asked = _questions(net, law, event)
         if all(is_exact(c) for _, _, components in asked for c in components):
@@ -195,10 +193,9 @@ def _sound(net: Network, law: Any, event: Event, tolerance: float | None, limit:
             "guarantee='sound' is for events on inputs and outputs; one on the Jacobian or on units is answered by "
             "'exact' (few dimensions) or 'confidence'"
         )
-    from reluscope.inputs import Truncated
     from reluscope.measure.sound import bound_event
 
-    if isinstance(law, Truncated) and not law.gaussian.factor.diagonal:
+    if law.unrestricted is not law and not law.independent_inputs:
         return _sound_given_box(net, law, event, tolerance, limit, progress)
     # Without any limit the engine's own default applies.
     budget = limit if np.isfinite(min(limit.seconds, limit.regions)) else None
@@ -206,7 +203,7 @@ def _sound(net: Network, law: Any, event: Event, tolerance: float | None, limit:
 
 
 def _sound_given_box(
-    net: Network, law: Any, event: Event, tolerance: float | None, limit: Budget, progress: Any
+    net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any
 ) -> Answer:
     """`P(event | box) = P(event and box) / P(box)`, both bracketed under the Gaussian before its restriction."""
     from reluscope.formats.vnnlib import Case, Property
@@ -251,7 +248,7 @@ def _sound_given_box(
 
 def estimated(
     net: Network,
-    law: Any,
+    law: Law,
     event: Event,
     tolerance: float | None,
     limit: Budget,
@@ -299,7 +296,7 @@ def estimated(
     return _added(answers, level)
 
 
-def _proved(net: Network, law: Any, event: Event, tolerance: float | None, limit: Budget) -> Answer | None:
+def _proved(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget) -> Answer | None:
     """The sound bracket found within a budget; None where the engine does not serve the network or the law."""
     try:
         found = _sound(net, law, event, tolerance, limit, None)
@@ -360,7 +357,7 @@ def _line_events(q: Question) -> tuple[Any, ...]:
 
 def _by_lines(
     q: Question,
-    law: Any,
+    law: Law,
     tolerance: float | None,
     seconds: float,
     level: float,
@@ -412,7 +409,7 @@ def _feature_hits(q: Question, pattern: Any) -> FloatArray:
     return hit.astype(np.float64)
 
 
-def _by_segments(q: Question, law: Any, seconds: float, level: float, rng: np.random.Generator) -> Answer:
+def _by_segments(q: Question, law: Law, seconds: float, level: float, rng: np.random.Generator) -> Answer:
     """An event on the affine function alone: the share of random lines on which it holds, in 16 independent groups."""
     from reluscope.measure.lines import segment_patterns
 
@@ -441,7 +438,7 @@ def _by_segments(q: Question, law: Any, seconds: float, level: float, rng: np.ra
 
 def _by_points(
     net: Network,
-    law: Any,
+    law: Law,
     event: Event,
     tolerance: float | None,
     seconds: float,
@@ -449,12 +446,11 @@ def _by_points(
     rng: np.random.Generator,
 ) -> Answer:
     """Independent draws, their number fixed after a timed pilot; the exact binomial interval."""
-    from reluscope.inputs import Particles
-
-    if isinstance(law, Particles):
-        value = float(law.weights[event.holds(net, law.points)].sum())
-        method = f"{len(law):,} particles"
-        return Answer(value, value * (1 - 1e-14), min(value * (1 + 1e-14), 1.0), "exact", None, method, "", len(law))
+    if law.atoms is not None:
+        points, weights = law.atoms
+        value = float(weights[event.holds(net, points)].sum())
+        method = f"{len(points):,} particles"
+        return Answer(value, value * (1 - 1e-14), min(value * (1 + 1e-14), 1.0), "exact", None, method, "", len(points))
     scout, main = rng.spawn(2)
     event.holds(net, law.sample(64, scout))
     begin = time.perf_counter()
@@ -478,12 +474,11 @@ def _by_points(
 
 def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generator, seconds: float) -> float | None:
     """A rough probability (possibly 0) when a short pilot finds the event, its box included, to be rare; else None."""
-    from reluscope.inputs import Particles
     from reluscope.measure.lines import Request, integrate
 
     total = 0.0
     for piece in parts:
-        if isinstance(piece.law, Particles):
+        if piece.law.atoms is not None:
             return None
         q = question(net, piece.law, piece.event)
         if not q.cases:
@@ -507,7 +502,7 @@ def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generato
 
 def _rare(
     net: Network,
-    law: Any,
+    law: Law,
     event: Event,
     rough: float,
     tolerance: float | None,
@@ -571,7 +566,7 @@ def _rare(
 
 def _auto(
     net: Network,
-    law: Any,
+    law: Law,
     event: Event,
     tolerance: float | None,
     limit: Budget,

@@ -27,6 +27,7 @@ from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events.placed import Question, question
 from reluscope.events.record import Event
+from reluscope.inputs import Law
 from reluscope.network import Network
 
 _SECONDS = 2.0
@@ -80,7 +81,7 @@ class Sensitivity:
 
 def sensitivity(
     net: Network,
-    law: Any,
+    law: Law,
     event: Any,
     guarantee: str = "auto",
     *,
@@ -103,13 +104,11 @@ def sensitivity(
     choice(guarantee, "guarantee", ("auto", "exact", "confidence"))
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     rng, limit = generator(rng), parse_budget(budget)
-    from reluscope.inputs import Particles, Uniform
-
-    if isinstance(law, Particles):
-        inside = found.holds(net, law.points).astype(np.float64)
+    if law.atoms is not None:
+        inside = found.holds(net, law.atoms[0]).astype(np.float64)
         p = probability(net, law, found, "exact")
         return Sensitivity(p, "exact", weights=Values(inside, inside, inside, "exact", None, p.method))
-    if isinstance(law, Uniform):
+    if not law.unrestricted.gaussians:
         return _uniform(net, law, found, guarantee, limit, level, rng)
     return _gaussian(net, law, found, guarantee, limit, level, rng)
 
@@ -118,12 +117,13 @@ def sensitivity(
 
 
 def _uniform(
-    net: Network, law: Any, event: Event, guarantee: str, limit: Budget, level: float, rng: np.random.Generator
+    net: Network, law: Law, event: Event, guarantee: str, limit: Budget, level: float, rng: np.random.Generator
 ) -> Sensitivity:
     from reluscope.inputs import Uniform
 
     n = law.n
-    width = law.upper - law.lower
+    box = law.support()
+    width = box[1] - box[0]
     faces = 2 * int((width > 0).sum())
     share = limit.seconds / (faces + 1) if np.isfinite(limit.seconds) else None
     doubt = 1.0 - 0.5 * (1.0 - level)  # each derivative joins two intervals
@@ -132,8 +132,8 @@ def _uniform(
     value, low, high = (np.zeros((2, n)) for _ in range(3))
     worst = p
     for i in np.flatnonzero(width > 0).tolist():
-        for side, at in enumerate((law.lower[i], law.upper[i])):
-            lower, upper = law.lower.copy(), law.upper.copy()
+        for side, at in enumerate((box[0][i], box[1][i])):
+            lower, upper = box[0].copy(), box[1].copy()
             lower[i] = upper[i] = at
             face = probability(net, Uniform(lower, upper), event, rng=rng, **options)
             worst = max(worst, face, key=lambda a: _ORDER.index(a.guarantee))
@@ -185,7 +185,7 @@ class _Part:
 
 
 def _gaussian(
-    net: Network, law: Any, event: Event, guarantee: str, limit: Budget, level: float, rng: np.random.Generator
+    net: Network, law: Law, event: Event, guarantee: str, limit: Budget, level: float, rng: np.random.Generator
 ) -> Sensitivity:
     from reluscope.inputs import standard
 
@@ -220,17 +220,15 @@ def _gaussian(
     return _joined(law, components, parts, kind, level, note)
 
 
-def _joined(law: Any, components: Any, parts: list[_Part], kind: str, level: float, note: str) -> Sensitivity:
-    from reluscope.inputs import GaussianMixture
-
+def _joined(law: Law, components: Any, parts: list[_Part], kind: str, level: float, note: str) -> Sensitivity:
     known = None if kind == "exact" else level
     method = "moments of the cells in the event"
     if kind != "exact":
         method = " and ".join(dict.fromkeys(p.method for p in parts if p.method)) or "one point"
-    mixture = isinstance(law, GaussianMixture)
-    weights = law.weights if mixture else np.ones(1)
-    gaussians = [g for _, g in law.components] if mixture else [getattr(law, "gaussian", law)]
-    live = np.flatnonzero(weights) if mixture else np.zeros(1, int)
+    mixture = law.is_mixture
+    weights = np.array([w for w, _ in law.components])
+    gaussians = [g for _, part in law.components for _, g in part.unrestricted.gaussians]
+    live = np.flatnonzero(weights)
     n = law.n
     shapes = {"mean": (len(weights), n), "cov": (len(weights), n, n), "weights": (len(weights),)}
     value = {k: np.zeros(s) for k, s in shapes.items()}
@@ -281,14 +279,13 @@ def _pull(gaussian: Any, component: Any) -> tuple[FloatArray, bool]:
     return np.asarray(outer), int(rank) == n
 
 
-def _unseen_pull(law: Any, component: Any) -> FloatArray | None:
+def _unseen_pull(law: Law, component: Any) -> FloatArray | None:
     """`E[u_j] / sd_j` of restricted inputs that the network does not see: a covariance with them moves seen ones."""
-    from reluscope.inputs import Truncated
-
-    if not isinstance(law, Truncated) or not law.gaussian.factor.diagonal or component.kind != "truncated":
+    if not law.independent_inputs or component.kind != "truncated":
         return None
-    sd = law.gaussian.sd
-    pull = np.where(sd > 0, (law.mean - law.gaussian.mean) / np.where(sd > 0, sd, 1.0) ** 2, 0.0)
+    before = law.unrestricted
+    variance = before.variance
+    pull = np.where(variance > 0, (law.mean - before.mean) / np.where(variance > 0, variance, 1.0), 0.0)
     pull[component.chart.keep] = 0.0
     return pull if pull.any() else None
 
@@ -345,7 +342,7 @@ def _inside(component: Any, asked: Question, U: FloatArray) -> FloatArray:
 def _estimated_part(
     number: int,
     component: Any,
-    law: Any,
+    law: Law,
     asked: Question,
     rays: _ByRays,
     seconds: float,
@@ -431,7 +428,7 @@ class _ByRays:
     """Parts by the rays of the rare-event engine, for events on inputs and outputs."""
 
     net: Network
-    law: Any
+    law: Law
     event: Event
     asked: Question
     level: float
@@ -484,7 +481,7 @@ class _ByRays:
         return known_inputs(self.net, self.law, event, Budget(seconds), rng, only=number)
 
 
-def _draws(component: Any, law: Any, m: int, rng: np.random.Generator) -> Any:
+def _draws(component: Any, law: Law, m: int, rng: np.random.Generator) -> Any:
     """2^m points of the component, in chunks: scrambled Sobol for a Gaussian, plain draws otherwise."""
     from scipy.special import ndtri
     from scipy.stats import qmc
@@ -520,8 +517,8 @@ class Comparison:
 
 def compare(
     net: Network,
-    law_a: Any,
-    law_b: Any,
+    law_a: Law,
+    law_b: Law,
     event: Any,
     guarantee: str = "auto",
     *,
@@ -577,24 +574,18 @@ def compare(
 
 
 def _paired(
-    net: Network, laws: Any, events: Any, seconds: float, level: float, rng: np.random.Generator
+    net: Network, laws: tuple[Law, Law], events: Any, seconds: float, level: float, rng: np.random.Generator
 ) -> tuple[float, float, float, int] | None:
     """`P_b - P_a` from common random numbers: exact binomial intervals of "only b" and "only a"; None if no pairing."""
-    from reluscope.inputs import Gaussian, Uniform
-
-    first, second = laws
-    if isinstance(first, Gaussian) and isinstance(second, Gaussian) and first.factor.k == second.factor.k:
-
-        def draw(n: int, g: np.random.Generator) -> list[FloatArray]:
-            z = g.standard_normal((n, first.factor.k))
-            return [law.factor.push(z) + law.mean for law in laws]
-    elif isinstance(first, Uniform) and isinstance(second, Uniform):
-
-        def draw(n: int, g: np.random.Generator) -> list[FloatArray]:
-            z = g.random((n, first.n))
-            return [law.lower + z * (law.upper - law.lower) for law in laws]
-    else:
+    noise = laws[0].noise
+    if noise is None or noise != laws[1].noise:
         return None
+    kind, k = noise
+
+    def draw(n: int, g: np.random.Generator) -> list[FloatArray]:
+        z = g.standard_normal((n, k)) if kind == "normal" else g.random((n, k))
+        return [law.from_noise(z) for law in laws]
+
     scout, main = rng.spawn(2)
 
     def both(n: int, g: np.random.Generator) -> tuple[int, int]:

@@ -128,7 +128,7 @@ def summed(found: PatternMasses, members: Mask) -> Answer:
     return Answer(inside, max(0.0, low - slack), high, "exact", method=how)
 
 
-def checked(net: Any, law: Any) -> tuple[Component, ...]:
+def checked(net: Any, law: Law) -> tuple[Component, ...]:
     """The law's components in the coordinates the network sees, or an `InputError` about `net` or `law`."""
     from reluscope.inputs import standard
 
@@ -558,11 +558,9 @@ def support(
 
 
 def _runs(net: Network, law: Law, joint: bool) -> tuple[_Run, ...]:
-    from reluscope.inputs import Gaussian, GaussianMixture, Truncated, standard
+    from reluscope.inputs import Gaussian, standard
 
-    if isinstance(law, Truncated) and not len(law.restricted):
-        law = law.gaussian
-    walked = law if isinstance(law, (Gaussian, GaussianMixture)) else Gaussian(law.mean, law.cov)
+    walked = law if law.gaussians else Gaussian(law.mean, law.cov)
     parts = standard(walked, net)
     weights = np.array([c.weight for c in parts])
     maps = []

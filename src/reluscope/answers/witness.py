@@ -21,6 +21,7 @@ from reluscope.errors import InputError
 from reluscope.events.placed import question
 from reluscope.events.record import Event, FunctionCase, as_event
 from reluscope.formats.vnnlib import Case
+from reluscope.inputs import Law
 from reluscope.network import Network
 
 _SECONDS = 10.0
@@ -163,7 +164,7 @@ def witness(
     it on the edge. Each witness is replayed by a plain forward pass in float64; `replay` names an ONNX file to run as
     well (with onnxruntime: `pip install onnxruntime`), and witnesses are moved further inwards until that run agrees.
     """
-    from reluscope.inputs import Law, Particles, Uniform, standard
+    from reluscope.inputs import Uniform, check_law, standard
 
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
@@ -172,10 +173,7 @@ def witness(
         from reluscope.cells.domain import box_bounds
 
         law = Uniform(*box_bounds(law, net.n_inputs))
-    if not isinstance(law, Law):
-        raise InputError(f"law_or_box must be an input law or a box (lower, upper), got {describe(law_or_box)}")
-    if law.n != net.n_inputs:
-        raise InputError(f"the law has {law.n} inputs but the network takes {net.n_inputs}")
+    check_law(law, net, "law_or_box")
     found = as_event(event, net, law, names=names)
     wanted = integer(n, "n", low=1, high=100_000)
     depth = 0.0 if margin is None else real(margin, "margin", low=0.0)
@@ -184,9 +182,9 @@ def witness(
     found = _deeper(found, depth)
     if not found.cases:
         return Witnesses((), True, "the event can never happen")
-    if isinstance(law, Particles):
-        return _particles(law, found, net, wanted, checker)
-    if isinstance(law, Uniform):
+    if law.atoms is not None:
+        return _particles(*law.atoms, found, net, wanted, checker)
+    if not law.unrestricted.gaussians:
         return _in_box(law, found, net, wanted, limit, checker, rng)
     asked = question(net, law, found)
     components = standard(law, asked.network)
@@ -273,21 +271,23 @@ def _distinct(witnesses: list[Witness]) -> list[Witness]:
     return out
 
 
-def _particles(law: Any, event: Event, net: Network, wanted: int, checker: _Replay) -> Witnesses:
-    inside = np.flatnonzero(event.holds(net, law.points))
-    order = inside[np.argsort(-law.weights[inside], kind="stable")]
-    made = (checker(law.points[i], None, 0, False) for i in order.tolist())
+def _particles(
+    points: FloatArray, weights: FloatArray, event: Event, net: Network, wanted: int, checker: _Replay
+) -> Witnesses:
+    inside = np.flatnonzero(event.holds(net, points))
+    order = inside[np.argsort(-weights[inside], kind="stable")]
+    made = (checker(points[i], None, 0, False) for i in order.tolist())
     items: list[Witness] = []
     for w in made:
         if w is not None:
             items.append(checker.run(w))
         if len(items) == wanted:
             break
-    return Witnesses(tuple(items), not len(inside), f"{len(inside):,} of {len(law):,} particles are in the event")
+    return Witnesses(tuple(items), not len(inside), f"{len(inside):,} of {len(points):,} particles are in the event")
 
 
 def _in_box(
-    law: Any, event: Event, net: Network, wanted: int, limit: Budget, checker: _Replay, rng: np.random.Generator
+    law: Law, event: Event, net: Network, wanted: int, limit: Budget, checker: _Replay, rng: np.random.Generator
 ) -> Witnesses:
     """The deepest of many draws; if there are none, what pulling and enumeration find."""
     from reluscope.answers._event_cells import Walk, start_cell

@@ -7,11 +7,14 @@ from dataclasses import replace
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reluscope._text import count
 from reluscope.commands._common import Options, command, show
 from reluscope.errors import InputError, ReluscopeWarning
+
+if TYPE_CHECKING:
+    from reluscope.inputs import Law
 
 _MOST_SHOWN = 16
 
@@ -98,7 +101,7 @@ def run(options: Options) -> int:
     return 0 if options.below is None or answer.certainly_below(options.below) else 1
 
 
-def verdict(answer: Any, law: Any, event: Any, seen: bool) -> str:
+def verdict(answer: Any, law: Law, event: Any, seen: bool) -> str:
     """The word of VNN-COMP: sat, unsat, unknown or timeout.
 
     `sat`: an input was found and replayed, or a part of positive mass is proved to be inside. `unsat`: the bracket is
@@ -121,7 +124,7 @@ def verdict(answer: Any, law: Any, event: Any, seen: bool) -> str:
     return "timeout" if "budget" in answer.note else "unknown"
 
 
-def _witness(net: Any, law: Any, event: Any, answer: Any, options: Options) -> Any:
+def _witness(net: Any, law: Law, event: Any, answer: Any, options: Options) -> Any:
     """Inputs of the event; nothing is searched where the bracket has ruled them out."""
     from reluscope.answers.witness import Witnesses, witness
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources import as_file, files
-from typing import Any
 
 from reluscope._check import choice
+from reluscope.inputs import ClassMixtures, Law, classes_from_json
 from reluscope.network import Network
 
 NAMES = ("moons", "cocircles", "controller", "digits")
@@ -21,11 +21,11 @@ class Example:
 
     name: str
     network: Network
-    law: Any
+    law: Law
     about: str
     events: tuple[str, ...] = ()
     """Events worth asking about."""
-    classes: Any = None
+    classes: ClassMixtures | None = None
     """One law per class (`ClassMixtures`) where the network decides between classes that have laws; else None."""
 
 
@@ -33,7 +33,6 @@ def example(name: str = "moons") -> Example:
     """The built-in example of that name."""
     choice(name, "name", NAMES)
     from reluscope.formats import load
-    from reluscope.inputs import ClassMixtures, classes_from_json
 
     folder = files("reluscope.examples")
     with as_file(folder / f"{name}.npz") as weights, as_file(folder / f"{name}.json") as law:

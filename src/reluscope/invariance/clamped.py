@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from reluscope._check import FloatArray, describe, generator, integer, real, real_array
 from reluscope.activations import Activation, activation
 from reluscope.errors import InputError
-from reluscope.inputs import Gaussian, GaussianMixture, Particles, Uniform
+from reluscope.inputs import Law
 from reluscope.network import Network
 
 
@@ -27,9 +26,10 @@ from reluscope.network import Network
 class Clamped:
     """The law of `clamp(a x + b, lo, hi)` for x from `base`; `lo <= hi`, either may be infinite.
 
-    `base` is a law of one input (Gaussian, GaussianMixture, Uniform, Particles) or any object with `cdf` (and `rvs`
+    `base` is a law of one input or any object with `cdf` (and `rvs`
     to sample), such as a frozen scipy distribution; one with atoms needs `pmf` too.
 
+    >>> from reluscope.inputs import Gaussian
     >>> y = Clamped(Gaussian([0.0], 1.0)).push(2.0, 1.0)  # relu(2 x + 1)
     >>> y
     Clamped(2 x + 1 in [0, inf], x from Gaussian)
@@ -44,7 +44,7 @@ class Clamped:
     def __post_init__(self) -> None:
         if getattr(self.base, "n", 1) != 1 and not hasattr(self.base, "rvs"):
             raise InputError(f"base must be a law of one input, got {describe(self.base)}")
-        if not isinstance(self.base, (Gaussian, GaussianMixture, Uniform, Particles)) and not hasattr(self.base, "cdf"):
+        if not hasattr(self.base, "cdf"):
             raise InputError(f"base must be a law of one input or have a cdf, got {describe(self.base)}")
         real(self.a, "a")
         real(self.b, "b")
@@ -130,21 +130,8 @@ class Clamped:
 
 def _base_cdf(base: Any, x: FloatArray, left: bool) -> FloatArray:
     """`P(X <= x)`, or `P(X < x)` when `left`."""
-    if isinstance(base, (Gaussian, GaussianMixture)):
-        total = np.zeros(np.shape(x))
-        for weight, part in base.components:
-            mean, sd = float(part.mean[0]), float(np.sqrt(part.variance[0]))
-            if sd > 0:
-                total = total + weight * special.ndtr((x - mean) / sd)
-            else:
-                total = total + weight * (mean < x if left else mean <= x)
-        return np.asarray(total)
-    if isinstance(base, Uniform):
-        return np.clip((x - base.lower[0]) / (base.upper[0] - base.lower[0]), 0.0, 1.0)
-    if isinstance(base, Particles):
-        order = np.argsort(base.points[:, 0], kind="stable")
-        below = np.concatenate([[0.0], np.cumsum(base.weights[order])])
-        return np.minimum(below[np.searchsorted(base.points[order, 0], x, side="left" if left else "right")], 1.0)
+    if isinstance(base, Law):
+        return base.cdf(x, strict=left)
     value = np.asarray(base.cdf(x), dtype=np.float64)
     if left and hasattr(getattr(base, "dist", base), "pmf"):
         finite = np.isfinite(x)

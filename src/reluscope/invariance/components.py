@@ -20,7 +20,7 @@ from reluscope._doors import door
 from reluscope._text import table
 from reluscope.answers.outputs import outputs, truncated_network
 from reluscope.errors import InputError
-from reluscope.inputs._law import Law
+from reluscope.inputs import Law, check_law
 from reluscope.network import Network
 from reluscope.progress import meter
 
@@ -84,8 +84,7 @@ def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) 
     """
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
-    if not isinstance(law, Law):
-        raise InputError(f"law must be a law of inputs, got {describe(law)}")
+    check_law(law, net)
     if not all(layer.units.is_relu for layer in net.hidden):
         raise InputError("moment matching is in closed form for ReLU units only")
     mean, cov = np.asarray(law.mean), np.asarray(law.cov)

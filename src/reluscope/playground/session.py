@@ -16,6 +16,7 @@ import numpy as np
 
 from reluscope._check import FloatArray, choice, describe, integer, real_array
 from reluscope.errors import InputError
+from reluscope.inputs import Law
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
 
@@ -48,7 +49,7 @@ class Opened:
     title: str
     about: str
     code: str
-    law: Any = None
+    law: Law | None = None
     events: tuple[str, ...] = ()
 
     def mean_and_sd(self) -> tuple[FloatArray, FloatArray]:

@@ -23,6 +23,7 @@ from reluscope._extras import require
 from reluscope._version import __version__
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError, ReluscopeError
+from reluscope.inputs import ClassMixtures, Gaussian, GaussianMixture, Law, check_law
 from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.reporting import error_rates, sections
@@ -108,7 +109,7 @@ class Report:
 
 def report(
     net: Network,
-    law: Any = None,
+    law: Law | ClassMixtures | None = None,
     *,
     X: npt.ArrayLike | None = None,
     y: npt.ArrayLike | None = None,
@@ -127,21 +128,19 @@ def report(
     middle of `box=(lo, hi)` (a third of its half-width as standard deviation), or around 0, is used and named as such.
     `events` are texts such as `"y[0] > 1"`. `budget` is shared by the sections; each says how far it came.
     """
-    from reluscope.inputs import ClassMixtures
-
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     seed = integer(rng, "rng", low=0)
     seconds = real(parse_budget(budget).seconds, "budget", low=0.1)
     rows = None if X is None else _rows(X, net)
     classes = law if isinstance(law, ClassMixtures) else None
-    law, law_from = _law(net, law if classes is None else classes.joint, rows, box)
+    joint, law_from = _law(net, classes.joint if classes is not None else law, rows, box)
     names = None if feature_names is None else tuple(map(str, feature_names))
     if names is not None and len(names) != net.n_inputs:
         raise InputError(f"feature_names must name the {net.n_inputs} inputs, got {len(names)}")
     asked = (events,) if isinstance(events, str) else tuple(events)
     clock = Budget(seconds=min(seconds, 3600.0))
-    subject = Subject(net, law, law_from, classes, rows, y, names, asked, clock, seed)
+    subject = Subject(net, joint, law_from, classes, rows, y, names, asked, clock, seed)
     done: list[Section] = []
     started = time.perf_counter()
     with meter(progress, "report") as show:
@@ -196,13 +195,9 @@ def _rows(X: npt.ArrayLike, net: Network) -> Any:
     return rows
 
 
-def _law(net: Network, law: Any, X: Any, box: Any) -> tuple[Any, str]:
-    from reluscope.inputs import Gaussian, GaussianMixture
-
+def _law(net: Network, law: Any, X: Any, box: Any) -> tuple[Law, str]:
     if law is not None:
-        if law.n != net.n_inputs:
-            raise InputError(f"law must have {net.n_inputs} inputs like the network, got {law.n}")
-        return law, f"Inputs: {law!r}."
+        return check_law(law, net), f"Inputs: {law!r}."
     if X is not None:
         fitted = GaussianMixture.fit(X, components=1, rng=0)
         return fitted, f"Inputs: a Gaussian fitted to the {len(X):,} rows of data given."

@@ -10,6 +10,7 @@ import numpy as np
 from reluscope._check import FloatArray
 from reluscope.budget import Budget
 from reluscope.errors import InputError
+from reluscope.inputs import ClassMixtures, Law
 from reluscope.network import Network
 
 _DRAWS = 100_000
@@ -24,9 +25,9 @@ class Subject:
     """What a report is about: the network, the law of its inputs and where it came from, and what else was given."""
 
     net: Network
-    law: Any
+    law: Law
     law_from: str
-    classes: Any = None
+    classes: ClassMixtures | None = None
     """One law per class (`ClassMixtures`), when known."""
     X: FloatArray | None = None
     y: Any = None

@@ -61,6 +61,7 @@ from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
+    from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.measure.shared import Job, Rows, Source, Tally
 
@@ -69,7 +70,7 @@ REPLICATES = 16
 
 def integrate(
     net: Network,
-    law: Any,
+    law: Law,
     request: Request,
     *,
     lines: int | None = None,
@@ -160,7 +161,7 @@ def integrate(
 
 
 def segment_patterns(
-    net: Network, law: Any, lines: int, *, direction: Any = "gradient", rng: Any = None
+    net: Network, law: Law, lines: int, *, direction: Any = "gradient", rng: Any = None
 ) -> Iterator[tuple[float, Network, FloatArray, Pattern]]:
     """Random lines as weighted patterns, in batches `(weight, network, mass, pattern)`.
 
@@ -296,7 +297,7 @@ def _atoms_of(component: Component) -> tuple[FloatArray, FloatArray]:
     return np.zeros((1, component.network.n_inputs)), np.ones(1)
 
 
-def _only_line(component: Component, law: Any) -> Source:
+def _only_line(component: Component, law: Law) -> Source:
     from reluscope.measure.shared import BoxLines, ChordLines, GaussianLines
 
     if component.kind == "gaussian":
@@ -304,7 +305,7 @@ def _only_line(component: Component, law: Any) -> Source:
     return BoxLines(component, 0) if component.rows is None else ChordLines(component, law, np.ones(1))
 
 
-def _exact_tally(component: Component, law: Any, job: Job) -> Tally:
+def _exact_tally(component: Component, law: Law, job: Job) -> Tally:
     from reluscope.measure.shared import Tally, Tracer
 
     tally = Tally(job, component.network, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from reluscope.measure.shared import (
 )
 
 if TYPE_CHECKING:
+    from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
 
 
@@ -313,7 +314,7 @@ def _even(n: float) -> int:
     return n // unit * unit
 
 
-def warm_up(component: Component, law: Any, job: Job, method: str) -> None:
+def warm_up(component: Component, law: Law, job: Job, method: str) -> None:
     """Compile what will be needed before the budget's clock starts: compilation happens once and is kept on disk."""
     rng = generator(0)
     settings = Settings(law, job, "block", 2, method, "gradient", 1.0)

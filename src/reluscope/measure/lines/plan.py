@@ -24,6 +24,7 @@ from reluscope.measure.shared import (
 )
 
 if TYPE_CHECKING:
+    from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
 
 CHUNK = 256
@@ -39,7 +40,7 @@ _SINGLE_BITS = 1 << 17
 class Settings:
     """What the user asked for, as far as plans depend on it."""
 
-    law: Any
+    law: Law
     job: Job
     interval: str
     replicates: int

@@ -19,6 +19,7 @@ from reluscope.measure.rare.probability import REPLICATES, _Draws, _everything, 
 
 if TYPE_CHECKING:
     from reluscope.formats.vnnlib import Property
+    from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.measure.shared import Plan
     from reluscope.network import Network
@@ -48,7 +49,7 @@ class RareMoments:
     unmet: FloatArray
 
 
-def rare_components(net: Network, law: Any, property: Property) -> tuple[tuple[Component, ...], Any]:
+def rare_components(net: Network, law: Law, property: Property) -> tuple[tuple[Component, ...], Any]:
     """The components of a law in coordinates that the network and the property see, and the property's rows."""
     from reluscope.inputs import standard
     from reluscope.measure.shared import property_rows, seen_network

@@ -36,6 +36,7 @@ from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
     from reluscope.formats.vnnlib import Property
+    from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.measure.shared import Drawn, EventRows, Plan, PropertyRows, Rays, Sampler
 
@@ -90,7 +91,7 @@ class RareEvent:
 
 def rare_probability(
     net: Network,
-    law: Any,
+    law: Law,
     property: Property,
     *,
     tolerance: float = 0.1,
@@ -137,7 +138,7 @@ def rare_probability(
 
 def rare_event(
     net: Network,
-    law: Any,
+    law: Law,
     property: Property,
     *,
     tolerance: float = 0.1,

@@ -18,6 +18,7 @@ from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS, Masses, exac
 from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
+    from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.network import Network
 
@@ -52,7 +53,7 @@ class Enumerated:
 
 def enumerate_law(
     net: Network,
-    law: Any,
+    law: Law,
     *,
     relative: float = 1e-2,
     confidence: float = 0.999,

@@ -40,7 +40,7 @@ _ROWS_AT_ONCE = 1 << 22
 def mass(
     A: Any,
     b: Any,
-    law: Any = None,
+    law: Law | None = None,
     *,
     relative: float = 1e-3,
     confidence: float = 0.999,

@@ -84,7 +84,7 @@ def bound_event(
         return _Search(rows, frames(law, rows.network, rows.within), limit, wanted, report).run()
 
 
-def _check(net: Any, law: Any, event: Any) -> None:
+def _check(net: Any, law: Law, event: Any) -> None:
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
     check_law(law, net)

@@ -13,7 +13,6 @@ from reluscope._check import FloatArray, describe, generator, integer, real_arra
 from reluscope.errors import InputError
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Law
     from reluscope.inputs._gaussian import Gaussian
 
 Box = tuple[FloatArray, FloatArray]
@@ -287,7 +286,7 @@ class _HasInputs(Protocol):
     def n_inputs(self) -> int: ...
 
 
-def check_law(law: Law, net: _HasInputs | None = None, name: str = "law") -> Law:
+def check_law(law: Any, net: _HasInputs | None = None, name: str = "law") -> Law:
     """`law` if it is a law over the inputs of `net` (any number of inputs when None).
 
     Raises

@@ -168,6 +168,11 @@ class Particles(Law):
         """`points` and `weights`."""
         return self.points, self.weights
 
+    @property
+    def keeps_axes(self) -> bool:
+        """True: the coordinates of `standard` are the inputs."""
+        return True
+
     def support(self) -> Box:
         """The smallest and largest value of each input over the points of positive weight."""
         points = self.points[self.weights > 0]

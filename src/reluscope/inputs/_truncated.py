@@ -175,11 +175,12 @@ class Truncated(Law):
                 "the cdf of one input of a Gaussian truncated in correlated inputs has no closed form; "
                 "estimate it from law.sample(n, rng), whose draws are exact"
             )
-        at = np.clip(t, low[i], high[i])
+        above = t > low[i]
+        ends = np.stack([np.where(above, np.minimum(t, high[i]), high[i]), np.full(t.shape, high[i])])
         with np.errstate(over="ignore"):
-            ends = [(v - mean) / sd for v in (low[i], at, high[i])]
-            below = log_mass(np.asarray(ends[0]), ends[1], (at - low[i]) / sd)
-            return np.exp(below - log_mass(np.asarray(ends[0]), np.asarray(ends[2]), (high[i] - low[i]) / sd))
+            start = np.full(ends.shape, (low[i] - mean) / sd)
+            mass = log_mass(start, (ends - mean) / sd, (ends - low[i]) / sd)
+        return np.where(above, np.exp(mass[0] - mass[1]), 0.0)
 
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
         gaussian = self.gaussian

@@ -1,0 +1,271 @@
+"""What every member of a kind must do: one check per kind, run over all of its members.
+
+`check_law(law)` takes any input law and fails at the first thing that a law promises and this one breaks.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from reluscope.errors import InputError
+from reluscope.inputs import Law, law_from_dict, standard
+from reluscope.inputs import check_law as checked
+from reluscope.network import Network
+
+# Each statistical comparison is a z-score beyond 6: a false alarm once in 5e8. `check_law` makes some 100 of them.
+Z = 6.0
+DRAWS = 20_000
+
+
+def check_law(law: Law, seed: int = 0) -> None:
+    """Everything that `Law` promises, for one law."""
+    x = law.sample(DRAWS, seed)
+    _shapes(law, x, seed)
+    _moments(law, x)
+    _support(law, x)
+    _restriction(law, x)
+    _distribution(law, x)
+    _parts(law, x)
+    _noise(law, seed)
+    _plain_data(law, seed)
+    _frozen(law)
+    _standard_coordinates(law, seed)
+    _refusals(law)
+
+
+def _agree(value: np.ndarray, rows: np.ndarray, what: str) -> None:
+    """The mean of independent rows is `value`, within Z standard errors."""
+    error = rows.std(axis=0) / np.sqrt(len(rows))
+    scale = 1e-12 * (1 + np.abs(rows).max(axis=0))
+    apart = np.abs(rows.mean(axis=0) - value)
+    assert (apart <= Z * error + scale).all(), f"{what}: off by {apart.max():.3g}"
+
+
+def _agree_share(p: np.ndarray | float, hits: np.ndarray, what: str) -> None:
+    """Shares of draws against probabilities, with the standard error of the stated probability (and a count of 1)."""
+    n = len(hits)
+    error = np.sqrt(np.asarray(p) * (1 - np.asarray(p)) / n) + Z / n
+    apart = np.abs(hits.mean(axis=0) - p)
+    assert (apart <= Z * error).all(), f"{what}: off by {np.max(apart):.3g}"
+
+
+def _closed_form(law: Law) -> bool:
+    """Whether mean and covariance have closed forms; a Gaussian truncated in correlated inputs says if it has none."""
+    try:
+        law.mean
+    except InputError as error:
+        assert "no closed form" in str(error)
+        return False
+    return True
+
+
+def _shapes(law: Law, x: np.ndarray, seed: int) -> None:
+    n = law.n
+    assert isinstance(n, int) and n >= 1
+    assert x.shape == (DRAWS, n) and x.dtype == np.float64 and np.isfinite(x).all()
+    np.testing.assert_array_equal(law.sample(5, seed), law.sample(5, np.random.default_rng(seed)))
+    np.testing.assert_array_equal(law.sample(5, seed), law.sample(5, np.random.SeedSequence(seed)))
+    assert law.sample(0, seed).shape == (0, n)
+    assert repr(law).startswith(type(law).__name__ + "(") and len(repr(law)) < 200 and "\n" not in repr(law)
+    for box in (law.support(), law.far_box()):
+        assert [side.shape for side in box] == [(n,), (n,)]
+    if _closed_form(law):
+        assert law.mean.shape == law.variance.shape == (n,) and law.cov.shape == (n, n)
+
+
+def _moments(law: Law, x: np.ndarray) -> None:
+    if not _closed_form(law):
+        return
+    _agree(law.mean, x, "mean")
+    apart = x - law.mean
+    _agree(law.cov, apart[:, :, None] * apart[:, None, :], "cov")
+    np.testing.assert_allclose(law.variance, np.diag(law.cov), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(law.cov, law.cov.T, rtol=1e-12, atol=1e-15)
+
+
+def _support(law: Law, x: np.ndarray) -> None:
+    lower, upper = law.support()
+    assert (lower <= upper).all()
+    rounding = 1e-14 * (1 + np.abs(x).max(axis=0))
+    assert ((x >= lower - rounding) & (x <= upper + rounding)).all(), "a draw lies outside the support"
+    fixed = lower == upper
+    assert (np.ptp(x, axis=0)[~fixed] > 0).all(), "an input that never moves has a support with two sides"
+    low, high = law.far_box()
+    assert np.isfinite(low).all() and np.isfinite(high).all()
+    assert (low >= lower).all() and (high <= upper).all() and (low <= high).all(), "the far box leaves the support"
+    assert ((x >= low - rounding) & (x <= high + rounding)).all(), "a draw lies outside the far box"
+
+
+def _restriction(law: Law, x: np.ndarray) -> None:
+    lower, upper = law.support()
+    everywhere = law.restrict(-np.inf, np.inf)
+    middle = np.median(x, axis=0)
+    low, high = np.where(lower < upper, np.quantile(x, 0.2, axis=0), lower), np.where(lower < upper, middle, upper)
+    half = law.restrict(low, high)
+    if half is None:
+        closed = law.independent_inputs and law.atoms is None and not law.is_mixture
+        assert not closed and everywhere is None, "a law with independent inputs can be restricted to a box"
+        return
+    assert everywhere is not None and abs(everywhere.log_mass) <= 1e-9
+    assert 0 < half.relative_error < 1e-9
+    inside = ((x >= low) & (x <= high)).all(axis=1)
+    _agree_share(np.exp(half.log_mass), inside, "mass of the box")
+    own = half.law.support()
+    assert (own[0] >= np.maximum(low, lower)).all() and (own[1] <= np.minimum(high, upper)).all()
+    y = half.law.sample(2000, 1)
+    assert ((y >= low - 1e-12) & (y <= high + 1e-12)).all(), "a draw of the restricted law lies outside the box"
+    if inside.sum() > 100:
+        error = np.sqrt(x[inside].var(axis=0) / inside.sum() + y.var(axis=0) / len(y))
+        assert (np.abs(x[inside].mean(axis=0) - y.mean(axis=0)) <= Z * error + 1e-12).all()
+    # Twice is once: the masses multiply.
+    again = half.law.restrict(np.where(lower < upper, 0.5 * (low + high), low), high)
+    once = law.restrict(np.where(lower < upper, 0.5 * (low + high), low), high)
+    assert again is not None and once is not None
+    np.testing.assert_allclose(half.log_mass + again.log_mass, once.log_mass, rtol=1e-9, atol=1e-9)
+    # Nothing is there.
+    finite = np.isfinite(upper)
+    if finite.any():
+        assert law.restrict(np.where(finite, upper + 1.0, -np.inf), np.inf) is None
+    if (lower < upper).any():
+        assert law.restrict(np.where(lower < upper, middle, lower), np.where(lower < upper, middle, upper)) is None
+
+
+def _distribution(law: Law, x: np.ndarray) -> None:
+    """`cdf` of each input against the draws, and its limits."""
+    for i in range(law.n):
+        t = np.quantile(x[:, i], [0.1, 0.5, 0.9])
+        try:
+            value = law.cdf(t, i)
+        except InputError as error:
+            assert "no closed form" in str(error) and not law.independent_inputs
+            continue
+        assert value.shape == (3,) and (np.diff(value) >= 0).all()
+        _agree_share(value, x[:, i : i + 1] <= t, f"cdf of input {i}")
+        _agree_share(law.cdf(t, i, strict=True), x[:, i : i + 1] < t, f"strict cdf of input {i}")
+        lower, upper = (side[i] for side in law.support())
+        assert law.cdf([-np.inf, upper, np.inf], i).tolist() == pytest.approx([0.0, 1.0, 1.0], abs=1e-15)
+        assert law.cdf(lower, i, strict=True) == 0.0 and law.cdf(0.0, i).shape == ()
+        if np.isfinite(upper - lower):  # the box is the smallest: there is mass right at its sides
+            inwards = 1e-3 * (upper - lower)
+            assert law.cdf(lower + inwards, i) > 0 and law.cdf(upper - inwards, i, strict=True) < 1
+
+
+def _parts(law: Law, x: np.ndarray) -> None:
+    weights = [w for w, _ in law.components]
+    assert all(w >= 0 for w in weights) and abs(sum(weights) - 1) < 1e-12
+    assert all(isinstance(part, Law) and part.n == law.n for _, part in law.components)
+    assert law.is_mixture or (len(law.components) == 1 and law.components[0][1] is law)
+    if _closed_form(law):
+        mean = sum(w * part.mean for w, part in law.components)
+        np.testing.assert_allclose(mean, law.mean, rtol=1e-12, atol=1e-12)
+    if law.gaussians:
+        assert abs(sum(w for w, _ in law.gaussians) - 1) < 1e-12 and all(w > 0 for w, _ in law.gaussians)
+        np.testing.assert_allclose(sum(w * g.mean for w, g in law.gaussians), law.mean, rtol=1e-12, atol=1e-12)
+        second = sum(w * (g.cov + np.outer(g.mean, g.mean)) for w, g in law.gaussians)
+        np.testing.assert_allclose(second - np.outer(law.mean, law.mean), law.cov, rtol=1e-9, atol=1e-9)
+    if law.atoms is not None:
+        points, p = law.atoms
+        assert points.shape == (len(p), law.n) and abs(p.sum() - 1) < 1e-12 and (p >= 0).all()
+        assert (x[:, None] == points[None]).all(axis=2).any(axis=1).all(), "a draw is none of the points"
+    else:
+        assert law.unrestricted.unrestricted is law.unrestricted
+        low, high = law.support()
+        wide = law.unrestricted.support()
+        assert (wide[0] <= low).all() and (wide[1] >= high).all()
+    if law.independent_inputs and _closed_form(law):
+        np.testing.assert_array_equal(law.cov, np.diag(law.variance))
+
+
+def _noise(law: Law, seed: int) -> None:
+    if law.noise is None:
+        with pytest.raises(InputError, match=type(law).__name__):
+            law.from_noise(np.zeros((1, law.n)))
+        return
+    kind, k = law.noise
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((7, k)) if kind == "normal" else rng.random((7, k))
+    np.testing.assert_array_equal(law.from_noise(z), law.sample(7, seed))
+
+
+def _plain_data(law: Law, seed: int) -> None:
+    data = json.loads(json.dumps(law.to_dict(), allow_nan=False))
+    assert data["law"] == law.kind
+    for back in (law_from_dict(data), type(law).from_dict(data), pickle.loads(pickle.dumps(law)), copy.deepcopy(law)):
+        assert type(back) is type(law) and repr(back) == repr(law)
+        np.testing.assert_array_equal(back.support(), law.support())
+        # A covariance goes through its square root: draws agree up to rounding.
+        np.testing.assert_allclose(back.sample(5, seed), law.sample(5, seed), rtol=1e-9, atol=1e-9)
+
+
+def _frozen(law: Law) -> None:
+    assert dataclasses.is_dataclass(law)
+    for field in dataclasses.fields(law):
+        value = getattr(law, field.name)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(law, field.name, value)
+        if isinstance(value, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                value[...] = 0
+    with pytest.raises(TypeError, match="abstract"):
+        Law()  # type: ignore[abstract]
+
+
+def _standard_coordinates(law: Law, seed: int) -> None:
+    """The components in the coordinates of an identity network give back the law: draws, mean and covariance."""
+    rng = np.random.default_rng(seed)
+    net = Network([(np.eye(law.n), None), (np.eye(law.n), None)])
+    parts = standard(law, net)
+    assert abs(sum(c.weight for c in parts) - 1) < 1e-12
+    mean, second = np.zeros(law.n), np.zeros((law.n, law.n))
+    exact = True
+    for c in parts:
+        x = law.sample(200, rng) if len(parts) == 1 else c.to_x(rng.standard_normal((200, c.network.n_inputs)), rng)
+        np.testing.assert_allclose(c.network(c.to_u(x)), net(x), rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(c.to_x(c.to_u(x)), x, rtol=1e-7, atol=1e-7)
+        if c.kind != "gaussian":
+            exact = False
+            continue
+        centre = c.to_x(np.zeros(c.network.n_inputs))
+        L = c.to_x(np.eye(c.network.n_inputs)) - centre if c.r else np.zeros((1, law.n))
+        mean += c.weight * centre
+        second += c.weight * (L.T @ L + np.outer(centre, centre))
+    if exact:
+        np.testing.assert_allclose(mean, law.mean, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(second - np.outer(mean, mean), law.cov, rtol=1e-7, atol=1e-7)
+    if law.keeps_axes:
+        (c,) = parts
+        x = law.sample(50, rng)
+        u, free = c.to_u(x)[:, : c.r], np.flatnonzero(law.variance > 0)
+        assert u.shape == (50, len(free))
+        slopes = [np.corrcoef(u[:, k], x[:, i])[0, 1] for k, i in enumerate(free)]
+        np.testing.assert_allclose(slopes, 1.0, rtol=1e-9)  # each coordinate is one input, shifted and scaled
+
+
+def _refusals(law: Law) -> None:
+    """Bad arguments are refused by name."""
+    n = law.n
+    for words, call in {
+        "n must be": lambda: law.sample(-1),
+        "rng must be": lambda: law.sample(1, rng="seed"),
+        "lower must": lambda: law.restrict(np.zeros(n + 1), 1.0),
+        "upper must": lambda: law.restrict(0.0, np.full(n, np.nan)),
+        "lower must not exceed upper": lambda: law.restrict(1.0, 0.0),
+        "input must be": lambda: law.cdf(0.0, n),
+        "t must": lambda: law.cdf("low"),
+        "X must": lambda: law.log_density(np.zeros((2, n + 1))),
+        "the key 'law'": lambda: law_from_dict({**law.to_dict(), "law": "no such law"}),
+        "unknown 'extra'": lambda: law_from_dict({**law.to_dict(), "extra": 1}),
+        "the law has": lambda: checked(law, Network([(np.ones((1, n + 1)), None)])),
+        "law must be an input law": lambda: checked(law.to_dict()),
+    }.items():
+        with pytest.raises(InputError, match=words):
+            call()
+    other = next(c for c in Law.__subclasses__() if c is not type(law))
+    with pytest.raises(InputError, match=f"must describe a {other.__name__}"):
+        other.from_dict(law.to_dict())

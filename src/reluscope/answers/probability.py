@@ -227,14 +227,19 @@ def _sound_given_box(
     # The box alone needs no network and is the quicker one; a tenth of the tolerance is its share.
     flat = Network([(np.eye(n), np.zeros(n))])
     box = Property(n, n, (Case(law.lower, law.upper, none[0], np.zeros((0, n)), none[2], none[3]),), "box")
-    whole = bound_event(flat, law.gaussian, box, tolerance=share, budget=Budget(0.4 * still, limit.regions))
+    whole = bound_event(flat, law.unrestricted, box, tolerance=share, budget=Budget(0.4 * still, limit.regions))
     if not whole.lower > 0.0:
         note = "the mass of the law's box has no positive lower bound yet; more budget may help"
         return Answer(0.5, 0.0, 1.0, "sound", method=whole.method, note=note, evaluations=whole.evaluations)
     wanted = None if tolerance is None else 0.8 * tolerance * whole.lower
     rest = Budget(max(seconds - limit.elapsed(), 0.1 * seconds), limit.regions)
     part = bound_event(
-        net, law.gaussian, Property(n, m, tuple(cases), event.short), tolerance=wanted, budget=rest, progress=progress
+        net,
+        law.unrestricted,
+        Property(n, m, tuple(cases), event.short),
+        tolerance=wanted,
+        budget=rest,
+        progress=progress,
     )
     lower, upper = part.lower / whole.upper * (1 - 1e-15), min(part.upper / whole.lower * (1 + 1e-15), 1.0)
     work = (part.evaluations or 0) + (whole.evaluations or 0)

@@ -21,19 +21,32 @@ LOG_ROOT_2PI = 0.9189385332046727418  # log sqrt(2 pi)
 @final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Gaussian(Law):
-    """`x = mean + L u` with `u ~ N(0, I)`, so that `x ~ N(mean, L L^T)`.
+    """Gaussian inputs: `x = mean + L u` with `u ~ N(0, I)`, so that `x ~ N(mean, L L^T)`.
 
-    `mean` has shape (n,) (a number stands for n = 1). The covariance is given in one of four ways:
+    Parameters
+    ----------
+    mean : array_like, shape (n,), or float
+        Expectation; a number stands for n = 1.
+    cov : array_like, optional
+        One variance, n variances, or a covariance matrix (n, n); the identity when nothing is given.
+    factor : array_like, shape (n, k), optional
+        `L` itself, any k, instead of `cov`.
+    low_rank : array_like, shape (n, k), optional
+        With `cov` as a number or n variances: `cov = diag(cov) + low_rank low_rank^T`.
 
-    - `cov`: one variance, n variances, or a matrix (n, n); the identity when nothing is given;
-    - `factor`: `L` of shape (n, k), any k, with `cov = L L^T`;
-    - `cov` (a number or n variances) with `low_rank` (n, k): `cov = diag(cov) + low_rank low_rank^T`.
+    Raises
+    ------
+    InputError
+        If shapes do not fit, entries are not finite, or the covariance is not symmetric or has a negative eigenvalue
+        (beyond 1e-11 of its largest entry or eigenvalue, which counts as rounding and is repaired).
 
-    Zero variances and rank-deficient covariances are allowed. A matrix that is asymmetric or has a negative
-    eigenvalue by rounding (1e-11 of its largest entry or eigenvalue) is repaired, beyond that it is refused.
-    Only a factor is stored: a vector for independent inputs, a Cholesky factor (or eigenvectors, when
-    singular) for a matrix, at O(n^3) once; nothing is ever inverted.
+    Notes
+    -----
+    Zero variances and singular covariances are allowed. Only a factor is stored: a vector for independent inputs,
+    a Cholesky factor (or eigenvectors, when singular) for a matrix, at O(n^3) once; nothing is ever inverted.
 
+    Examples
+    --------
     >>> Gaussian([0.0, 1.0], [[2.0, 0.5], [0.5, 1.0]])
     Gaussian(2 inputs, full covariance, mean [0, 1])
     """
@@ -69,10 +82,29 @@ class Gaussian(Law):
     def fit(cls, X: npt.ArrayLike, *, covariance: str = "full", ddof: int = 0) -> Gaussian:
         """The Gaussian with the sample's mean and covariance `sum (x - mean)(x - mean)^T / (N - ddof)`.
 
-        `X` has shape (N, n); `covariance` is "full", "diag" or "spherical". Closed form, no regularisation: a
-        constant column gets variance 0, and N <= n gives a singular full covariance, which is allowed with a
-        `ReluscopeWarning`. The full factor
-        comes from a QR decomposition of the centred data (cost N n^2), not from the squared data.
+        Parameters
+        ----------
+        X : array_like, shape (N, n)
+            Samples, one per row.
+        covariance : {"full", "diag", "spherical"}
+            A matrix, one variance per input, or one variance for all.
+        ddof : int
+            Subtracted from N in the divisor: 0 for maximum likelihood, 1 for the unbiased estimate.
+
+        Returns
+        -------
+        Gaussian
+
+        Notes
+        -----
+        Closed form, no regularisation: a constant column gets variance 0, and N <= n gives a singular full covariance,
+        which is allowed with a `ReluscopeWarning`. The full factor comes from a QR decomposition of the centred data
+        (cost N n^2), not from squared data.
+
+        Examples
+        --------
+        >>> Gaussian.fit([[0.0, 1.0], [2.0, 1.0], [4.0, 4.0]]).mean
+        array([2., 2.])
         """
         x = data_rows(X)
         kind = choice(covariance, "covariance", ("full", "diag", "spherical"))

@@ -58,12 +58,13 @@ class Law(ABC):
 
     Examples
     --------
+    >>> from reluscope.inputs import Uniform
     >>> law = Uniform([0.0, -1.0], [2.0, 1.0])
     >>> law.n, law.mean.tolist(), law.support()[1].tolist()
     (2, [1.0, 0.0], [2.0, 1.0])
     >>> half = law.restrict([0.0, 0.0], [2.0, 1.0])
-    >>> half.law, round(np.exp(half.log_mass), 12)
-    (Uniform(2 inputs, from [0, 0] to [2, 1]), 0.5)
+    >>> half.law, f"{np.exp(half.log_mass):.3f}"
+    (Uniform(2 inputs, from [0, 0] to [2, 1]), '0.500')
     """
 
     kind: ClassVar[str]
@@ -195,6 +196,7 @@ class Law(ABC):
 
         Examples
         --------
+        >>> from reluscope.inputs import Uniform
         >>> Uniform(0.0, 4.0).cdf([-1.0, 1.0, 5.0]).tolist()
         [0.0, 0.25, 1.0]
         """

@@ -26,14 +26,28 @@ _DISTANCE_NUMBERS = 1 << 22
 @final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class GaussianMixture(Law):
-    """`x ~ sum_k weights[k] N(mean_k, cov_k)`.
+    """Inputs from a mixture of Gaussians: `x ~ sum_k weights[k] N(mean_k, cov_k)`.
 
-    `weights` (k,) must sum to 1 (within 1e-9, then they are normalised) and may hold zeros; `components` is a
-    sequence of `Gaussian` laws over the same inputs. `from_arrays` takes arrays instead, `fit` and
-    `fit_classes` learn from data, `kde` puts one kernel on each sample.
+    `from_arrays` takes arrays instead, `fit` and `fit_classes` learn from data, `kde` puts one kernel on each sample.
 
+    Parameters
+    ----------
+    weights : array_like, shape (k,)
+        Probabilities of the components; they must sum to 1 (within 1e-9, then they are normalised) and may be 0.
+    components : sequence of Gaussian
+        Laws over the same inputs.
+
+    Raises
+    ------
+    InputError
+        If a component is not a `Gaussian` or has other inputs, or the weights are negative or do not sum to 1.
+
+    Notes
+    -----
     Components may share one factor (`tied` covariance, kernels): it is then stored once.
 
+    Examples
+    --------
     >>> GaussianMixture([0.5, 0.5], [Gaussian([0.0]), Gaussian([3.0])])
     GaussianMixture(2 components, 1 input)
     """
@@ -76,10 +90,25 @@ class GaussianMixture(Law):
     def from_arrays(
         cls, weights: npt.ArrayLike, means: npt.ArrayLike, covariances: npt.ArrayLike, covariance: str = "full"
     ) -> GaussianMixture:
-        """A mixture from `weights` (k,), `means` (k, n) and `covariances` in the layout named by `covariance`.
+        """A mixture from arrays, in the layouts of a fitted scikit-learn mixture.
 
-        "full": (k, n, n); "diag": variances (k, n); "spherical": variances (k,); "tied": one matrix (n, n). These
-        are the layouts of a fitted scikit-learn mixture.
+        Parameters
+        ----------
+        weights : array_like, shape (k,)
+        means : array_like, shape (k, n)
+        covariances : array_like
+            "full": (k, n, n); "diag": variances (k, n); "spherical": variances (k,); "tied": one matrix (n, n).
+        covariance : {"full", "diag", "spherical", "tied"}
+            The layout of `covariances`.
+
+        Returns
+        -------
+        GaussianMixture
+
+        Examples
+        --------
+        >>> GaussianMixture.from_arrays([0.5, 0.5], [[0.0], [3.0]], [1.0, 4.0], "spherical").variance
+        array([4.75])
         """
         kind = choice(covariance, "covariance", COVARIANCES)
         m = data_rows(means, "means")
@@ -105,16 +134,45 @@ class GaussianMixture(Law):
         restarts: int = 1,
         iterations: int = 200,
     ) -> GaussianMixture:
-        """The mixture of `components` Gaussians that maximises the likelihood of `X` (N, n), by EM.
+        """The mixture that maximises the likelihood of the samples, by expectation maximisation (EM).
 
-        `covariance` is "full", "diag", "spherical" or "tied". EM is scikit-learn's (extra `sklearn`), started
-        from k-means with a seed drawn from `rng`. Columns are put on a common scale first, so the result does
-        not depend on units (one scale for all columns when "spherical"), and `regularisation` is added
-        to every variance on that scale. Constant columns keep variance 0 (except when "spherical").
-        One component is the closed form of `Gaussian.fit`: no scikit-learn, no regularisation. No more samples than
+        Parameters
+        ----------
+        X : array_like, shape (N, n)
+            Samples, one per row.
+        components : int
+            How many Gaussians.
+        covariance : {"full", "diag", "spherical", "tied"}
+            Form of the covariances; "tied" is one matrix for all components.
+        rng : None, int, SeedSequence or Generator
+            Source of the starts.
+        regularisation : float
+            Added to every variance after the columns were put on a common scale.
+        restarts : int
+            EM finds a local optimum: it runs from that many starts and keeps the best.
+        iterations : int
+            The most steps of one run.
+
+        Returns
+        -------
+        GaussianMixture
+
+        Raises
+        ------
+        MissingExtraError
+            If scikit-learn (extra `sklearn`) is needed and not there; one component needs none.
+
+        Notes
+        -----
+        EM is scikit-learn's, started from k-means. Columns are put on a common scale first, so the result does not
+        depend on units (one scale for all columns when "spherical"). Constant columns keep variance 0 (except when
+        "spherical"). One component is the closed form of `Gaussian.fit`, without regularisation. No more samples than
         inputs give a `ReluscopeWarning`: full covariances are then singular but for the regularisation.
 
-        A local optimum only: `restarts` runs from that many starts and keeps the best.
+        Examples
+        --------
+        >>> GaussianMixture.fit([[0.0], [2.0]], components=1).variance
+        array([1.])
         """
         x = data_rows(X)
         k = integer(components, "components", low=1)
@@ -145,9 +203,26 @@ class GaussianMixture(Law):
         restarts: int = 1,
         iterations: int = 200,
     ) -> ClassMixtures:
-        """One mixture per class of `y` (N,), fitted by `fit` on that class's rows, and the classes' shares.
+        """One mixture per class, fitted by `fit` to that class's rows, and the classes' probabilities.
 
-        Each class draws from its own child of `rng`, so its mixture does not depend on the other classes.
+        Parameters
+        ----------
+        X : array_like, shape (N, n)
+            Samples, one per row.
+        y : array_like, shape (N,)
+            Their labels: numbers or texts.
+        components, covariance, rng, regularisation, restarts, iterations
+            As for `fit`. Each class draws from its own child of `rng`, so its mixture does not depend on the others.
+
+        Returns
+        -------
+        ClassMixtures
+
+        Examples
+        --------
+        >>> classes = GaussianMixture.fit_classes([[0.0], [2.0], [5.0], [9.0]], ["a", "a", "b", "b"])
+        >>> classes["b"].mean
+        array([7.])
         """
         x = data_rows(X)
         labels = np.asarray(y)
@@ -293,7 +368,17 @@ class GaussianMixture(Law):
 
 @dataclass(frozen=True, eq=False)
 class ClassMixtures:
-    """One law per class: `laws[i]` is the input's law given class `labels[i]`, which has probability `weights[i]`."""
+    """One law per class. Made by `GaussianMixture.fit_classes`; `classes[label]` is the law of one class.
+
+    Attributes
+    ----------
+    labels : tuple
+        The classes.
+    weights : array, shape (classes,)
+        Their probabilities.
+    laws : tuple of GaussianMixture
+        The law of the inputs given each class.
+    """
 
     labels: tuple[Any, ...]
     weights: FloatArray
@@ -329,12 +414,31 @@ class ClassMixtures:
 
 
 def kde(X: npt.ArrayLike, bandwidth: Any = "scott") -> GaussianMixture:
-    """One Gaussian kernel of weight 1/N on each row of `X` (N, n): `x = X[k] + h u`.
+    """A kernel density estimate: one Gaussian of weight 1/N on each sample.
 
-    `bandwidth` is "scott" (`h^2 = N^(-2/(n+4))` times the sample's covariance), "silverman"
-    (`(N (n+2)/4)^(-2/(n+4))` times it), a number (the kernel's standard deviation in every input, in the units of
-    `X`), or a matrix (n, n), the kernel's covariance. The rules need two samples or more and follow the sample's
-    covariance (divided by N - 1), singular or not. The kernels share one factor, stored once.
+    Parameters
+    ----------
+    X : array_like, shape (N, n)
+        Samples, one per row.
+    bandwidth : {"scott", "silverman"}, float or array_like, shape (n, n)
+        A rule: the kernel's covariance is that of the sample (divided by N - 1) times `N^(-2/(n+4))` for "scott" and
+        `(N (n+2)/4)^(-2/(n+4))` for "silverman". A number: the kernel's standard deviation in every input, in the
+        units of `X`. A matrix: the kernel's covariance.
+
+    Returns
+    -------
+    GaussianMixture
+        With N components that share one factor, stored once.
+
+    Raises
+    ------
+    InputError
+        If a rule meets fewer than two samples, or a number or a matrix is not a valid bandwidth.
+
+    Examples
+    --------
+    >>> kde([[0.0], [1.0], [4.0]], bandwidth=0.5)
+    GaussianMixture(3 components, 1 input, one shared covariance)
     """
     x = data_rows(X)
     N, n = x.shape

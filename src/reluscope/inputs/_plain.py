@@ -26,6 +26,22 @@ _Read = TypeVar("_Read")
 def law_from_dict(data: Any) -> Law:
     """The law described by a dictionary with the key "law" and the arguments of that law.
 
+    Parameters
+    ----------
+    data : dict
+        As `Law.to_dict` writes it; see the notes.
+
+    Returns
+    -------
+    Law
+
+    Raises
+    ------
+    InputError
+        If the kind of law is not known, keys are missing or unknown, or the law refuses its arguments.
+
+    Notes
+    -----
     - `{"law": "gaussian", "mean": [...], "cov": variance | variances | matrix, "factor": ..., "low_rank": ...}`
     - `{"law": "mixture", "weights": [...], "components": [gaussian, ...]}`, or `"means": [[...], ...]` with one
       covariance for all, given as for a gaussian
@@ -34,6 +50,11 @@ def law_from_dict(data: Any) -> Law:
     - `{"law": "particles", "points": [[...], ...], "weights": [...]}`
     - `{"law": "classes", "labels": [...], "weights": [...], "laws": [mixture, ...]}`, one mixture per class, gives the
       law of the input whatever its class; `classes_from_json` keeps the classes
+
+    Examples
+    --------
+    >>> law_from_dict({"law": "uniform", "lower": [0, 0], "upper": 1})
+    Uniform(2 inputs, from [0, 0] to [1, 1])
     """
     if not isinstance(data, dict):
         raise InputError(f"a law must be a dictionary (a JSON object) with the key 'law', got {describe(data)}")
@@ -44,16 +65,36 @@ def law_from_dict(data: Any) -> Law:
 
 
 def law_from_json(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Law:
-    """Read a law from a JSON file; see `law_from_dict` for what it holds.
+    """Read a law from a JSON file.
 
-    Refused with an `InputError` that names the file: more than `limits.file_bytes`, text that is not UTF-8 JSON, NaN
-    or Infinity, a key given twice, deep nesting, unknown or missing keys.
+    Parameters
+    ----------
+    path : str or PathLike
+        The file; `law_from_dict` says what it holds.
+    limits : Limits
+        `limits.file_bytes` is the size of the largest file that is read.
+
+    Returns
+    -------
+    Law
+
+    Raises
+    ------
+    InputError
+        Names the file: too large, not UTF-8 JSON, NaN or Infinity, a key given twice, nested too deeply, unknown or
+        missing keys.
     """
     return _from_json(path, limits, law_from_dict)
 
 
 def classes_from_json(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Law | ClassMixtures:
-    """Read a law from a JSON file like `law_from_json`; one law per class (`"law": "classes"`) stays that."""
+    """Read a law from a JSON file like `law_from_json`, and keep the classes where the file has one law per class.
+
+    Returns
+    -------
+    Law or ClassMixtures
+        A `ClassMixtures` if the file says `"law": "classes"`.
+    """
     return _from_json(path, limits, lambda data: _classes(data) if _has_classes(data) else law_from_dict(data))
 
 

@@ -16,11 +16,21 @@ from reluscope.inputs._law import Box, Law, Restriction, box_sides, data_rows, f
 @final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Uniform(Law):
-    """`x` uniform on the box `lower <= x <= upper`.
+    """Inputs uniform on the box `lower <= x <= upper`.
 
-    `lower` and `upper` have shape (n,); a number stands for every input. Both must be finite. Where they are equal
-    the input is fixed at that value (and the law has no density).
+    Parameters
+    ----------
+    lower, upper : array_like, shape (n,), or float
+        Finite sides; a number stands for every input. Where they are equal the input is fixed at that value, and the
+        law has no density.
 
+    Raises
+    ------
+    InputError
+        If a side is not finite, the lengths differ, or `lower` exceeds `upper`.
+
+    Examples
+    --------
     >>> Uniform([0.0, 0.0], 1.0)
     Uniform(2 inputs, from [0, 0] to [1, 1])
     """
@@ -119,11 +129,26 @@ class Uniform(Law):
 @final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Particles(Law):
-    """`x` equal to `points[k]` with probability `weights[k]`.
+    """Inputs on finitely many points: `x = points[k]` with probability `weights[k]`.
 
-    `X` has shape (m, n); `weights` (m,) must sum to 1 (within 1e-9, then normalised), equal when None.
+    Parameters
+    ----------
+    X : array_like, shape (m, n)
+        The points, one per row, such as a data set.
+    weights : array_like, shape (m,), optional
+        Probabilities; they must sum to 1 (within 1e-9, then they are normalised). Equal when None.
+
+    Raises
+    ------
+    InputError
+        If the points are not a table of finite numbers, or the weights are negative or do not sum to 1.
+
+    Notes
+    -----
     The law has no density. It counts as one component, however many points it has.
 
+    Examples
+    --------
     >>> Particles([[0.0, 1.0], [2.0, 3.0]]).mean
     array([1., 2.])
     """

@@ -118,6 +118,18 @@ class Component:
 def standard(law: Law, net: Network) -> tuple[Component, ...]:
     """Each component of `law` in the coordinates that `net` can see; components of weight 0 are left out.
 
+    Parameters
+    ----------
+    law : Law
+        The distribution of the inputs.
+    net : Network
+
+    Returns
+    -------
+    tuple of Component
+
+    Notes
+    -----
     **Gaussian** `x = m + L u`: the first layer sees u only through `W L`. With an orthonormal basis V of its
     row space, `v = V^T u ~ N(0, I_r)` is all the network depends on, r = rank(W L): exact, and 784 inputs before
     16 units become r = 16. Columns of `W L` that are zero are dropped; when the others are independent, u is kept as
@@ -135,6 +147,8 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     Cost: one product `W L` and one SVD of it, per factor. Guaranteed: `component.network(component.to_u(x))`
     equals `net(x)` up to rounding for every x in the support.
 
+    Examples
+    --------
     >>> from reluscope.inputs import Gaussian
     >>> law = Gaussian(np.zeros(3), 1.0)
     >>> net = Network([([[1.0, 2.0, 2.0], [-1.0, -2.0, -2.0]], None), ([[1.0, 1.0]], None)])

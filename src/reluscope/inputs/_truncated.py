@@ -27,13 +27,24 @@ _PLAIN_RATE = 0.05
 @final
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Truncated(Law):
-    """`x ~ N(mean, cov)` given `lower <= x <= upper`.
+    """Gaussian inputs given a box: `x ~ N(mean, cov)` given `lower <= x <= upper`.
 
-    `gaussian` is any `Gaussian`, correlated or singular; `lower` and `upper` have shape (n,) or are numbers, and may
-    be infinite. A box that holds no probability, or a side that holds less than 2.2e-308 of its input, is refused:
-    nothing can be conditioned on it. (When inputs determine one another a linear program finds out whether they can
-    all be inside.) An input of zero variance must lie in its side.
+    Parameters
+    ----------
+    gaussian : Gaussian
+        The law before the restriction; it may be correlated or singular.
+    lower, upper : array_like, shape (n,), or float
+        Sides of the box; they may be infinite. A number stands for every input.
 
+    Raises
+    ------
+    InputError
+        If the box has no probability or one of its sides has less than 2.2e-308 (nothing can be conditioned on it),
+        or if an input of zero variance lies outside its side. When inputs determine one another, a linear program
+        finds out whether they can all be inside.
+
+    Notes
+    -----
     Draws are exact. Independent inputs: inverse cdf, accurate in the tails. Correlated: rejection from the Gaussian
     when the box holds 5 % or more, else minimax-tilted rejection; if that accepts fewer than 1 in 10,000 (as
     it may with far more than 100 correlated, restricted inputs) `sample` raises instead of approximating.
@@ -41,6 +52,8 @@ class Truncated(Law):
     `mean`, `variance`, `cov`, `log_mass` and `log_density` are closed forms as long as the *restricted* inputs (a
     finite side, positive variance) are uncorrelated with one another, and raise `InputError` otherwise.
 
+    Examples
+    --------
     >>> Truncated(Gaussian([0.0]), 0.0, np.inf).mean
     array([0.79788456])
     """

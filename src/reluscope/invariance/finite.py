@@ -8,7 +8,7 @@ import numpy as np
 
 from reluscope._check import describe, integer
 from reluscope.errors import InputError
-from reluscope.inputs import Particles
+from reluscope.inputs import Particles, check_law
 from reluscope.network import Network
 
 
@@ -18,7 +18,7 @@ def push(law: Particles, net: Network, *, layer: int | None = None, merge: bool 
     Exact: each point is mapped, weights stay; points that meet (bit for bit) are joined when `merge`. The number of
     points never grows. Cost: one forward pass.
     """
-    if getattr(law, "atoms", None) is None:
+    if check_law(law).atoms is None:
         raise InputError(f"law must be Particles, got {describe(law)}")
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")

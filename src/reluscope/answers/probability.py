@@ -214,9 +214,10 @@ def _sound_given_box(
         np.zeros((0, n)), np.zeros((0, m)), np.zeros(0), np.zeros(0, bool)
     )  # fmt: skip
     cases = []
+    before, sides = law.unrestricted, law.support()
     for c in event.cases:
         case = c.case
-        low, high = np.maximum(case.lower, law.lower), np.minimum(case.upper, law.upper)
+        low, high = np.maximum(case.lower, sides[0]), np.minimum(case.upper, sides[1])
         if (low <= high).all():
             cases.append(Case(low, high, case.A, case.G, case.g, case.strict))
     if not cases:
@@ -226,8 +227,8 @@ def _sound_given_box(
     share = None if tolerance is None else 0.1 * tolerance
     # The box alone needs no network and is the quicker one; a tenth of the tolerance is its share.
     flat = Network([(np.eye(n), np.zeros(n))])
-    box = Property(n, n, (Case(law.lower, law.upper, none[0], np.zeros((0, n)), none[2], none[3]),), "box")
-    whole = bound_event(flat, law.unrestricted, box, tolerance=share, budget=Budget(0.4 * still, limit.regions))
+    box = Property(n, n, (Case(*sides, none[0], np.zeros((0, n)), none[2], none[3]),), "box")
+    whole = bound_event(flat, before, box, tolerance=share, budget=Budget(0.4 * still, limit.regions))
     if not whole.lower > 0.0:
         note = "the mass of the law's box has no positive lower bound yet; more budget may help"
         return Answer(0.5, 0.0, 1.0, "sound", method=whole.method, note=note, evaluations=whole.evaluations)
@@ -235,7 +236,7 @@ def _sound_given_box(
     rest = Budget(max(seconds - limit.elapsed(), 0.1 * seconds), limit.regions)
     part = bound_event(
         net,
-        law.unrestricted,
+        before,
         Property(n, m, tuple(cases), event.short),
         tolerance=wanted,
         budget=rest,

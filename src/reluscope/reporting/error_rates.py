@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._text import count
+from reluscope.inputs import ClassMixtures
 from reluscope.reporting.blocks import Figure, Section, Table, percent
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import Subject
@@ -34,7 +35,7 @@ def errors(subject: Subject) -> Section:
     return _many_class_errors(subject, classes, title, fitted)
 
 
-def _fitted_classes(subject: Subject) -> Any:
+def _fitted_classes(subject: Subject) -> ClassMixtures | None:
     """One Gaussian per label, or None where the target is no label."""
     from reluscope.inputs import GaussianMixture
 
@@ -48,7 +49,7 @@ def _fitted_classes(subject: Subject) -> Any:
     return GaussianMixture.fit_classes(subject.X, y, rng=subject.seed)  # type: ignore[arg-type]
 
 
-def _two_class_errors(subject: Subject, classes: Any, title: str, fitted: str) -> Section:
+def _two_class_errors(subject: Subject, classes: ClassMixtures, title: str, fitted: str) -> Section:
     """Rates of "positive when y[0] > 0", and how they move with the threshold."""
     from reluscope.answers.outputs import error_rates
 
@@ -98,7 +99,7 @@ def _two_class_errors(subject: Subject, classes: Any, title: str, fitted: str) -
                    facts={"labels": list(classes.labels), **at_zero}, headline=lead)  # fmt: skip
 
 
-def _many_class_errors(subject: Subject, classes: Any, title: str, fitted: str) -> Section:
+def _many_class_errors(subject: Subject, classes: ClassMixtures, title: str, fitted: str) -> Section:
     """The probability that the largest output is not the one of the class, for each class."""
     from reluscope.answers.probability import probability
 

@@ -195,7 +195,7 @@ def _rows(X: npt.ArrayLike, net: Network) -> Any:
     return rows
 
 
-def _law(net: Network, law: Any, X: Any, box: Any) -> tuple[Law, str]:
+def _law(net: Network, law: Law | None, X: Any, box: Any) -> tuple[Law, str]:
     if law is not None:
         return check_law(law, net), f"Inputs: {law!r}."
     if X is not None:

@@ -10,6 +10,7 @@ well the mixture fits).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from reluscope._check import FloatArray, generator
 from reluscope._extras import require
 from reluscope.answers.functions import functions
 from reluscope.answers.outputs import outputs
-from reluscope.inputs import Gaussian, GaussianMixture
+from reluscope.inputs import Gaussian, GaussianMixture, Law
 from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.reproduce import Reproduction
@@ -99,7 +100,9 @@ def _figures(folder: Path, rng: np.random.Generator, draws: int) -> list[str]:
     return names
 
 
-def _figure(path: Path, net: Network, laws: list[Any], titles: list[str], rng: np.random.Generator, draws: int) -> None:
+def _figure(
+    path: Path, net: Network, laws: Sequence[Law], titles: list[str], rng: np.random.Generator, draws: int
+) -> None:
     """One row per law: probabilities of the activation patterns, and the cdf of the output, exact and drawn."""
     require("matplotlib", "plot")
     from matplotlib.figure import Figure

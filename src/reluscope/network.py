@@ -556,3 +556,10 @@ def _arrow(widths: tuple[int, ...]) -> str:
         parts.append(f"{widths[i]}x{repeat}" if repeat > 2 else "-".join([str(widths[i])] * repeat))
         i = j
     return "-".join(parts)
+
+
+def check_network(net: Any) -> Network:
+    """`net` if it is a `Network`, else an `InputError` that says how to get one."""
+    if not isinstance(net, Network):
+        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    return net

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real
+from reluscope._check import EPS, FloatArray, choice, generator, integer, real
 from reluscope._text import in_dimensions, table
 from reluscope.answer import Answer
 from reluscope.answers._parts import _summed, merged
@@ -27,7 +27,7 @@ from reluscope.answers.orthant import ORTHANT_METHODS, orthant_masses
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import Law
-from reluscope.network import Network, Pattern
+from reluscope.network import Network, Pattern, check_network
 
 METHODS = ("auto", "enumerate", "lines", *ORTHANT_METHODS)
 
@@ -423,8 +423,7 @@ def functions(
 
     Patterns are vectors of piece indices; a tie (measure zero) belongs to the piece below.
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    check_network(net)
     choice(method, "method", METHODS)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(confidence, "confidence", low=0.0, high=1.0, open_=True)

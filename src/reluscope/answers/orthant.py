@@ -55,8 +55,6 @@ def orthant_masses(
     from reluscope.inputs import check_law
 
     choice(method, "method", ORTHANT_METHODS)
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}")
     if not check_law(law, net).gaussians:
         raise InputError(f"formula (11) is for Gaussian laws and mixtures, got {describe(law)}")
     rank = integer(rank, "rank", low=0)

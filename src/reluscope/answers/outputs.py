@@ -22,7 +22,7 @@ from reluscope.answers._parts import Cells, build, is_exact
 from reluscope.answers._values import Values
 from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures, Law, check_law
-from reluscope.network import Network, Pattern
+from reluscope.network import Network, Pattern, check_network
 
 METHODS = ("auto", "enumerate", "lines")
 
@@ -514,8 +514,7 @@ def outputs(
     from reluscope.inputs import standard
     from reluscope.measure.regions import enumerate_law
 
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    check_network(net)
     choice(method, "method", METHODS)
     real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     rng = generator(rng)

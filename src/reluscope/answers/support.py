@@ -132,8 +132,6 @@ def checked(net: Any, law: Law) -> tuple[Component, ...]:
     """The law's components in the coordinates the network sees, or an `InputError` about `net` or `law`."""
     from reluscope.inputs import standard
 
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     return standard(law, net)
 
 

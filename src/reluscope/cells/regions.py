@@ -25,7 +25,7 @@ from reluscope.cells.subdivide import PROBABLE_ERRORS, Leaves, first_labels, sub
 from reluscope.errors import InputError
 from reluscope.inputs import Law, check_law
 from reluscope.limits import DEFAULT_LIMITS, Limits
-from reluscope.network import Network, Pattern
+from reluscope.network import Network, Pattern, check_network
 from reluscope.progress import meter
 
 if TYPE_CHECKING:
@@ -546,8 +546,7 @@ def _first(batch: Regions, n: int) -> Regions:
 
 
 def _domain(net: Any, box: Any, polytope: Any, law: Law | None) -> tuple[Network, Domain]:
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    check_network(net)
     if box is not None and hasattr(box, "sample"):
         raise InputError("box must be a pair (lower, upper), got an input law: write regions(net, law=law)")
     if law is not None:

@@ -16,7 +16,7 @@ from reluscope._check import describe
 from reluscope._files import as_path, looks_like, read_bytes
 from reluscope.errors import InputError, UnsupportedError
 from reluscope.limits import DEFAULT_LIMITS, Limits
-from reluscope.network import Network
+from reluscope.network import Network, check_network
 
 __all__ = ["load", "save"]
 
@@ -53,8 +53,7 @@ def save(net: Network, path: str | PathLike[str]) -> None:
 
     npz and safetensors keep every number bit for bit, the names and notes too; ONNX keeps the function.
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}")
+    check_network(net)
     file = as_path(path)
     suffix = file.suffix.lower()
     if suffix == ".npz":

@@ -45,7 +45,7 @@ from reluscope._files import as_path, atomic_write, check_zip, looks_like, read_
 from reluscope.activations import Activation, Units
 from reluscope.errors import InputError, InputLimitError, MissingExtraError, UnsupportedError
 from reluscope.limits import DEFAULT_LIMITS, Limits
-from reluscope.network import Network
+from reluscope.network import Network, check_network
 
 __all__ = [
     "load_npz",
@@ -186,8 +186,7 @@ def network_from_tensors(
 
 def network_to_arrays(net: Network) -> tuple[str, Arrays]:
     """The header text and the arrays of our layout."""
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}")
+    check_network(net)
     arrays: Arrays = {}
     storage: list[Any] = []
     kinds: dict[Activation, int] = {}

@@ -38,7 +38,7 @@ from reluscope.formats._onnx_ops import (
 )
 from reluscope.formats.graph import GraphBuilder, Shape, Tensor
 from reluscope.limits import DEFAULT_LIMITS, Limits
-from reluscope.network import Layer, Network
+from reluscope.network import Layer, Network, check_network
 
 _OLDEST_OPSET = 7
 _MAX_MODEL_BYTES = (1 << 31) - (1 << 20)
@@ -492,8 +492,7 @@ def save_onnx(
     up to rounding; `"float32"` rounds the weights. Sparse weights are written dense, up to `limits.elements`
     numbers in all. The file appears whole or not at all.
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}")
+    check_network(net)
     kind = np.dtype(choice(dtype, "dtype", ("float64", "float32")))
     elements = sum(layer.width * (layer.n_inputs + 1) for layer in net.layers)
     if elements > limits.elements or elements * kind.itemsize > _MAX_MODEL_BYTES:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe, generator, integer, real_array
 from reluscope.errors import InputError
+from reluscope.network import Network, check_network
 
 if TYPE_CHECKING:
     from reluscope.inputs._gaussian import Gaussian
@@ -283,19 +284,16 @@ class Law(ABC):
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray: ...
 
 
-class _HasInputs(Protocol):
-    @property
-    def n_inputs(self) -> int: ...
-
-
-def check_law(law: Any, net: _HasInputs | None = None, name: str = "law") -> Law:
-    """`law` if it is a law over the inputs of `net` (any number of inputs when None).
+def check_law(law: Any, net: Network | None = None, name: str = "law") -> Law:
+    """`law` if it is a law over the inputs of `net`, which is checked first (any number of inputs when it is None).
 
     Raises
     ------
     InputError
         Names the argument, says what was expected, what came and what to try.
     """
+    if net is not None:
+        check_network(net)
     if not isinstance(law, Law):
         hint = "a box is Uniform(lower, upper), data are Particles(X), Gaussian.fit(X) or kde(X)"
         if isinstance(law, type) and issubclass(law, Law):

@@ -36,6 +36,7 @@ class Uniform(Law):
     """
 
     kind: ClassVar[str] = "uniform"
+    independent_inputs = keeps_axes = True
 
     lower: FloatArray
     upper: FloatArray
@@ -68,16 +69,6 @@ class Uniform(Law):
         """Logarithm of the volume over the inputs that are not fixed; 0 when all are."""
         width = self.upper - self.lower
         return float(np.log(width[width > 0]).sum())
-
-    @property
-    def independent_inputs(self) -> bool:
-        """True: the inputs of a box are independent."""
-        return True
-
-    @property
-    def keeps_axes(self) -> bool:
-        """True: the coordinates of `standard` are inputs."""
-        return True
 
     def support(self) -> Box:
         """The box itself."""
@@ -154,6 +145,7 @@ class Particles(Law):
     """
 
     kind: ClassVar[str] = "particles"
+    keeps_axes = True
 
     points: FloatArray
     weights: FloatArray
@@ -192,11 +184,6 @@ class Particles(Law):
     def atoms(self) -> tuple[FloatArray, FloatArray]:
         """`points` and `weights`."""
         return self.points, self.weights
-
-    @property
-    def keeps_axes(self) -> bool:
-        """True: the coordinates of `standard` are the inputs."""
-        return True
 
     def support(self) -> Box:
         """The smallest and largest value of each input over the points of positive weight."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import FloatArray, describe, generator, real_array
+from reluscope._check import FloatArray, generator, real_array
 from reluscope.errors import InputError
 from reluscope.inputs._factor import Factor
 from reluscope.inputs._law import Law, check_law, frozen
@@ -155,8 +155,6 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     >>> [component.r for component in standard(law, net)]
     [1]
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}")
     check_law(law, net)
     if law.atoms is not None:
         points, weights = law.atoms

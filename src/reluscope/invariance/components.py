@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from reluscope._check import FloatArray, describe
+from reluscope._check import FloatArray
 from reluscope._doors import door
 from reluscope._text import table
 from reluscope.answers.outputs import outputs, truncated_network
@@ -82,8 +82,6 @@ def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) 
     For ReLU networks and laws whose output law is exact here: Gaussians and mixtures that the network sees in at most
     three directions. Cost: one exact enumeration per layer, and a cdf of every unit.
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     check_law(law, net)
     if not all(layer.units.is_relu for layer in net.hidden):
         raise InputError("moment matching is in closed form for ReLU units only")

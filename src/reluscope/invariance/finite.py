@@ -9,7 +9,7 @@ import numpy as np
 from reluscope._check import describe, integer
 from reluscope.errors import InputError
 from reluscope.inputs import Particles, check_law
-from reluscope.network import Network
+from reluscope.network import Network, check_network
 
 
 def push(law: Particles, net: Network, *, layer: int | None = None, merge: bool = True) -> Particles:
@@ -20,8 +20,7 @@ def push(law: Particles, net: Network, *, layer: int | None = None, merge: bool 
     """
     if check_law(law).atoms is None:
         raise InputError(f"law must be Particles, got {describe(law)}")
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    check_network(net)
     if layer is None:
         values = net(law.points)
     else:

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import describe, integer, real
+from reluscope._check import integer, real
 from reluscope._extras import require
 from reluscope._version import __version__
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError, ReluscopeError
 from reluscope.inputs import ClassMixtures, Gaussian, GaussianMixture, Law, check_law
-from reluscope.network import Network
+from reluscope.network import Network, check_network
 from reluscope.progress import meter
 from reluscope.reporting import error_rates, sections
 from reluscope.reporting.blocks import Figure, Section, Table
@@ -128,8 +128,7 @@ def report(
     middle of `box=(lo, hi)` (a third of its half-width as standard deviation), or around 0, is used and named as such.
     `events` are texts such as `"y[0] > 1"`. `budget` is shared by the sections; each says how far it came.
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    check_network(net)
     seed = integer(rng, "rng", low=0)
     seconds = real(parse_budget(budget).seconds, "budget", low=0.1)
     rows = None if X is None else _rows(X, net)

@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, describe, integer
+from reluscope._check import FloatArray, integer
 from reluscope.activations import Activation, Units
 from reluscope.errors import InputError
-from reluscope.network import Network, Pattern
+from reluscope.network import Network, Pattern, check_network
 
 _CHUNK_NUMBERS = 1 << 21
 
 
 def checked(net: Any, layer: Any) -> tuple[Network, int]:
     """`net` and the hidden layer counted from 1; None stands for the last one."""
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    check_network(net)
     if not net.hidden:
         raise InputError("the network has no hidden layer")
     if layer is None:

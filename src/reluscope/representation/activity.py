@@ -19,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import EPS, FloatArray, describe, generator
+from reluscope._check import EPS, FloatArray, generator
 from reluscope.activations import Units
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds
-from reluscope.errors import InputError
-from reluscope.network import Layer, Network
+from reluscope.network import Layer, Network, check_network
 from reluscope.parallel import blas_threads
 from reluscope.representation._prefix import prefix
 
@@ -102,8 +101,7 @@ def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = "20000 
     lists: up to the rounding of the enumeration), "switching" has two points that show it. Cost: one backward pass
     of linear bounds per layer, then the regions.
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+    check_network(net)
     lower, upper = box_bounds(box, net.n_inputs)
     limit = parse_budget(budget)
     bounds = box_preactivations(net, lower, upper)

@@ -262,6 +262,7 @@ def _refusals(law: Law) -> None:
         "the key 'law'": lambda: law_from_dict({**law.to_dict(), "law": "no such law"}),
         "unknown 'extra'": lambda: law_from_dict({**law.to_dict(), "extra": 1}),
         "the law has": lambda: checked(law, Network([(np.ones((1, n + 1)), None)])),
+        "net must be a Network": lambda: checked(law, None),
         "law must be an input law": lambda: checked(law.to_dict()),
     }.items():
         with pytest.raises(InputError, match=words):

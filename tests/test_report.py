@@ -198,7 +198,7 @@ def test_data_gives_the_law(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"law": rs.Gaussian([0.0, 0.0, 0.0])}, "law must have 2 inputs"),
+        ({"law": rs.Gaussian([0.0, 0.0, 0.0])}, "the law has 3 inputs but the network takes 2"),
         ({"X": [[1.0, 2.0, 3.0]]}, "X must have 2 columns"),
         ({"feature_names": ["a"]}, "feature_names must name the 2 inputs"),
         ({"budget": "soon"}, "budget must be like"),

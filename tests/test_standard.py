@@ -289,6 +289,7 @@ BAD = [
     ("inputs", lambda: standard(Gaussian(np.zeros(3)), NET), "3 inputs but the network takes 2"),
     ("law", lambda: standard([0.0, 0.0], NET), "law must be"),
     ("net", lambda: standard(LAW, lambda x: x), "net must be a Network"),
+    ("no net", lambda: standard(LAW, None), "net must be a Network"),
     ("overflow", lambda: standard(Gaussian([0.0], 1e300), Network([([[1e300]], None)])), "overflow"),
     ("mean overflow", lambda: standard(Gaussian([1e300], 1.0), Network([([[1e300]], None)])), "overflows at the law"),
     ("U shape", lambda: standard(LAW, NET)[0].to_x([[1.0]]), r"U must have shape \(m, 2\)"),

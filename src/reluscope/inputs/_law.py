@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe, generator, integer, real_array
 from reluscope.errors import InputError
-from reluscope.network import Network, check_network
+from reluscope.network import check_network
 
 if TYPE_CHECKING:
     from reluscope.inputs._gaussian import Gaussian
@@ -26,6 +26,7 @@ WEIGHT_ROUNDING = 1e-9
 """How far weights may be from summing to 1 and still be normalised without a word."""
 
 _MOST_DRAWS = 10**12
+_ANY_NETWORK = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,24 +285,23 @@ class Law(ABC):
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray: ...
 
 
-def check_law(law: Any, net: Network | None = None, name: str = "law") -> Law:
-    """`law` if it is a law over the inputs of `net`, which is checked first (any number of inputs when it is None).
+def check_law(law: Any, net: Any = _ANY_NETWORK, name: str = "law") -> Law:
+    """`law` if it is a law over the inputs of the network `net`, which is checked first; over any inputs without it.
 
     Raises
     ------
     InputError
         Names the argument, says what was expected, what came and what to try.
     """
-    if net is not None:
-        check_network(net)
+    inputs = None if net is _ANY_NETWORK else check_network(net).n_inputs
     if not isinstance(law, Law):
         hint = "a box is Uniform(lower, upper), data are Particles(X), Gaussian.fit(X) or kde(X)"
         if isinstance(law, type) and issubclass(law, Law):
             hint = f"make one: {law.__name__}(...)"
         raise InputError(f"{name} must be an input law such as Gaussian or Uniform, got {describe(law)}; {hint}")
-    if net is not None and law.n != net.n_inputs:
+    if inputs is not None and law.n != inputs:
         said = "the law" if name == "law" else name
-        raise InputError(f"{said} has {law.n} inputs but the network takes {net.n_inputs}; give a law over all of them")
+        raise InputError(f"{said} has {law.n} inputs but the network takes {inputs}; give a law over all of them")
     return law
 
 

@@ -90,19 +90,20 @@ def modules(top: Path = SOURCES) -> dict[str, Path]:
 
 
 MODULES = modules()
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
 def public(package: str) -> set[str]:
     """The names in a package's `__all__`."""
-    for node in ast.parse(MODULES[package].read_text()).body:
+    for node in TREES[package].body:
         if isinstance(node, ast.Assign) and [t.id for t in node.targets if isinstance(t, ast.Name)] == ["__all__"]:
             return set(ast.literal_eval(node.value))
     return set()
 
 
-def imported(source: str, text: str, doors: dict[str, set[str]]) -> Iterator[Edge]:
+def imported(source: str, tree: ast.Module, doors: dict[str, set[str]]) -> Iterator[Edge]:
     """What a module imports of the package: the module that holds the name, or the package whose door does."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -124,8 +125,8 @@ def imported(source: str, text: str, doors: dict[str, set[str]]) -> Iterator[Edg
 def graph() -> list[Edge]:
     doors = {name: public(name) for name in BEHIND_DOORS}
     edges = []
-    for source, path in sorted(MODULES.items()):
-        edges += imported(source, path.read_text(), doors)
+    for source, tree in sorted(TREES.items()):
+        edges += imported(source, tree, doors)
     return edges
 
 
@@ -256,7 +257,7 @@ def f():
     from reluscope.measure import lines
     import reluscope.answers.outputs
 """
-    targets = [edge.target for edge in imported("reluscope.cells.regions", text, doors)]
+    targets = [edge.target for edge in imported("reluscope.cells.regions", ast.parse(text), doors)]
     assert sorted(targets) == [
         "reluscope.answers.outputs",
         "reluscope.measure.lines",
@@ -264,7 +265,7 @@ def f():
         "reluscope.plot.regions",
     ]
     with pytest.raises(AssertionError, match="imports by name"):
-        list(imported("reluscope.cells.regions", "import_module('reluscope.plot')", doors))
+        list(imported("reluscope.cells.regions", ast.parse("import_module('reluscope.plot')"), doors))
 
 
 # -- what is installed with the package --------------------------------------------------------------------------
@@ -286,8 +287,8 @@ def declared() -> dict[str, set[str]]:
 def third_party() -> set[str]:
     """Packages that the sources import, by statement or through `require`."""
     found = set()
-    for path in MODULES.values():
-        for node in ast.walk(ast.parse(path.read_text())):
+    for tree in TREES.values():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -298,7 +299,8 @@ def third_party() -> set[str]:
 
 
 def test_every_declared_dependency_is_imported():
-    unused = {group: names - third_party() for group, names in declared().items()}
+    imports = third_party()
+    unused = {group: names - imports for group, names in declared().items()}
     assert {group: names for group, names in unused.items() if names} == {}
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from reluscope.measure.simd.steps import (
     _VECTOR,
     _WORD,
     BLOCK,
     _across,
+    choose,
     load_vector,
     spread_vector,
     store_vector,
@@ -273,19 +273,10 @@ def _plain_add_rows(
         _part(above, 0, blocks)[:] += for_above[m] * row
 
 
-if config.DISABLE_JIT:
-    axpy: Any = _plain_axpy
-    add_absolute: Any = _plain_add_absolute
-    dot: Any = _plain_dot
-    dot_absolute: Any = _plain_dot_absolute
-    copy: Any = _plain_copy
-    relax: Any = _plain_relax
-    add_rows: Any = _plain_add_rows
-else:
-    axpy = intrinsic(_axpy)
-    add_absolute = intrinsic(_add_absolute)
-    dot = intrinsic(_dot)
-    dot_absolute = intrinsic(_dot_absolute)
-    copy = intrinsic(_copy)
-    relax = intrinsic(_relax)
-    add_rows = intrinsic(_add_rows)
+axpy: Any = choose(_axpy, _plain_axpy)
+add_absolute: Any = choose(_add_absolute, _plain_add_absolute)
+dot: Any = choose(_dot, _plain_dot)
+dot_absolute: Any = choose(_dot_absolute, _plain_dot_absolute)
+copy: Any = choose(_copy, _plain_copy)
+relax: Any = choose(_relax, _plain_relax)
+add_rows: Any = choose(_add_rows, _plain_add_rows)

@@ -35,6 +35,11 @@ _VECTOR = ir.VectorType(_DOUBLE, BLOCK)
 _GROUP = 4
 
 
+def choose(vector: Any, plain: Any) -> Any:
+    """Vector instructions for compiled code; plain Python where numba is switched off."""
+    return plain if config.DISABLE_JIT else intrinsic(vector)
+
+
 def vector_at(context: Any, builder: Any, kind: Any, value: Any, place: Any) -> Any:
     """Pointer to one place of a contiguous 1-D array."""
     return builder.gep(context.make_array(kind)(context, builder, value=value).data, [place])
@@ -442,23 +447,12 @@ def _plain_lowest_bit(word: int) -> np.uint64:
     return np.uint64((int(word) & -int(word)).bit_length() - 1)
 
 
-if config.DISABLE_JIT:
-    advance: Any = _plain_advance
-    advance_switched: Any = _plain_advance_switched
-    advance_summed: Any = _plain_advance_summed
-    count_below: Any = _plain_count_below
-    add_column: Any = _plain_add_column
-    add_columns: Any = _plain_add_columns
-    weighted_sum: Any = _plain_weighted_sum
-    mix_rows: Any = _plain_mix_rows
-    lowest_bit: Any = _plain_lowest_bit
-else:
-    advance = intrinsic(_advance)
-    advance_switched = intrinsic(_advance_switched)
-    advance_summed = intrinsic(_advance_summed)
-    count_below = intrinsic(_count_below)
-    add_column = intrinsic(_add_column)
-    add_columns = intrinsic(_add_columns)
-    weighted_sum = intrinsic(_weighted_sum)
-    mix_rows = intrinsic(_mix_rows)
-    lowest_bit = intrinsic(_lowest_bit)
+advance: Any = choose(_advance, _plain_advance)
+advance_switched: Any = choose(_advance_switched, _plain_advance_switched)
+advance_summed: Any = choose(_advance_summed, _plain_advance_summed)
+count_below: Any = choose(_count_below, _plain_count_below)
+add_column: Any = choose(_add_column, _plain_add_column)
+add_columns: Any = choose(_add_columns, _plain_add_columns)
+weighted_sum: Any = choose(_weighted_sum, _plain_weighted_sum)
+mix_rows: Any = choose(_mix_rows, _plain_mix_rows)
+lowest_bit: Any = choose(_lowest_bit, _plain_lowest_bit)

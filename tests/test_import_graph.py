@@ -40,12 +40,12 @@ ROOMS = {
     "normal": "",
     "simd": "",
     "exact": "normal",
-    "polytope": "simd normal",
-    "regions": "exact polytope normal",
+    "polytope": "simd",
+    "regions": "exact polytope",
     "shared": "normal simd exact polytope",
     "points": "shared normal simd",
-    "lines": "points shared normal",
-    "rare": "shared normal",
+    "lines": "points shared",
+    "rare": "shared",
     "sound": "simd normal",
 }
 """The rooms of `measure`, and the rooms that each may use."""
@@ -306,3 +306,18 @@ def test_every_declared_dependency_is_imported():
 
 def test_every_import_is_declared():
     assert third_party() - set().union(*declared().values()) <= NEVER_INSTALLED
+
+
+# -- the page about it -------------------------------------------------------------------------------------------
+
+
+def test_the_architecture_page_names_what_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    layers, rooms = (page.split(f"## {title}\n")[1].split("\n## ")[0] for title in ("Layers", "Rooms of `measure`"))
+    named = set(re.findall(r"`(\w+)`", layers))
+    assert {name for name in LAYER if not name.startswith("_")} <= named
+    rows = dict(re.findall(r"^\| `(\w+)(?:\.py)?` \|.*\|(.*)\|$", rooms, re.M))
+    uses = {room: set(re.findall(r"`(\w+)`", cell)) for room, cell in rows.items()}
+    assert uses == {room: set(allowed.split()) for room, allowed in ROOMS.items()}
+    files = set(re.findall(r"(?<![\w/])((?:\w+/)+\w+\.py)", page))
+    assert [f for f in sorted(files) if not (SOURCES / "reluscope" / f).exists() and not (ROOT / f).exists()] == []

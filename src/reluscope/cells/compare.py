@@ -24,8 +24,8 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray, describe, real
 from reluscope.activations import Units
 from reluscope.answer import Answer
-from reluscope.cells.complex import MOST_DIMENSIONS, vertex_geometry, with_vertices
 from reluscope.cells.domain import box_bounds
+from reluscope.cells.faces import MOST_DIMENSIONS, vertex_geometry, with_vertices
 from reluscope.cells.regions import Regions, stream_regions, too_large
 from reluscope.cells.subdivide import PROBABLE_ERRORS
 from reluscope.errors import InputError

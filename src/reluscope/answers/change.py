@@ -132,7 +132,8 @@ def change(
     others = " given the others" if len(named) < net.n_inputs else ""
     text = f"re-drawn{others}" if e is None else "with noise added"
     if e is None and law.atoms is not None:
-        return _among_particles(net, *law.atoms, named, bool(decision), text)
+        points, weights = law.atoms
+        return _among_particles(net, points, weights, named, bool(decision), text)
     if how != "draws":
         must = how == "enumeration"
         if e is None and len(named) == net.n_inputs and enumerable(components):
@@ -227,11 +228,11 @@ def _exact_pairs(law: Law, named: Index, e: Law | None) -> list[_Pair] | None:
     B[named, named] = 0.0
     B[named, n + np.arange(m)] = 1.0
     index = np.concatenate([np.arange(n), named])
-    sides = [side[index] for side in law.support()]
+    lower, upper = (side[index] for side in law.support())
     base = law.unrestricted
     if base is law:
-        return [_Pair(1.0, Uniform(*sides), A, B, np.zeros(n))]
-    twice = Truncated(Gaussian(base.mean[index], base.variance[index]), *sides)
+        return [_Pair(1.0, Uniform(lower, upper), A, B, np.zeros(n))]
+    twice = Truncated(Gaussian(base.mean[index], base.variance[index]), lower, upper)
     return [_Pair(1.0, twice, A, B, np.zeros(n))]
 
 

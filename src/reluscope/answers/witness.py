@@ -183,7 +183,8 @@ def witness(
     if not found.cases:
         return Witnesses((), True, "the event can never happen")
     if law.atoms is not None:
-        return _particles(*law.atoms, found, net, wanted, checker)
+        points, weights = law.atoms
+        return _particles(points, weights, found, net, wanted, checker)
     if not law.unrestricted.gaussians:
         return _in_box(law, found, net, wanted, limit, checker, rng)
     asked = question(net, law, found)

@@ -66,7 +66,9 @@ def moments(
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(confidence, "confidence", low=0.0, high=1.0, open_=True)
     options = {"relative": relative, "confidence": confidence, "rng": generator(rng)}
-    rows = half_spaces((A, b), law.n, "A, b") if np.size(A) else (np.zeros((0, law.n)), np.zeros(0))
+    rows: tuple[FloatArray, FloatArray] = (np.zeros((0, law.n)), np.zeros(0))
+    if np.size(A):
+        rows = half_spaces((A, b), law.n, "A, b")
     if law.atoms is not None:
         points, weights = law.atoms
         inside = (points @ rows[0].T <= rows[1]).all(axis=1)

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP_FLAGS := --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-torch test-slow test-lowest lint docs dist examples pictures bench clean
+.PHONY: demo test test-torch test-slow test-lowest coverage lint docs dist examples pictures bench clean
 
 demo: .venv/.user
 	.venv/bin/reluscope demo
@@ -13,9 +13,14 @@ test: .venv/.test
 test-slow: .venv/.test
 	.venv/bin/python -m pytest -n 2 -m slow
 
-# The lowest versions that pyproject.toml allows of what we import, in an environment of their own.
+# Not part of `make test`: on Python 3.11 watching every line takes far longer than the tests it watches.
+coverage: .venv/.test
+	COVERAGE_CORE=$$(.venv/bin/python -c "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')") \
+		.venv/bin/python -m pytest -n 2 -m "not slow" --cov=reluscope --cov-report=term:skip-covered
+
+# The lowest versions that pyproject.toml allows of what we import; their own warnings are no errors.
 test-lowest: .venv-lowest/.test
-	.venv-lowest/bin/python -m pytest -n 2 -m "not slow"
+	.venv-lowest/bin/python -m pytest -n 2 -m "not slow" -W default
 
 # torch stays optional: its own environment, so that `make test` shows the package works without it.
 test-torch: .venv-torch/.test

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
-from reluscope.demo import run
+import reluscope as rs
+from reluscope.plot import plot_regions
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 
 
 def main() -> None:
-    """Write every picture to docs/images."""
+    """Write the picture of the README to docs/images."""
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        run("moons", Path(folder))
-        shutil.copy(Path(folder) / "moons-regions.png", IMAGES / "moons-regions.png")
+    moons = rs.example("moons")
+    found = rs.regions(moons.network, law=moons.law)
+    axes = plot_regions(found, colour="mass", masses=found.masses(moons.law).value)
+    axes.set(xlim=(-2, 3), ylim=(-2, 2.5))
+    axes.figure.savefig(IMAGES / "moons-regions.png", dpi=150, bbox_inches="tight")
 
 
 if __name__ == "__main__":

@@ -124,6 +124,7 @@ def test_enumeration_lines_points_and_draws_agree(r):
         for kind in ("replicate", "block", "finite-sample")
     ]
     ways.append(integrate(net, law, Request(levels=c), lines=1 << 15, method="points", level=SAFE, rng=3))
+    assert [found.patterns is not None for found in ways] == [True, True, True, False]
     for found in ways:
         cdf = found.levels[0].cdf
         assert (cdf.lower <= drawn + noise).all()

@@ -109,8 +109,7 @@ def test_bends_of_a_one_layer_network_are_the_zeros_of_its_units():
     expected = np.sort(line + 0.5 * t[line, unit])
     got = np.sort(found.line + 0.5 * found.t)
     near = np.abs(got[:, None] - expected).min(axis=0)
-    assert (near < 1e-9).mean() > 0.97  # a chord whose end lies on a bend is given up as a whole
-    assert np.abs(expected[:, None] - got).min(axis=0).max() < 1e-9 or found.lost == 0
+    assert found.lost == 0 and len(got) == len(expected) > 50 and near.max() < 1e-9
     measured = normals(view, found.x, chords.way[found.line], found.jump, found.reach)
     which = np.abs(found.x @ (2 * W).T + b).argmin(axis=1)
     cosine = np.abs((measured.normal * W[which]).sum(axis=1)) / np.linalg.norm(W[which], axis=1)

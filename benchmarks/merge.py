@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 
 import reluscope as rs
 from reluscope.local_models import _adjacency
-from reluscope.local_models.merge import _centroids
+from reluscope.local_models.table import centroids
 
 
 def credit():
@@ -66,7 +66,7 @@ def cancer(seed: int):
 
 def nearest_centroid(u: rs.Unwrapped, kept: int, breadth: float):
     """The rule to compare with: adopted by the kept region with the nearest centroid."""
-    centroid, spread = _centroids(u)
+    centroid, spread = centroids(u)
     owner = cKDTree(centroid[:kept] / spread).query(centroid / spread)[1]
     owner[:kept] = np.arange(kept)
     return owner

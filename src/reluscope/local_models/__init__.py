@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from reluscope._lazy import lazy_door
 
 if TYPE_CHECKING:
-    from reluscope.local_models.merge import MergedModels
+    from reluscope.local_models.merged import MergedModels
 
 __all__ = ["MergedModels"]
 
-__getattr__ = lazy_door(__name__, {"MergedModels": "merge"})
+__getattr__ = lazy_door(__name__, {"MergedModels": "merged"})

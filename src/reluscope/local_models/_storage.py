@@ -12,7 +12,7 @@ import numpy as np
 from reluscope.errors import InputError
 from reluscope.formats.arrays import Arrays, network_from_arrays, network_to_arrays, read_npz, write_npz
 from reluscope.limits import DEFAULT_LIMITS
-from reluscope.local_models.merge import Dendrogram, MergedModels, Validation
+from reluscope.local_models.merged import Dendrogram, MergedModels, Validation
 
 _FORMAT = "reluscope-merged-1"
 _FIELDS = {  # name: (kind, dimensions)

@@ -15,7 +15,7 @@ from reluscope._check import FloatArray
 from reluscope._extras import require
 from reluscope.local_models import scores
 from reluscope.local_models._data import Response
-from reluscope.local_models.merge import MergedModels
+from reluscope.local_models.merged import MergedModels
 from reluscope.local_models.training import Recipe, train
 from reluscope.local_models.unwrap import Unwrapped, unwrap
 

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer
-from reluscope._doors import door
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.cells.facets import _hidden_maps
@@ -227,7 +226,9 @@ class Explanation:
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Waterfall of the contributions; returns the Axes."""
-        return door("Explanation.plot")(self, ax, **options)
+        from reluscope.plot.explanations import plot_explanation
+
+        return plot_explanation(self, ax, **options)
 
     def __repr__(self) -> str:
         names = self.unwrapped.output_names

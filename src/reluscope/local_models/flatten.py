@@ -20,7 +20,7 @@ from reluscope.network import Network
 from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
-    from reluscope.local_models.merge import MergedModels
+    from reluscope.local_models.merged import MergedModels
 
 
 def flatten(

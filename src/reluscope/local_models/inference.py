@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, generator, integer, real
-from reluscope._doors import door
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.intervals import normal_quantile, student_quantile
@@ -87,7 +86,9 @@ class Intervals:
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Intervals as bars; returns the Axes."""
-        return door("Intervals.plot")(self, ax, **options)
+        from reluscope.plot.explanations import plot_intervals
+
+        return plot_intervals(self, ax, **options)
 
     def __repr__(self) -> str:
         head = f"{self.method} intervals at {100 * self.level:g} %, {self.rows_used:,} rows"

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, generator, real_array
-from reluscope._doors import door
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models._data import Response, names_of, prepare, weights_of
@@ -93,7 +92,9 @@ class L1Path:
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Regions and test score against the penalty; returns the Axes."""
-        return door("L1Path.plot")(self, ax, **options)
+        from reluscope.plot.merged import plot_l1_path
+
+        return plot_l1_path(self, ax, **options)
 
     def __repr__(self) -> str:
         return text_table(self.rows())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from reluscope._check import FloatArray, integer
 from reluscope._text import table as text_table
@@ -308,6 +309,18 @@ def weighted_spread(X: Any, weight: FloatArray | None, centre: FloatArray) -> Fl
         total += square.sum(axis=0) if weight is None else weight[rows] @ square
     spread = np.sqrt(total / (len(X) if weight is None else weight.sum()))
     return np.where(spread > 1e-13 * size, spread, 0.0)
+
+
+def centroids(u: Unwrapped) -> tuple[FloatArray, FloatArray]:
+    """Mean of the rows of each region, and the standard deviation of each feature over all rows (1 if it is 0)."""
+    total = np.zeros((len(u), u.network.n_inputs))
+    square = np.zeros(u.network.n_inputs)
+    for rows in spans(len(u.region), 8192):
+        x = read(u.X, rows)
+        total += csr_array((np.ones(len(x)), (u.region[rows], np.arange(len(x)))), shape=(len(u), len(x))) @ x
+        square += ((x - u.centre) ** 2).sum(axis=0)
+    spread = np.sqrt(square / len(u.region))
+    return total / u.count[:, None], np.where(spread > 0, spread, 1.0)
 
 
 def single_class(region: Index, code: Index | None, n_regions: int) -> npt.NDArray[np.bool_]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from reluscope.local_models.explain import Explanation, Margins
     from reluscope.local_models.importance import Importance, PairProfile, Profile
     from reluscope.local_models.inference import Intervals
-    from reluscope.local_models.merge import MergedModels
+    from reluscope.local_models.merged import MergedModels
     from reluscope.local_models.portrait import Portrait
 
 Index = npt.NDArray[np.int64]

@@ -11,7 +11,8 @@ from reluscope.errors import InputError
 EDGE = "#33415c"
 """Colour of lines between regions."""
 
-EXACT, DRAWN = "#1d6fb8", "#d1495b"
+BLUE, RED, GREY, ORANGE = "#1d6fb8", "#d1495b", "#8d99ae", "#e09f3e"
+EXACT, DRAWN = BLUE, RED
 """Colours of what is computed and of Monte Carlo beside it."""
 
 
@@ -39,3 +40,8 @@ def save(ax: Any, path: Any) -> None:
     figure = ax.figure
     FigureCanvasAgg(figure)
     figure.savefig(path)
+
+
+def legend_above(ax: Any) -> None:
+    """The legend in one line above the picture."""
+    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

@@ -12,19 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import FloatArray, choice, integer
-from reluscope._text import count
 from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError
-from reluscope.plot._axes import EDGE, axes
+from reluscope.plot._axes import BLUE, EDGE, GREY, ORANGE, RED, axes, legend_above
 
 if TYPE_CHECKING:
-    from reluscope.local_models.explain import Explanation
-    from reluscope.local_models.inference import Intervals
-    from reluscope.local_models.l1_path import L1Path
-    from reluscope.local_models.merge import MergedModels
     from reluscope.local_models.unwrap import Unwrapped
-
-BLUE, RED, GREY, ORANGE = "#1d6fb8", "#d1495b", "#8d99ae", "#e09f3e"
 
 _MOST_POINTS = 4000
 """Rows drawn as points; more are thinned out evenly."""
@@ -47,19 +40,19 @@ def plot_models_2d(
     if u.network.n_inputs != 2:
         raise InputError(f'the picture "regions" is for 2 inputs, got {u.network.n_inputs}; try "parallel"')
     from reluscope.cells.regions import regions
-    from reluscope.local_models.merge import _centroids
+    from reluscope.local_models.table import centroids
     from reluscope.plot.regions import plot_regions
 
     ax = axes(ax, figsize=(6.2, 5.2))
-    lower, upper = _box(u, view)
+    lower, upper = data_view(u, view)
     drawn = plot_regions(
         regions(u.network, (lower, upper), progress=None), ax, output=output, linewidths=0.25, alpha=0.75
     )
     if points:
-        _scatter(u, drawn)
+        scatter_rows(u, drawn)
     some = np.arange(min(integer(arrows, "arrows", low=0), len(u)))
     if len(some):
-        start = _centroids(u)[0][some]
+        start = centroids(u)[0][some]
         slope = u.maps(some)[0][:, output, :]
         reach = 0.09 * float(np.min(upper - lower)) / max(float(np.linalg.norm(slope, axis=1).max()), 1e-300)
         # White under black, so that arrows stand out on any colour.
@@ -150,7 +143,7 @@ def plot_importance(u: Unwrapped, ax: Any = None, *, features: int = 20, output:
     ax.barh(place - 0.2, found.squares[order], 0.38, color=GREY, label="count × coefficient² (depends on units)")
     ax.set_yticks(place, [u.feature_names[j] for j in order], fontsize="small")
     ax.set_xlabel("share")
-    _legend_above(ax)
+    legend_above(ax)
     return ax
 
 
@@ -212,7 +205,7 @@ def plot_performance(u: Unwrapped, ax: Any = None, *, top: int = 20) -> Any:
     ax.plot(missing - 0.2, np.zeros(len(missing)), "x", color=BLUE, markersize=4, clip_on=False)
     _name_ticks(ax, place, [f"{c:,}" for c in table["count"][:n]], rotation=60 if n > 8 else 0)
     ax.set_xlabel("rows in the region")
-    ax.set_ylabel(_score_name(metric))
+    ax.set_ylabel(score_name(metric))
     mark = "; × one class only" if len(missing) and metric == "auc" else ""
     ax.set_title(f"local models of the {n} largest regions{mark}", fontsize="medium")
     if metric == "mse":
@@ -236,12 +229,12 @@ def plot_bubble(u: Unwrapped, ax: Any = None, *, top: int = 100) -> Any:
         x[known], y[known], s=size[known], c=c[known], cmap="viridis", alpha=0.75, edgecolors=EDGE, linewidths=0.5
     )
     ax.set_xlabel("share of the most frequent class" if mean == "majority_share" else "mean response in the region")
-    ax.set_ylabel(f"local {_score_name(metric)}")
+    ax.set_ylabel(f"local {score_name(metric)}")
     left_out = int((~known).sum())
     note = f" ({left_out} of one class left out)" if left_out else ""
     ax.set_title(f"the {n} largest regions{note}", fontsize="medium")
     ax.margins(0.12)
-    ax.figure.colorbar(drawn, ax=ax, label=f"global {_score_name(metric)}", shrink=0.85)
+    ax.figure.colorbar(drawn, ax=ax, label=f"global {score_name(metric)}", shrink=0.85)
     return ax
 
 
@@ -259,206 +252,11 @@ KINDS: dict[str, Callable[..., Any]] = {
 """What `Unwrapped.plot` can draw."""
 
 
-def plot_explanation(
-    e: Explanation, ax: Any = None, *, output: int | None = None, top: int = 10, centred: bool = True
-) -> Any:
-    """Waterfall to the prediction, feature by feature, largest step first.
-
-    Centred, it starts from the local model at the mean of the data; else from its intercept, in original units.
-    """
-    k = int(np.argmax(e.output)) if output is None else integer(output, "output", low=0, high=len(e.output) - 1)
-    value, coefficient, intercept = e.original
-    steps = e.centred[k] if centred else coefficient[k] * value
-    start = float(e.baseline[k] if centred else intercept[k])
-    order = np.argsort(-np.abs(steps), kind="stable")
-    shown = order[: integer(top, "top", low=1)]
-    rest = order[len(shown) :]
-    parts = [(f"{e.unwrapped.feature_names[j]} = {value[j]:.4g}", float(steps[j])) for j in shown]
-    if len(rest):
-        parts.append((f"{len(rest)} others", float(steps[rest].sum())))
-    ax = axes(ax, figsize=(6.0, 1.4 + 0.34 * (len(parts) + 2)))
-    levels = start + np.concatenate([[0.0], np.cumsum([step for _, step in parts])])
-    reach = max(float(np.ptp(levels)), 1e-12)
-    place = len(parts)
-    for i, (_, step) in enumerate(parts):
-        end = levels[i + 1]
-        ax.barh(place - i, step, 0.62, left=levels[i], color=RED if step > 0 else BLUE)
-        ax.plot([end] * 2, [place - i - 0.31, place - i - 1 + 0.31], color=EDGE, linewidth=0.6)
-        at = max(levels[i], end) + 0.015 * reach
-        ax.text(at, place - i, f"{step:+.3g}", va="center", fontsize="x-small", color=EDGE)
-    ax.plot(levels[0], place + 1, "|", color=EDGE, markersize=12)
-    ax.plot(levels[-1], 0, "D", color=EDGE, markersize=5)
-    first = "at the mean" if centred else "intercept"
-    names = [f"{first}: {levels[0]:.4g}", *(name for name, _ in parts), f"prediction: {levels[-1]:.4g}"]
-    ax.set_yticks(np.arange(place + 1, -1, -1), names, fontsize="small")
-    ax.set_xlim(levels.min() - 0.06 * reach, levels.max() + 0.16 * reach)
-    which = "" if len(e.output) == 1 else f" {e.unwrapped.output_names[k]}"
-    ax.set_xlabel(f"output{which}")
-    where = f"region {e.region}, {count(e.count, 'row')}" if e.has_data else "no data in this region"
-    ax.set_title(f"exact contributions ({where})", fontsize="medium")
-    return ax
-
-
-def plot_intervals(found: Intervals, ax: Any = None, *, intercept: bool = False) -> Any:
-    """Intervals of the refitted coefficients, with those of the local model as crosses."""
-    first = 0 if intercept else 1
-    place = np.arange(len(found.names) - first)[::-1]
-    ax = axes(ax, figsize=(5.4, 1.2 + 0.3 * len(place)))
-    estimate = found.estimate[first:]
-    gap = np.vstack([estimate - found.lower[first:], found.upper[first:] - estimate])
-    ax.errorbar(
-        estimate, place, xerr=np.maximum(gap, 0), fmt="o", color=BLUE, markersize=4, capsize=2, label="refitted"
-    )
-    ax.plot(found.network[first:], place, "x", color=RED, markersize=5, label="local model")
-    ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    named = zip(found.names[first:], found.aliased[first:].tolist(), strict=True)
-    ax.set_yticks(place, [f"{name} (aliased)" if lost else name for name, lost in named], fontsize="small")
-    ax.set_ylim(-0.7, len(place) - 0.3)
-    ax.set_xlabel(f"coefficient ({found.method}, {100 * found.level:g} %, {found.rows_used:,} rows)")
-    _legend_above(ax)
-    return ax
-
-
-def plot_merged(m: MergedModels, kind: str = "dendrogram", ax: Any = None, **options: Any) -> Any:
-    """`"dendrogram"`, `"validation"` (loss against the number of models) or `"regions"` (two inputs)."""
-    choice(kind, "kind", ("dendrogram", "validation", "regions"))
-    if kind == "dendrogram":
-        return _dendrogram(m, ax, **options)
-    return _validation(m, ax, **options) if kind == "validation" else _clusters(m, ax, **options)
-
-
-def plot_l1_path(path: L1Path, ax: Any = None) -> Any:
-    """Regions with data (log scale) and test score against the penalty; a penalty of 0 stands at the left end."""
-    ax = axes(ax, figsize=(6.2, 3.8))
-    penalty = path.penalties
-    positive = penalty[penalty > 0]
-    place = np.where(penalty > 0, penalty, (positive.min() / 3) if len(positive) else 1e-5)
-    regions = [p.regions for p in path.points]
-    single = [p.regions * p.single_row_share for p in path.points]
-    ax.plot(place, regions, "o-", color=BLUE, label="regions with data")
-    ax.fill_between(place, 0.8, np.maximum(single, 0.8), color=BLUE, alpha=0.15, label="of these with a single row")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_ylim(0.8, 2 * max(regions))
-    ax.set_xlabel("L1 penalty")
-    ax.set_ylabel("regions", color=BLUE)
-    if len(positive) < len(penalty):
-        ticks = place if len(place) <= 9 else place[:: len(place) // 8 + 1]
-        labels = ["0" if p == place[0] else f"{p:.2g}" for p in ticks]
-        ax.set_xticks(ticks, labels, fontsize="small")
-        ax.minorticks_off()
-    other = ax.twinx()
-    test = [p.test_score for p in path.points]
-    train = [p.train_score for p in path.points]
-    other.plot(place, test, "s-", color=RED, markersize=4, label=f"test {_score_name(path.metric)}")
-    other.plot(place, train, "s--", color=RED, markersize=3, alpha=0.45, label=f"training {_score_name(path.metric)}")
-    other.set_ylabel(_score_name(path.metric), color=RED)
-    other.margins(y=0.35)
-    lines = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-    ax.legend(
-        lines,
-        [line.get_label() for line in lines],
-        frameon=False,
-        fontsize="small",
-        ncols=2,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.18),
-    )
-    return ax
-
-
-def _dendrogram(m: MergedModels, ax: Any, *, leaves: int = 40) -> Any:
-    if m.dendrogram is None:
-        raise InputError("these models were pruned, not merged: there is no dendrogram")
-    from scipy.cluster.hierarchy import dendrogram
-
-    ax = axes(ax, figsize=(7.2, 4.0))
-    n = min(integer(leaves, "leaves", low=2), len(m.dendrogram))
-    if n < 2:
-        raise InputError("a single region makes no dendrogram")
-    Z, weight = m.dendrogram.linkage(n)
-    Z[:, 2] = np.sqrt(Z[:, 2])  # roots: the last merges would hide all others
-    cut = 0.0
-    if 1 < len(m) <= n:
-        cut = 0.5 * (Z[n - len(m) - 1, 2] + Z[n - len(m), 2]) if len(m) < n else 0.5 * Z[0, 2]
-    labels = [f"{w:,.0f}" for w in weight]
-    dendrogram(Z, ax=ax, labels=labels, color_threshold=cut or 0.0, above_threshold_color=GREY, leaf_font_size=7)
-    if cut:
-        ax.axhline(cut, color=RED, linewidth=0.9, linestyle="--")
-        ax.text(
-            0.995,
-            cut,
-            f"{len(m)} models ",
-            color=RED,
-            fontsize="small",
-            ha="right",
-            va="bottom",
-            transform=ax.get_yaxis_transform(),
-        )
-    ax.tick_params(axis="x", rotation=60)
-    ax.set_xlabel(f"rows in each of the last {n} clusters")
-    ax.set_ylabel("root of the cost of the merge")
-    ax.set_title(f"{len(m.dendrogram):,} regions merged ({m.adjacency})", fontsize="medium")
-    return ax
-
-
-def _validation(m: MergedModels, ax: Any) -> Any:
-    if not m.validation:
-        raise InputError("the number of models was given, so nothing was cross-validated; merge with n=None")
-    ax = axes(ax, figsize=(5.4, 3.6))
-    n = [v.n for v in m.validation]
-    loss = np.array([v.loss for v in m.validation])
-    error = np.array([v.error for v in m.validation])
-    ax.errorbar(n, loss, error, fmt="o-", color=BLUE, markersize=4, capsize=2, linewidth=1.1)
-    best = int(loss.argmin())
-    ax.axhline(loss[best] + error[best], color=GREY, linewidth=0.8, linestyle="--", label="best + 1 standard error")
-    ax.axvline(len(m), color=RED, linewidth=1.0, label=f"chosen: {len(m)}")
-    ax.set_xlabel("number of models")
-    ax.set_ylabel("mean squared error, held out" if m.task == "regression" else "log loss, held out")
-    ax.legend(frameon=False, fontsize="small")
-    return ax
-
-
-def _clusters(m: MergedModels, ax: Any, *, view: Any = None) -> Any:
-    u = m._source("this picture")
-    if m.network.n_inputs != 2:
-        raise InputError(f'the picture "regions" is for 2 inputs, got {m.network.n_inputs}')
-    ax = axes(ax, figsize=(5.6, 5.0))
-    lower, upper = _box(u, view)
-    sides = [np.linspace(lo, hi, 401)[1::2] for lo, hi in zip(lower, upper, strict=True)]
-    grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
-    cluster = m.assign(grid).reshape(200, 200)
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap
-
-    pale = ListedColormap(0.45 + 0.55 * colormaps["tab20"](np.arange(len(m)) % 20)[:, :3])
-    extent = (lower[0], upper[0], lower[1], upper[1])
-    ax.imshow(cluster, extent=extent, origin="lower", aspect="auto", cmap=pale, vmin=-0.5, vmax=len(m) - 0.5)
-    _scatter(u, ax)
-    eta = m.decision(grid)[:, 0].reshape(200, 200)
-    level = 0.0 if m.task == "binary" else float(np.median(eta))
-    if m.task != "multiclass" and eta.min() < level < eta.max():
-        for k in range(len(m)):
-            own = np.where(cluster == k, eta, np.nan)
-            if np.nanmin(own) < level < np.nanmax(own):
-                ax.contour(*sides, own, levels=[level], colors="black", linewidths=1.3)
-    middle = np.array(
-        [grid[(cluster == k).ravel()].mean(axis=0) if (cluster == k).any() else [np.nan] * 2 for k in range(len(m))]
-    )
-    for k, (x, y) in enumerate(middle.tolist()):
-        if np.isfinite(x):
-            box = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": EDGE, "linewidth": 0.6}
-            ax.text(x, y, str(k), fontsize="small", ha="center", va="center", bbox=box)
-    ax.set_xlabel(m.feature_names[0])
-    ax.set_ylabel(m.feature_names[1])
-    ax.set_title(f"{len(m)} merged models of {len(m.centroid):,} regions", fontsize="medium")
-    return ax
-
-
 # -- small things ----------------------------------------------------------------------------------------------
 
 
-def _box(u: Unwrapped, view: Any) -> tuple[FloatArray, FloatArray]:
+def data_view(u: Unwrapped, view: Any) -> tuple[FloatArray, FloatArray]:
+    """The rectangle to draw: `view` if given, else the box of the data and a little beyond."""
     if view is not None:
         return box_bounds(view, 2, "view")
     from reluscope.local_models.coverage import data_box
@@ -468,7 +266,7 @@ def _box(u: Unwrapped, view: Any) -> tuple[FloatArray, FloatArray]:
     return low - margin, high + margin
 
 
-def _scatter(u: Unwrapped, ax: Any) -> None:
+def scatter_rows(u: Unwrapped, ax: Any) -> None:
     """The rows as points, coloured by class (numbers: all alike)."""
     step = max(1, len(u.region) // _MOST_POINTS)
     X = np.asarray(u.X[::step], dtype=np.float64)
@@ -531,10 +329,6 @@ def _name_ticks(ax: Any, place: Any, names: list[str], rotation: int | None = No
     ax.set_xticks(place, names, rotation=turn, ha="right" if turn else "center", fontsize="small")
 
 
-def _legend_above(ax: Any) -> None:
-    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-
-
 def _scored(u: Unwrapped) -> tuple[Any, str]:
     if u.task == "none":
         raise InputError("this picture shows scores and needs a response; pass y to unwrap")
@@ -545,5 +339,6 @@ def _coefficient_name(scaled: bool) -> str:
     return "local coefficient × sd of the feature" if scaled else "local coefficient"
 
 
-def _score_name(metric: str) -> str:
+def score_name(metric: str) -> str:
+    """A score as it is written beside an axis."""
     return {"auc": "AUC", "mse": "mean squared error", "accuracy": "accuracy"}[metric]

@@ -26,7 +26,7 @@ from reluscope.errors import InputError, ReluscopeError
 from reluscope.inputs import ClassMixtures, Gaussian, GaussianMixture, Law, check_law
 from reluscope.network import Network, check_network
 from reluscope.progress import meter
-from reluscope.reporting import error_rates, sections
+from reluscope.reporting import error_rates, output_laws, region_pictures, sections
 from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.subject import Subject
 
@@ -34,8 +34,8 @@ _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
     sections.events,
     error_rates.errors,
     sections.functions,
-    sections.outputs,
-    sections.regions,
+    output_laws.outputs,
+    region_pictures.regions,
     sections.units,
     sections.spectrum,
     sections.local_models,

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope._text import count
-from reluscope.intervals import binomial
 from reluscope.reporting.blocks import Figure, Section, Table, percent
-from reluscope.reporting.charts import CATEGORIES, Chart, diverging, hex_colours, sequential
+from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
-
-_MOST_SHAPES = 6000
-"""Polygons drawn in one picture."""
-
-_PIXELS = 220
-_MOST_LINES = 160
-"""First-layer units that may switch in the picture of the regions."""
-
-_MOST_OUTPUTS = 6
 
 
 def network(subject: Subject) -> Section:
@@ -89,57 +78,6 @@ def functions(subject: Subject) -> Section:
     )  # fmt: skip
 
 
-def regions(subject: Subject) -> Section:
-    """A picture of the regions: exact in the plane, a slice through the mean otherwise."""
-    from reluscope.cells.regions import regions as enumerate_regions
-
-    net, law = subject.net, subject.law
-    flat = net.n_inputs == 2
-    if flat:
-        plane, labels = net, (subject.feature(0), subject.feature(1))
-        centre, spread = np.asarray(law.mean), np.sqrt(np.asarray(law.variance))
-        lower, upper = centre - 3.2 * spread, centre + 3.2 * spread
-    elif net.n_inputs == 1:
-        return _curve(subject)
-    else:
-        directions = _directions(subject)
-        plane = net.after(directions.T, np.asarray(law.mean))
-        labels = ("first direction, in standard deviations", "second direction, in standard deviations")
-        lower, upper = np.full(2, -3.0), np.full(2, 3.0)
-    lower, wide, zoom = _window(plane, lower, np.where(upper > lower, upper, lower + 1.0))
-    found = enumerate_regions(plane, box=(lower, wide), budget=f"20000 regions, {subject.allow(0.1):g}s", progress=None)
-    partial = "" if found.complete else f" (the first {len(found):,}: {found.stopped})"
-    grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
-    y = plane(grid.reshape(-1, 2))
-    chart = Chart((lower[0], wide[0]), (lower[1], wide[1]), x_label=labels[0], y_label=labels[1], height=460,
-                  title="The output and the edges of the affine pieces")  # fmt: skip
-    if 2 <= net.n_outputs <= len(CATEGORIES):
-        word = _winning(subject)
-        winner = y.argmin(axis=1) if word == "smallest" else y.argmax(axis=1)
-        chart.image(CATEGORIES[winner].reshape(_PIXELS, _PIXELS, 3)[::-1])
-        for o in np.unique(winner).tolist():
-            chart.swatch(CATEGORIES[o], f"y[{o}]")
-        what = f"which output is {word}"
-    else:
-        values = y[:, 0].reshape(_PIXELS, _PIXELS)
-        chart.image(diverging(values)[::-1])
-        what = f"y[0] (blue below zero, red above, strongest at ±{float(np.abs(values).max()):.3g})"
-    shapes = [found.vertices(i) for i in range(min(len(found), _MOST_SHAPES))]
-    chart.polygons(shapes)
-    where = "In the plane of the inputs" if flat else "In the plane through the mean along its two main directions"
-    blocks: list[Any] = [
-        Figure(chart.svg(), f"{where}: {what}, and the edges of {count(len(found), 'affine piece')}{partial}.")
-    ]
-    if flat and found.complete:
-        blocks.append(_mass_picture(subject, found, lower, wide, labels))
-    answer = (
-        f"The picture shows {count(len(found), 'affine piece')} within {3 * zoom:.2g} standard deviations of the mean"
-        f"{partial}; " + ("edges are exact." if flat else "it is an exact slice, not a projection.")
-    )
-    return Section("regions", "Where it switches", answer, "exact" if found.complete else "", blocks,
-                   facts={"pieces_in_view": len(found), "complete": bool(found.complete)})  # fmt: skip
-
-
 def units(subject: Subject) -> Section:
     """Which units are dead, always on, or undecided."""
     net = subject.net
@@ -182,61 +120,6 @@ def units(subject: Subject) -> Section:
     blocks: list[Any] = [table, Figure(chart.svg(), "Each dot is a unit: how often it is on."), every]
     return Section("units", "Which units work", answer, kind, blocks if rows["layer"] else [],
                    facts={"never_on": int(dead.sum()), "always_on": int(always.sum()), "switching": n})  # fmt: skip
-
-
-def outputs(subject: Subject) -> Section:
-    """The law of each output, and which output wins."""
-    out = subject.outputs()
-    net = subject.net
-    _, y = subject.draws()
-    blocks: list[Any] = []
-    names = ["output", "mean", "sd", "1 %", "median", "99 %", "atoms hold"]
-    on_data = None if subject.X is None else net(subject.X)
-    if on_data is not None:
-        names += ["mean on the data", "median on the data"]
-    rows: dict[str, list[Any]] = {k: [] for k in names}
-    shown = min(net.n_outputs, _MOST_OUTPUTS)
-    mean, cov = out.mean, out.cov
-    points = _curve_points(subject, out, shown)
-    began, time_for = time.perf_counter(), subject.allow(0.3)
-    for o in range(shown):
-        if o and (time.perf_counter() - began) * (o + 1) > o * time_for:
-            shown = o  # another one would take too long
-            break
-        q = out.quantile([0.01, 0.5, 0.99], output=o)
-        atoms = out.atoms(o)
-        sd = float(np.sqrt(max(0.0, np.asarray(cov.value)[o, o])))
-        row = [f"y[{o}]", float(mean.value[o]), sd, *map(float, q.value), float(np.sum(atoms.mass.value))]
-        if on_data is not None:
-            row += [float(on_data[:, o].mean()), float(np.median(on_data[:, o]))]
-        for column, value in zip(rows.values(), row, strict=True):
-            column.append(value)
-        blocks += [_output_figure(out, o, y[:, o], q, atoms, points), _density_figure(out, o, y[:, o], q, points)]
-    q = [f"{v:.4g}" for v in (rows["1 %"][0], rows["median"][0], rows["99 %"][0])]
-    lead = f"y[0] has mean {rows['mean'][0]:.4g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
-    if rows["atoms hold"][0] > 0:
-        lead += f" It takes single values with probability {percent(rows['atoms hold'][0])}."
-    more = f" The first {shown} of {net.n_outputs} outputs are shown." if shown < net.n_outputs else ""
-    if on_data is not None:
-        more += " Where the data's own mean or median differs, the law that was fitted to them is not theirs."
-    table = Table("outputs", "Moments and quantiles.", rows, shown=_MOST_OUTPUTS)
-    if net.n_outputs > 1:
-        sentence, decisions = _decisions(subject, y)
-        lead = f"{sentence} {lead}"
-        blocks.insert(0, decisions)
-    return Section("outputs", "What comes out", lead + more, out.guarantee, [table, *blocks],
-                   facts={"mean": mean.to_dict(), "method": out.method}, headline=lead)  # fmt: skip
-
-
-def _curve_points(subject: Subject, out: Any, curves: int) -> int:
-    """Points per curve (11 to 121) that the time of a report allows, from a first question to the exact answer."""
-    if out.guarantee == "confidence":
-        return 121  # lines answer all points at once
-    out.cdf([0.0])  # compiles
-    begin = time.perf_counter()
-    out.cdf(np.quantile(subject.draws()[1][:, 0], [0.3, 0.5, 0.7]))
-    each = (time.perf_counter() - begin) / 3
-    return int(np.clip(subject.allow(0.25) / (2 * curves * max(each, 1e-6)), 11, 121))
 
 
 def events(subject: Subject) -> Section:
@@ -418,150 +301,6 @@ def _rule(subject: Subject, slopes: FloatArray, offset: float, most: int = 4) ->
     terms = [f"{'-' if slopes[i] < 0 else '+'} {abs(slopes[i]):.3g} {subject.feature(i)}" for i in order[:most]]
     more = f" … ({len(order) - most} more)" if len(order) > most else ""
     return " ".join([f"y[0] = {offset:.3g}", *terms]) + more
-
-
-def _window(plane: Any, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """The rectangle, made smaller around its middle until few enough first-layer units switch inside, and by how much.
-
-    k lines that cross cut a rectangle into up to k^2 / 2 pieces, and each piece of a wide layer takes memory.
-    """
-    first = plane.layers[0]
-    middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-    offset = first.dense() @ middle + first.bias
-    gap = np.abs(offset[:, None] - first.units.breaks).min(axis=1, initial=np.inf)
-    reach = np.abs(first.dense()) @ half
-    zoom = 1.0
-    while zoom > 1e-6 and int((gap < zoom * reach).sum()) > _MOST_LINES:
-        zoom *= 0.5
-    return middle - zoom * half, middle + zoom * half, zoom
-
-
-def _pixel_centres(low: float, high: float) -> FloatArray:
-    return low + (high - low) * (np.arange(_PIXELS) + 0.5) / _PIXELS
-
-
-def _directions(subject: Subject) -> FloatArray:
-    """Two directions (2, inputs), one standard deviation long: the law's widest, or what outputs feel most."""
-    net, law = subject.net, subject.law
-    if net.n_inputs <= 400:
-        values, vectors = np.linalg.eigh(np.asarray(law.cov))
-        return (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1][:, :2].T
-    x = law.sample(64, rng=subject.seed)
-    sd = np.sqrt(np.asarray(law.variance))
-    jacobian = net.jacobian(x[:8])
-    _, _, rows = np.linalg.svd(jacobian.reshape(-1, net.n_inputs) * sd, full_matrices=False)
-    return rows[:2] * sd
-
-
-def _curve(subject: Subject) -> Section:
-    from reluscope.cells.along import along
-
-    law = subject.law
-    centre, spread = float(law.mean[0]), float(np.sqrt(law.variance[0])) or 1.0
-    a, b = np.array([centre - 4 * spread]), np.array([centre + 4 * spread])
-    path = along(subject.net, a, b)
-    t = path.breaks(0)
-    y = path.at(t, 0)[:, 0]
-    x = a[0] + t * (b[0] - a[0])
-    pad = 0.05 * float(np.ptp(y)) or 0.5
-    chart = Chart((float(x[0]), float(x[-1])), (float(y.min()) - pad, float(y.max()) + pad),
-                  x_label=subject.feature(0), y_label="y[0]", title="The network's function")  # fmt: skip
-    chart.line(x, y)
-    if len(x) <= 200:
-        chart.dots(x[1:-1], y[1:-1], "c2")
-    pieces = len(t) - 1
-    answer = f"Within four standard deviations it has {count(pieces, 'affine piece')}."
-    return Section("regions", "Where it switches", answer, "exact",
-                   [Figure(chart.svg(), "y[0] as a function of the input, with its break points.")],
-                   facts={"pieces_in_view": pieces})  # fmt: skip
-
-
-def _mass_picture(
-    subject: Subject, found: Any, lower: FloatArray, upper: FloatArray, labels: tuple[str, str]
-) -> Figure:
-    masses = np.asarray(found.masses(subject.law).value)
-    heavy = np.argsort(-masses)[:_MOST_SHAPES]
-    scale = 1.0 + np.log10(np.maximum(masses[heavy], 1e-6) / max(float(masses.max()), 1e-6)) / 6.0
-    chart = Chart((lower[0], upper[0]), (lower[1], upper[1]), x_label=labels[0], y_label=labels[1], height=460,
-                  title="The probability of each affine piece")  # fmt: skip
-    chart.polygons([found.vertices(int(i)) for i in heavy], hex_colours(sequential(np.clip(scale, 0, 1))))
-    x, _ = subject.draws()
-    chart.dots(x[:300, 0], x[:300, 1], "ink", radius=1.1)
-    caption = (
-        "The same pieces coloured by their probability inside this view (yellow: most, violet: a millionth of it or "
-        "less, on a logarithmic scale); dots are draws from the law."
-    )
-    return Figure(chart.svg(), caption)
-
-
-def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, points: int) -> Figure:
-    low, high = float(q.value[0]), float(q.value[2])
-    pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
-    t = np.linspace(low - pad, high + pad, points)
-    jumps = np.asarray(atoms.value)[:20]
-    t = np.unique(np.concatenate([t, jumps, np.nextafter(jumps, -np.inf)]))
-    cdf = out.cdf(t, output=o)
-    chart = Chart((float(t[0]), float(t[-1])), (0, 1.02), x_label=f"y[{o}]", y_label="probability of at most this",
-                  title=f"Law of y[{o}]")  # fmt: skip
-    if cdf.guarantee == "confidence":
-        chart.band(t, cdf.lower, cdf.upper, "c1")
-    chart.line(t, cdf.value, "c1", f"cdf ({cdf.guarantee})")
-    at = np.linspace(t[0], t[-1], 41)
-    share = np.searchsorted(np.sort(drawn), at, side="right") / len(drawn)
-    chart.dots(at, share, "c2", f"{len(drawn):,} draws")
-    if len(jumps):
-        chart.stems(jumps, np.asarray(atoms.mass.value)[:20], "c3", "atoms")
-    what = (
-        f", and its atoms (values taken with positive probability: {percent(float(np.sum(atoms.mass.value)))} in all)"
-    )
-    return Figure(chart.svg(), f"The law of y[{o}] and, as dots, Monte Carlo{what if len(jumps) else ''}.")
-
-
-def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int) -> Figure:
-    low, high = float(q.value[0]), float(q.value[2])
-    pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
-    t = np.linspace(low - pad, high + pad, points)
-    density = np.asarray(out.pdf(t, output=o).value)
-    counts, edges = np.histogram(drawn, bins=40, range=(float(t[0]), float(t[-1])))
-    bars = counts / len(drawn) / (edges[1] - edges[0])
-    top = float(np.quantile(density, 0.98)) if len(density) else 1.0
-    chart = Chart((float(t[0]), float(t[-1])), (0, 1.25 * max(top, float(np.quantile(bars, 0.95)), 1e-12)),
-                  x_label=f"y[{o}]", y_label="density", title=f"Density of y[{o}]")  # fmt: skip
-    chart.bars(edges[:-1], edges[1:], np.zeros(40), bars, "soft")
-    chart.line(t, density, "c1")
-    return Figure(
-        chart.svg(), f"The density of y[{o}] (line; atoms are not part of it) and a histogram of draws (bars)."
-    )
-
-
-def _decisions(subject: Subject, y: FloatArray) -> tuple[str, Table]:
-    """How often each output wins: exactly where that is quick, from draws with exact binomial intervals otherwise."""
-    from reluscope.answers.probability import probability
-
-    word = _winning(subject)
-    smallest, name = word == "smallest", "argmin" if word == "smallest" else "argmax"
-    n, k = len(y), y.shape[1]
-    hits = np.bincount(y.argmin(axis=1) if smallest else y.argmax(axis=1), minlength=k)
-    order = np.argsort(-hits, kind="stable")[:_MOST_OUTPUTS]
-    low, high = binomial(hits, n, 0.99)
-    share, how = hits / n, f"from {n:,} draws (99 % intervals)"
-    if subject.seen() <= 3 and k <= _MOST_OUTPUTS:
-        seconds = subject.allow(0.1) / k
-        asked = [probability(subject.net, subject.law, f"{name} == {i}", budget=f"{seconds:g}s") for i in range(k)]
-        if all(a.guarantee in ("exact", "sound") for a in asked):
-            share, low, high = (np.array([getattr(a, key) for a in asked]) for key in ("value", "lower", "upper"))
-            how = "exactly" if all(a.guarantee == "exact" for a in asked) else "with bounds that hold for certain"
-            order = np.argsort(-share, kind="stable")
-    columns = {f"{word} output": [f"y[{i}]" for i in order], "share": share[order], "lower": low[order],
-               "upper": high[order]}  # fmt: skip
-    parts = ", ".join(f"y[{i}] {percent(float(share[i]))}" for i in order[:4] if share[i] > 0)
-    sentence = f"The {word} output is {parts} of the time."
-    return sentence, Table("decisions", f"Which output is {word}, {how}.", columns, shown=_MOST_OUTPUTS)
-
-
-def _winning(subject: Subject) -> str:
-    """Whether the largest or the smallest output decides: the smallest where the events speak of argmin."""
-    return "smallest" if any("argmin" in text for text in subject.events) else "largest"
 
 
 def _mixed_units(subject: Subject) -> str:

@@ -86,6 +86,11 @@ class Subject:
             self.cache["seen"] = max(c.r for c in standard(self.law, self.net))
         return int(self.cache["seen"])
 
+    @property
+    def deciding(self) -> str:
+        """Whether the largest or the smallest output decides: the smallest where an event speaks of argmin."""
+        return "smallest" if any("argmin" in text for text in self.events) else "largest"
+
     def refuse_if_large(self, call: str) -> None:
         """Raise an error with the reason when lines through this network take longer than a report may."""
         if self.net.n_units > MOST_LINE_UNITS or self.net.n_inputs > MOST_LINE_INPUTS:

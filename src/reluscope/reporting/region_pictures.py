@@ -1,0 +1,145 @@
+"""The section of a report that shows where the network switches: its regions in a plane, or its curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope._text import count
+from reluscope.reporting.blocks import Figure, Section
+from reluscope.reporting.charts import CATEGORIES, Chart, diverging, hex_colours, sequential
+from reluscope.reporting.subject import Subject
+
+_MOST_SHAPES = 6000
+"""Polygons drawn in one picture."""
+
+_PIXELS = 220
+_MOST_LINES = 160
+"""First-layer units that may switch in the picture of the regions."""
+
+
+def regions(subject: Subject) -> Section:
+    """A picture of the regions: exact in the plane, a slice through the mean otherwise."""
+    from reluscope.cells.regions import regions as enumerate_regions
+
+    net, law = subject.net, subject.law
+    flat = net.n_inputs == 2
+    if flat:
+        plane, labels = net, (subject.feature(0), subject.feature(1))
+        centre, spread = np.asarray(law.mean), np.sqrt(np.asarray(law.variance))
+        lower, upper = centre - 3.2 * spread, centre + 3.2 * spread
+    elif net.n_inputs == 1:
+        return _curve(subject)
+    else:
+        directions = _directions(subject)
+        plane = net.after(directions.T, np.asarray(law.mean))
+        labels = ("first direction, in standard deviations", "second direction, in standard deviations")
+        lower, upper = np.full(2, -3.0), np.full(2, 3.0)
+    lower, wide, zoom = _window(plane, lower, np.where(upper > lower, upper, lower + 1.0))
+    found = enumerate_regions(plane, box=(lower, wide), budget=f"20000 regions, {subject.allow(0.1):g}s", progress=None)
+    partial = "" if found.complete else f" (the first {len(found):,}: {found.stopped})"
+    grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
+    y = plane(grid.reshape(-1, 2))
+    chart = Chart((lower[0], wide[0]), (lower[1], wide[1]), x_label=labels[0], y_label=labels[1], height=460,
+                  title="The output and the edges of the affine pieces")  # fmt: skip
+    if 2 <= net.n_outputs <= len(CATEGORIES):
+        word = subject.deciding
+        winner = y.argmin(axis=1) if word == "smallest" else y.argmax(axis=1)
+        chart.image(CATEGORIES[winner].reshape(_PIXELS, _PIXELS, 3)[::-1])
+        for o in np.unique(winner).tolist():
+            chart.swatch(CATEGORIES[o], f"y[{o}]")
+        what = f"which output is {word}"
+    else:
+        values = y[:, 0].reshape(_PIXELS, _PIXELS)
+        chart.image(diverging(values)[::-1])
+        what = f"y[0] (blue below zero, red above, strongest at ±{float(np.abs(values).max()):.3g})"
+    shapes = [found.vertices(i) for i in range(min(len(found), _MOST_SHAPES))]
+    chart.polygons(shapes)
+    where = "In the plane of the inputs" if flat else "In the plane through the mean along its two main directions"
+    blocks: list[Any] = [
+        Figure(chart.svg(), f"{where}: {what}, and the edges of {count(len(found), 'affine piece')}{partial}.")
+    ]
+    if flat and found.complete:
+        blocks.append(_mass_picture(subject, found, lower, wide, labels))
+    answer = (
+        f"The picture shows {count(len(found), 'affine piece')} within {3 * zoom:.2g} standard deviations of the mean"
+        f"{partial}; " + ("edges are exact." if flat else "it is an exact slice, not a projection.")
+    )
+    return Section("regions", "Where it switches", answer, "exact" if found.complete else "", blocks,
+                   facts={"pieces_in_view": len(found), "complete": bool(found.complete)})  # fmt: skip
+
+
+def _window(plane: Any, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """The rectangle, made smaller around its middle until few enough first-layer units switch inside, and by how much.
+
+    k lines that cross cut a rectangle into up to k^2 / 2 pieces, and each piece of a wide layer takes memory.
+    """
+    first = plane.layers[0]
+    middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+    offset = first.dense() @ middle + first.bias
+    gap = np.abs(offset[:, None] - first.units.breaks).min(axis=1, initial=np.inf)
+    reach = np.abs(first.dense()) @ half
+    zoom = 1.0
+    while zoom > 1e-6 and int((gap < zoom * reach).sum()) > _MOST_LINES:
+        zoom *= 0.5
+    return middle - zoom * half, middle + zoom * half, zoom
+
+
+def _pixel_centres(low: float, high: float) -> FloatArray:
+    return low + (high - low) * (np.arange(_PIXELS) + 0.5) / _PIXELS
+
+
+def _directions(subject: Subject) -> FloatArray:
+    """Two directions (2, inputs), one standard deviation long: the law's widest, or what outputs feel most."""
+    net, law = subject.net, subject.law
+    if net.n_inputs <= 400:
+        values, vectors = np.linalg.eigh(np.asarray(law.cov))
+        return (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1][:, :2].T
+    x = law.sample(64, rng=subject.seed)
+    sd = np.sqrt(np.asarray(law.variance))
+    jacobian = net.jacobian(x[:8])
+    _, _, rows = np.linalg.svd(jacobian.reshape(-1, net.n_inputs) * sd, full_matrices=False)
+    return rows[:2] * sd
+
+
+def _curve(subject: Subject) -> Section:
+    from reluscope.cells.along import along
+
+    law = subject.law
+    centre, spread = float(law.mean[0]), float(np.sqrt(law.variance[0])) or 1.0
+    a, b = np.array([centre - 4 * spread]), np.array([centre + 4 * spread])
+    path = along(subject.net, a, b)
+    t = path.breaks(0)
+    y = path.at(t, 0)[:, 0]
+    x = a[0] + t * (b[0] - a[0])
+    pad = 0.05 * float(np.ptp(y)) or 0.5
+    chart = Chart((float(x[0]), float(x[-1])), (float(y.min()) - pad, float(y.max()) + pad),
+                  x_label=subject.feature(0), y_label="y[0]", title="The network's function")  # fmt: skip
+    chart.line(x, y)
+    if len(x) <= 200:
+        chart.dots(x[1:-1], y[1:-1], "c2")
+    pieces = len(t) - 1
+    answer = f"Within four standard deviations it has {count(pieces, 'affine piece')}."
+    return Section("regions", "Where it switches", answer, "exact",
+                   [Figure(chart.svg(), "y[0] as a function of the input, with its break points.")],
+                   facts={"pieces_in_view": pieces})  # fmt: skip
+
+
+def _mass_picture(
+    subject: Subject, found: Any, lower: FloatArray, upper: FloatArray, labels: tuple[str, str]
+) -> Figure:
+    masses = np.asarray(found.masses(subject.law).value)
+    heavy = np.argsort(-masses)[:_MOST_SHAPES]
+    scale = 1.0 + np.log10(np.maximum(masses[heavy], 1e-6) / max(float(masses.max()), 1e-6)) / 6.0
+    chart = Chart((lower[0], upper[0]), (lower[1], upper[1]), x_label=labels[0], y_label=labels[1], height=460,
+                  title="The probability of each affine piece")  # fmt: skip
+    chart.polygons([found.vertices(int(i)) for i in heavy], hex_colours(sequential(np.clip(scale, 0, 1))))
+    x, _ = subject.draws()
+    chart.dots(x[:300, 0], x[:300, 1], "ink", radius=1.1)
+    caption = (
+        "The same pieces coloured by their probability inside this view (yellow: most, violet: a millionth of it or "
+        "less, on a logarithmic scale); dots are draws from the law."
+    )
+    return Figure(chart.svg(), caption)

@@ -88,7 +88,8 @@ def compare(name: str, u: rs.Unwrapped, X_test, y_test, min_count: int) -> None:
     network = f"network {u.score:.4f} / {u.evaluate(X_test, y_test).score:.4f}"
     print(
         f"{name}, at least {min_count} rows: {len(by_cost)} of {len(u):,} regions, "
-        f"{100 * by_cost.own.sum() / len(u.region):.0f} % own rows; {u.metric} training / test: {found} {network}",
+        f"{100 * by_cost.own_count.sum() / len(u.region):.0f} % own rows; {u.metric} training / test: "
+        f"{found} {network}",
         flush=True,
     )
 

@@ -12,6 +12,9 @@ from reluscope.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
 
+Rng = int | np.random.SeedSequence | np.random.Generator | None
+"""What every `rng=` takes."""
+
 EPS = float(np.finfo(np.float64).eps)
 """Distance from 1 to the next double, 2**-52."""
 

@@ -11,13 +11,13 @@ from importlib import import_module
 from typing import Any
 
 DOORS = {
-    "Explanation.plot": "reluscope.plot.local_models:plot_explanation",
+    "Explanation.plot": "reluscope.plot.explanations:plot_explanation",
     "Growth.plot": "reluscope.plot.invariance:plot_growth",
-    "Intervals.plot": "reluscope.plot.local_models:plot_intervals",
-    "L1Path.plot": "reluscope.plot.local_models:plot_l1_path",
+    "Intervals.plot": "reluscope.plot.explanations:plot_intervals",
+    "L1Path.plot": "reluscope.plot.merged:plot_l1_path",
     "Layers.plot": "reluscope.plot.layers:plot_layers",
     "Layers.plot_clouds": "reluscope.plot.layers:plot_clouds",
-    "MergedModels.plot": "reluscope.plot.local_models:plot_merged",
+    "MergedModels.plot": "reluscope.plot.merged:plot_merged",
     "Network.save": "reluscope.formats:save",
     "Regions.masses": "reluscope.measure.regions:region_masses",
     "Unwrapped.plot": "reluscope.plot.local_models:plot",

@@ -43,3 +43,17 @@ def in_dimensions(dimensions: Iterable[int]) -> str:
     """`{1, 3}` in words: `1, 3 dimensions`."""
     words = ", ".join(map(str, sorted(set(dimensions)))) or "no"
     return f"{words} dimension{'s' * (words != '1')}"
+
+
+def percent(value: float, digits: int = 3) -> str:
+    """A probability as a percentage of few digits that does not round to 0 or to 100.
+
+    >>> percent(0.25), percent(1e-7), percent(0.99999), percent(1.0)
+    ('25 %', '1e-05 %', '99.999 %', '100 %')
+    """
+    p = 100 * value
+    if value <= 0 or value >= 1:
+        return f"{p:g} %"
+    if p > 99:  # the same digits of what is missing
+        return f"{100 - float(f'{100 - p:.{max(digits - 2, 1)}g}'):.12g} %"
+    return f"{p:.{digits}g} %" if p >= 0.01 else f"{p:.2g} %"

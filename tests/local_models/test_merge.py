@@ -138,7 +138,7 @@ def test_classes_pruning_and_flattening():
     large = np.flatnonzero(u.count >= 10)
     assert len(small) == len(large)
     rows = np.isin(u.region, large)
-    assert np.allclose(small.decision(X[rows]), net(X[rows]))  # large regions keep the network's own models
+    assert np.allclose(small.outputs(X[rows]), net(X[rows]))  # large regions keep the network's own models
     assert u.prune(10, refit=True).score(X, labels) > 0.9
     with pytest.raises(InputError, match="no region has"):
         u.prune(10_000)
@@ -167,7 +167,7 @@ def test_saved_models_predict_the_same(tmp_path):
     m.save(tmp_path / "m.npz")
     back = rs.local_models.MergedModels.load(tmp_path / "m.npz")
     new = np.random.default_rng(0).uniform(-1.5, 1.5, (300, 2))
-    assert np.array_equal(back.decision(new), m.decision(new)) and np.array_equal(back.predict(new), m.predict(new))
+    assert np.array_equal(back.outputs(new), m.outputs(new)) and np.array_equal(back.predict(new), m.predict(new))
     assert back.score(X, y) == m.score(X, y) and back.table_rows() == m.table_rows()
     with pytest.raises(InputError, match="needs the data"):
         back.flatten()
@@ -316,7 +316,7 @@ def test_dropped_regions_are_adopted_where_they_cost_least(task, weighted):
     u = rs.unwrap(net, X, y, sample_weight=w if weighted else None)
     m = u.prune(12, breadth=0.3)
     kept = np.flatnonzero(u.count >= 12)
-    assert sorted(m.kept.tolist()) == kept.tolist() and np.array_equal(m.own, u.count[m.kept])
+    assert sorted(m.kept_region.tolist()) == kept.tolist() and np.array_equal(m.own_count, u.count[m.kept_region])
     if task in ("regression", "none"):
         h = w
     else:
@@ -326,7 +326,7 @@ def test_dropped_regions_are_adopted_where_they_cost_least(task, weighted):
     C, d = u.maps()
     for r in range(len(u)):
         if u.count[r] >= 12:
-            assert m.kept[m.cluster_of_centroid[r]] == r
+            assert m.kept_region[m.cluster_of_centroid[r]] == r
             continue
         rows = u.region == r
         costs = []
@@ -334,8 +334,8 @@ def test_dropped_regions_are_adopted_where_they_cost_least(task, weighted):
             gap = (X @ (C[k] - C[r]).T + d[k] - d[r]) @ centre  # difference of the two models on all rows
             square = (gap**2).sum(axis=1)
             costs.append(h[rows] @ square[rows] + 0.3 * h[rows].sum() * np.average(square, weights=w))
-        assert m.kept[m.cluster_of_centroid[r]] == kept[np.argmin(costs)]
-    assert np.allclose(m.decision(X)[np.isin(u.region, kept)], eta[np.isin(u.region, kept)])
+        assert m.kept_region[m.cluster_of_centroid[r]] == kept[np.argmin(costs)]
+    assert np.allclose(m.outputs(X)[np.isin(u.region, kept)], eta[np.isin(u.region, kept)])
 
 
 def test_pruned_tables_tell_own_rows_from_adopted_ones(tmp_path):

@@ -46,7 +46,7 @@ def test_proximal_adam_solves_the_lasso():
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     y = X @ [2.0, -1.0, 0.5, 0, 0, 0] + 0.3 * rng.normal(size=200)
     y = (y - y.mean()) / y.std()
-    recipe = Recipe(hidden=(), l1=0.1, rate=1e-2, batch=200, epochs=3000, patience=3000, held_out=0.0)
+    recipe = Recipe(hidden=(), l1=0.1, rate=1e-2, batch=200, epochs=3000, patience=3000, validation_fraction=0.0)
     done = train(X, Response("regression", y[:, None]), recipe)
     lasso = Lasso(alpha=0.1, tol=1e-10).fit(X, y)
     assert np.allclose(done.network.layers[0].weight[0], lasso.coef_, atol=2e-3)
@@ -76,7 +76,7 @@ def test_progress_and_divergence():
     assert [done for done, _ in seen] == [1, 2, 3] and "epoch 3 of 3" in seen[-1][1]
     with pytest.raises(InputError, match="diverged"), np.errstate(all="ignore"):
         train(1e3 * X, Response("regression", X[:, :1] * 1e200), Recipe(hidden=(4, 4), rate=1e150, standardise=False))
-    for bad in ({"l1": -1.0}, {"rate": 0.0}, {"hidden": (0,)}, {"epochs": 0}, {"held_out": 1.0}):
+    for bad in ({"l1": -1.0}, {"rate": 0.0}, {"hidden": (0,)}, {"epochs": 0}, {"validation_fraction": 1.0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             Recipe(**bad)
 
@@ -102,16 +102,16 @@ def test_l1_path_on_given_test_rows_and_numbers():
     path = rs.l1_path(
         X[:150], y[:150], [1e-3], X_test=X[150:], y_test=y[150:], hidden=(8,), epochs=60, rate=1e-2, progress=None
     )
-    assert path.metric == "mse" and path.points[0].single_class_share is None
+    assert path.metric == "r2" and path.points[0].single_class_share is None
     assert path.points[0].test_score == pytest.approx(np.mean((path.networks[0](X[150:])[:, 0] - y[150:]) ** 2))
     for bad, message in (
-        ({"lambdas": [-1.0]}, "lambdas"),
+        ({"penalties": [-1.0]}, "penalties"),
         ({"X_test": X}, "given together"),
         ({"speed": 3}, "unknown option"),
         ({"test_share": 2.0}, "test_share"),
     ):
         with pytest.raises(InputError, match=message):
-            rs.l1_path(X, y, **({"lambdas": [0.0]} | bad))
+            rs.l1_path(X, y, **({"penalties": [0.0]} | bad))
 
 
 FAST = {"hidden": (8,), "epochs": 20, "rate": 1e-2, "batch": 64}

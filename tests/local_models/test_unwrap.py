@@ -97,7 +97,7 @@ def test_squared_errors_through_the_gram_matrix(outputs):
     w = rng.uniform(0.1, 2, 300)
     y = net(X) + rng.normal(size=(300, outputs))
     u = rs.unwrap(net, X, y, sample_weight=w)
-    assert u.task == "regression" and u.metric == "mse"
+    assert u.task == "regression" and u.metric == "r2"
     for r in range(len(u)):
         everywhere = X @ u.coefficients[r].T + u.intercepts[r]
         direct = np.average(((y - everywhere) ** 2).mean(axis=1), weights=w)

@@ -25,7 +25,7 @@ _FIELDS = {  # name: (kind, dimensions)
     "d": ("f", 2),
     "count": ("i", 1),
 }
-_PRUNED = ("kept", "own")
+_PRUNED = ("kept_region", "own_count")
 """Further whole numbers, one per cluster, of models that were pruned."""
 
 
@@ -66,7 +66,7 @@ def load_merged(path: str | PathLike[str]) -> MergedModels:
         tree = None
         if "tree.merges" in arrays:
             tree = Dendrogram(arrays["tree.merges"], arrays["tree.cost"], arrays["tree.weight"])
-        found = MergedModels(
+        models = MergedModels(
             network=net,
             feature_names=tuple(str(name) for name in facts["features"]),
             task=str(facts["task"]),
@@ -76,14 +76,14 @@ def load_merged(path: str | PathLike[str]) -> MergedModels:
             dendrogram=tree,
             unwrapped=None,
             columns=None if facts.get("columns") is None else tuple(str(name) for name in facts["columns"]),
-            kept=arrays.get("kept"),
-            own=arrays.get("own"),
+            kept_region=arrays.get("kept_region"),
+            own_count=arrays.get("own_count"),
             **fields,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{what} is not a file of merged models, or it is damaged: {str(error)[:100]}") from error
-    _check(found, what)
-    return found
+    _check(models, what)
+    return models
 
 
 def _check(m: MergedModels, what: str) -> None:
@@ -105,8 +105,8 @@ def _check(m: MergedModels, what: str) -> None:
             and m.centroid.shape[1] == len(m.spread) == net.n_inputs
             and len(m.count) == k
             and (m.columns is None or len(m.columns) == net.n_inputs)
-            and (m.kept is None) == (m.own is None)
-            and all(a is None or (a.dtype.kind == "i" and a.shape == (k,)) for a in (m.kept, m.own))
+            and (m.kept_region is None) == (m.own_count is None)
+            and all(a is None or (a.dtype.kind == "i" and a.shape == (k,)) for a in (m.kept_region, m.own_count))
             and _within(m.owner, k)
             and _within(m.cluster_of_centroid, k)
             and all(np.isfinite(a).all() for a in (m.C, m.d, m.centroid, m.spread))

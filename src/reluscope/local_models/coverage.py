@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, generator, integer, real
+from reluscope._check import FloatArray, integer, real, seeded
+from reluscope._text import percent
 from reluscope.answer import Answer
 from reluscope.cells.domain import box_bounds
 from reluscope.cells.regions import Regions, regions
@@ -34,32 +35,55 @@ _MOST_LISTED_INPUTS = 8
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """What the data leave uncovered.
+    """How much of a box, and of new rows, lies in regions without data.
 
-    `n_regions` is the exact number of regions in the box (None when the budget ended first; `found` is then how many
-    were found). `seen_regions` counts those with data that meet the box's interior, `unseen_volume` is the share of
-    volume in regions without data, `unseen_rows` the share of new rows (None if none were given), `unseen` their
-    flags.
+    Attributes
+    ----------
+    box : (lower, upper)
+        The box, each side of shape (inputs,).
+    n_regions : int or None
+        Exact number of regions in the box; None when they were not all listed.
+    listed_regions : int
+        Regions that were listed: all of them, or as many as the budget allowed.
+    seen_regions : int
+        Regions with data that meet the inside of the box.
+    unseen_volume : Answer
+        Share of the box's volume in regions without data.
+    unseen_rows : float or None
+        Share of the new rows in regions without data; None if no rows were given.
+    unseen : (n,) bool or None
+        The same for each new row.
+    stopped : str or None
+        Why the regions were not all listed.
+    seed : int or None
+        `rng=seed` repeats the draws; None if there were none, or a Generator was given.
     """
 
     box: tuple[FloatArray, FloatArray]
     n_regions: int | None
-    found: int
+    listed_regions: int
     seen_regions: int
     unseen_volume: Answer
     unseen_rows: float | None
     unseen: npt.NDArray[np.bool_] | None
     stopped: str | None
+    seed: int | None = None
 
     def __str__(self) -> str:
+        volume = self.unseen_volume
+        about = "" if volume.guarantee == "exact" else "about "
+        text = f"{about}{percent(volume.value, 2)} of the box of the data lies in regions without data"
+        if volume.guarantee != "exact":
+            text += f" (between {percent(volume.lower, 2)} and {percent(volume.upper, 2)})"
         if self.n_regions is not None:
-            total = f"{self.n_regions:,}"
+            text += f"; {self.seen_regions:,} of its {self.n_regions:,} regions hold data"
+        elif self.listed_regions:
+            text += f"; it has more than {self.listed_regions:,} regions ({self.stopped})"
         else:
-            total = f"{f'more than {self.found:,}' if self.found else 'not counted'} ({self.stopped})"
-        text = (
-            f"{self.seen_regions:,} regions with data; in their box {total}; volume without data {self.unseen_volume}"
-        )
-        return text if self.unseen_rows is None else f"{text}; rows without data {100 * self.unseen_rows:.2f} %"
+            text += f"; its regions were not counted: {self.stopped}"
+        if self.unseen_rows is not None:
+            text += f"; {percent(self.unseen_rows, 2)} of the new rows lie in regions without data"
+        return text
 
 
 def data_box(u: Unwrapped) -> tuple[FloatArray, FloatArray]:
@@ -97,23 +121,24 @@ def coverage(
     X: Any,
     *,
     box: Any,
-    budget: Any,
     draws: int,
-    confidence: float,
+    level: float,
+    budget: Any,
     rng: Any,
     progress: Any,
 ) -> Coverage:
     """How much of a box, and of new rows, lies in regions without data."""
     bounds = data_box(u) if box is None else box_bounds(box, u.network.n_inputs)
     draws = integer(draws, "draws", low=1)
-    confidence = real(confidence, "confidence", low=0.0, high=1.0, open_=True)
-    listed, varying = box_regions(u, bounds, budget, progress)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    generator, seed = seeded(rng)
+    listed, varying = box_regions(u, bounds, "10s" if budget is None else budget, progress)
     unseen = None if X is None else u._assign(u._rows(X))[0] < 0
     rows = None if unseen is None else float(unseen.mean())
     if listed is None:
-        share = _drawn(u, bounds, draws, confidence, generator(rng))
-        reason = "no input varies" if not len(varying) else f"{len(varying)} inputs vary, too many to enumerate"
-        return Coverage(bounds, None, 0, len(u), share, rows, unseen, reason)
+        share = _drawn(u, bounds, draws, level, generator)
+        reason = "no input varies" if not len(varying) else f"{len(varying)} inputs are too many"
+        return Coverage(bounds, None, 0, len(u), share, rows, unseen, reason, seed)
     known = u._lookup.find(pack(listed.network, listed.pattern)) >= 0
     seen = len(u) if not listed.complete else int(known.sum())
     if listed.complete and len(varying) <= _MOST_VOLUME_INPUTS:
@@ -122,18 +147,19 @@ def coverage(
         slack = 1e-12
         share = Answer(value, max(0.0, value - slack), min(1.0, value + slack), "exact", method="volumes")
     else:
-        share = _drawn(u, bounds, draws, confidence, generator(rng))
+        share = _drawn(u, bounds, draws, level, generator)
     count = len(listed) if listed.complete else None
-    return Coverage(bounds, count, len(listed), seen, share, rows, unseen, listed.stopped)
+    used = seed if share.guarantee == "confidence" else None
+    return Coverage(bounds, count, len(listed), seen, share, rows, unseen, listed.stopped, used)
 
 
 def _drawn(
-    u: Unwrapped, box: tuple[FloatArray, FloatArray], draws: int, confidence: float, rng: np.random.Generator
+    u: Unwrapped, box: tuple[FloatArray, FloatArray], draws: int, level: float, rng: np.random.Generator
 ) -> Answer:
     hits = 0
     for part in spans(draws, 4096):
         x = rng.uniform(box[0], box[1], size=(part.stop - part.start, u.network.n_inputs))
         hits += int((u._assign(x)[0] < 0).sum())
-    lower, upper = binomial(hits, draws, confidence)
+    lower, upper = binomial(hits, draws, level)
     method = f"{draws:,} uniform draws"
-    return Answer(hits / draws, lower, upper, "confidence", confidence, method)
+    return Answer(hits / draws, lower, upper, "confidence", level, method)

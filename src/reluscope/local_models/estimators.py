@@ -42,8 +42,8 @@ class _ReluBase(BaseEstimator):
         batch: int = 256,
         epochs: int = 300,
         patience: int = 20,
-        held_out: float = 0.1,
-        random_state: Any = 0,
+        validation_fraction: float = 0.1,
+        random_state: Any = None,
     ) -> None:
         self.hidden = hidden
         self.l1 = l1
@@ -52,7 +52,7 @@ class _ReluBase(BaseEstimator):
         self.batch = batch
         self.epochs = epochs
         self.patience = patience
-        self.held_out = held_out
+        self.validation_fraction = validation_fraction
         self.random_state = random_state
 
     def _train(self, X: FloatArray, response: Response) -> None:
@@ -64,11 +64,12 @@ class _ReluBase(BaseEstimator):
             batch=self.batch,
             epochs=self.epochs,
             patience=self.patience,
-            held_out=self.held_out,
+            validation_fraction=self.validation_fraction,
         )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         done = train(X, response, recipe, rng=seed)
         self.network_ = done.network
+        self.seed_ = seed
         self.n_iter_ = len(done.objective)
         self.objective_ = done.objective
 
@@ -90,8 +91,35 @@ class _ReluBase(BaseEstimator):
 class ReluClassifier(ClassifierMixin, _ReluBase):
     """A ReLU network for classes, trained by Adam with a proximal L1 step.
 
-    `hidden` are the widths of the hidden layers, `l1` and `l2` the penalties, `rate`, `batch`, `epochs`, `patience` and
-    `held_out` (share of rows that decide when to stop) those of `reluscope.local_models.training.Recipe`.
+    Parameters
+    ----------
+    hidden : tuple of int
+        Widths of the hidden layers.
+    l1, l2 : float
+        Penalties.
+    rate, batch, epochs, patience, validation_fraction
+        As for `reluscope.local_models.training.Recipe`.
+    random_state : None, int or numpy RandomState
+        As everywhere in scikit-learn.
+
+    Attributes
+    ----------
+    network_ : Network
+    classes_ : array
+    n_iter_ : int
+        Epochs.
+    objective_ : array
+        Objective after each epoch.
+    seed_ : int
+        The seed of the training that `random_state` gave.
+
+    Examples
+    --------
+    >>> import numpy as np, reluscope as rs
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> model = rs.ReluClassifier((8,), rate=0.02, random_state=0).fit(X, np.abs(X[:, 0]) > 0.5)
+    >>> bool(model.score(X, np.abs(X[:, 0]) > 0.5) > 0.95), model.predict([[0.0], [0.9]]).tolist()
+    (True, [False, True])
     """
 
     def fit(self, X: Any, y: Any) -> ReluClassifier:
@@ -121,13 +149,22 @@ class ReluClassifier(ClassifierMixin, _ReluBase):
 
     def predict(self, X: Any) -> Any:
         """The most probable class of each row."""
-        eta = self._outputs(X)
-        best = (eta[:, 0] > 0).astype(np.int64) if eta.shape[1] == 1 else eta.argmax(axis=1)
-        return self.classes_[best]
+        return self.classes_[scores.winners(self._outputs(X))]
 
 
 class ReluRegressor(RegressorMixin, _ReluBase):
-    """A ReLU network for numbers, trained by Adam with a proximal L1 step; parameters as for `ReluClassifier`."""
+    """A ReLU network for numbers, trained by Adam with a proximal L1 step.
+
+    Parameters and attributes are those of `ReluClassifier`, but for `classes_`; `score` is R².
+
+    Examples
+    --------
+    >>> import numpy as np, reluscope as rs
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> model = rs.ReluRegressor((8,), rate=0.02, random_state=0).fit(X, np.abs(X[:, 0]))
+    >>> bool(model.score(X, np.abs(X[:, 0])) > 0.95)
+    True
+    """
 
     def fit(self, X: Any, y: Any) -> ReluRegressor:
         """Train on rows `X` (n, features) and numbers `y`, (n,) or (n, outputs)."""
@@ -166,8 +203,8 @@ class _Merging:
         batch: int = 256,
         epochs: int = 300,
         patience: int = 20,
-        held_out: float = 0.1,
-        random_state: Any = 0,
+        validation_fraction: float = 0.1,
+        random_state: Any = None,
     ) -> None:
         super().__init__(  # type: ignore[call-arg]
             hidden,
@@ -177,7 +214,7 @@ class _Merging:
             batch=batch,
             epochs=epochs,
             patience=patience,
-            held_out=held_out,
+            validation_fraction=validation_fraction,
             random_state=random_state,
         )
         self.n_models = n_models
@@ -189,20 +226,51 @@ class _Merging:
         u = unwrap(self.network_, X, y, task=response.task, classes=classes)  # type: ignore[attr-defined]
         n = None if self.n_models is None else min(int(self.n_models), len(u))
         # Facets of the box would not be found in time for many inputs, and neighbours serve as well.
-        self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", progress=None)
+        self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", rng=self.seed_)  # type: ignore[attr-defined]
 
     def _outputs(self, X: Any) -> FloatArray:
         rows = self._rows(X)  # type: ignore[attr-defined]
-        return self.models_.decision(rows)
+        return self.models_.outputs(rows)
 
 
 class LocalLinearClassifier(_Merging, ReluClassifier):
     """A few logistic models, each for a cluster of a ReLU network's regions.
 
-    `n_models=None` chooses their number by cross-validation; `penalty` is the ridge of the refits. The other parameters
-    train the network.
+    Parameters
+    ----------
+    n_models : int, optional
+        Number of models; by default cross-validation chooses it.
+    penalty : float
+        Ridge of the refits.
+    hidden, l1, l2, rate, batch, epochs, patience, validation_fraction, random_state
+        Train the network, as for `ReluClassifier`.
+
+    Attributes
+    ----------
+    models_ : MergedModels
+    network_, classes_, n_iter_, objective_, seed_
+        As for `ReluClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np, reluscope as rs
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> model = rs.LocalLinearClassifier(2, hidden=(8,), rate=0.02, random_state=0).fit(X, np.abs(X[:, 0]) > 0.5)
+    >>> len(model.models_), bool(model.score(X, np.abs(X[:, 0]) > 0.5) > 0.9)
+    (2, True)
     """
 
 
 class LocalLinearRegressor(_Merging, ReluRegressor):
-    """A few linear models, each for a cluster of a ReLU network's regions; see `LocalLinearClassifier`."""
+    """A few linear models, each for a cluster of a ReLU network's regions.
+
+    Parameters and attributes are those of `LocalLinearClassifier`, but for `classes_`; `score` is R².
+
+    Examples
+    --------
+    >>> import numpy as np, reluscope as rs
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> model = rs.LocalLinearRegressor(2, hidden=(8,), rate=0.02, random_state=0).fit(X, np.abs(X[:, 0]))
+    >>> len(model.models_), bool(model.score(X, np.abs(X[:, 0])) > 0.9)
+    (2, True)
+    """

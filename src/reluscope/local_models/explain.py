@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer
+from reluscope._doors import door
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.cells.facets import _hidden_maps
@@ -100,8 +101,20 @@ class Neighbour:
 class Explanation:
     """One prediction taken apart, exactly: `output = d + sum_j C_j x_j` on the region of `x`.
 
-    Arrays have shape (outputs,) or (outputs, inputs). `region` is -1 when none of the data share it. `error` is the
-    difference between this sum and the network's own output.
+    Attributes
+    ----------
+    x : (inputs,) array
+        The input.
+    pattern : (units,) array
+        Its activation pattern.
+    region, count : int
+        Its region and the rows there; -1 and 0 when no data lie in it.
+    output : (outputs,) array
+        The network's output.
+    C, d : (outputs, inputs) and (outputs,) array
+        The linear model of the region.
+    error : float
+        Difference between this sum and the network's own output: rounding.
     """
 
     unwrapped: Unwrapped
@@ -145,14 +158,12 @@ class Explanation:
     @cached_property
     def nearest(self) -> Neighbour | None:
         """The region across the nearest facet; None when the network is affine everywhere."""
-        found = self.neighbours(1)
-        return found[0] if found else None
+        return next(iter(self.neighbours(1)), None)
 
     @cached_property
     def nearest_scaled(self) -> Neighbour | None:
         """The region across the facet that is nearest in standard deviations of the data."""
-        found = self.neighbours(1, scaled=True)
-        return found[0] if found else None
+        return next(iter(self.neighbours(1, scaled=True)), None)
 
     @property
     def distance(self) -> float:
@@ -163,7 +174,7 @@ class Explanation:
     def distance_scaled(self) -> float:
         """The same with each input divided by its standard deviation over the data, for inputs of unlike units.
 
-        Inputs that do not vary in the data are held.
+        Inputs that do not vary in the data are kept fixed.
         """
         return float(_slacks(self.unwrapped, self.pattern, self.x)[1].min(initial=np.inf))
 
@@ -186,11 +197,23 @@ class Explanation:
         return None if p is None else self.classes[int(p.argmax())]
 
     def neighbours(self, limit: int | None = None, *, scaled: bool = False) -> list[Neighbour]:
-        """Regions across the facets of this region, nearest facet first; all of them unless limited.
+        """Regions across the facets of this region, nearest facet first.
 
-        With `scaled` nearness is in standard deviations of the data (`distance_scaled`). A hyperplane is known to be a
-        facet when the nearest point of it lies in the region; other ones take a linear program each (with more than 60
-        inputs they are left out). Each neighbour's pattern is read off a point just across.
+        Parameters
+        ----------
+        limit : int, optional
+            How many; by default all of them.
+        scaled : bool
+            Order by distance in standard deviations of the data instead of the inputs' own units.
+
+        Returns
+        -------
+        list of Neighbour
+
+        Notes
+        -----
+        A hyperplane is a facet when its nearest point lies in the region; the others take a linear program each (with
+        more than 60 inputs they are left out). Each neighbour's pattern is read off a point just across.
         """
         if limit is not None:
             integer(limit, "limit", low=1)
@@ -226,9 +249,7 @@ class Explanation:
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Waterfall of the contributions; returns the Axes."""
-        from reluscope.plot.explanations import plot_explanation
-
-        return plot_explanation(self, ax, **options)
+        return door("Explanation.plot")(self, ax, **options)
 
     def __repr__(self) -> str:
         names = self.unwrapped.output_names
@@ -282,8 +303,7 @@ class Explanation:
 
 
 def _unit_name(n: Neighbour) -> str:
-    """Layers are counted from 1 in text, units from 0 as in arrays."""
-    return f"hidden layer {n.layer + 1}, unit {n.unit}"
+    return f"unit {n.unit} of hidden layer {n.layer}"
 
 
 def _figure(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reluscope._check import FloatArray
+from reluscope._check import FloatArray, Rng
 from reluscope.errors import InputError
 from reluscope.local_models import glm
 from reluscope.local_models._data import read
@@ -31,10 +31,33 @@ def flatten(
     rate: float = 1e-3,
     epochs: int = 300,
     patience: int = 20,
-    rng: Any = 0,
+    rng: Rng = None,
     progress: Any = None,
 ) -> Network:
-    """The network of one hidden layer; with `tune=False` only its output layer is fitted."""
+    """A network with one hidden layer from merged models.
+
+    Parameters
+    ----------
+    models : MergedModels
+        With the data they were made from.
+    tune : bool
+        Train all weights; otherwise only the output layer is fitted.
+    l1, rate, epochs, patience
+        As for `reluscope.local_models.training.Recipe`.
+    rng : None, int, SeedSequence or Generator
+        Batches and the rows that decide when to stop.
+    progress : optional
+        None (silent), "auto", or a function of (done, text).
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    InputError
+        Without a response, or if all merged models are constant.
+    """
     u = models._source("flatten")
     if u.task == "none":
         raise InputError("flatten fits a model and needs a response; pass y to unwrap")

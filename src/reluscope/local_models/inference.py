@@ -1,6 +1,6 @@
 """Intervals for the coefficients of a linear model refitted to the rows of one region or cluster.
 
-The network's own coefficients carry no sampling error that the region's rows alone could tell. So the model is fitted
+The region's rows alone say nothing about the sampling error of the network's own coefficients. So the model is fitted
 again to those rows, by maximum likelihood (or with a ridge), and
 
 - `wald`: estimate ± z · se, with covariance `σ² (XᵀX)⁻¹` (regression, t quantiles) or `(Xᵀ W X)⁻¹` (logistic); with a
@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, generator, integer, real
+from reluscope._check import FloatArray, Rng, choice, integer, real, seeded
+from reluscope._doors import door
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
-from reluscope.intervals import normal_quantile, student_quantile
+from reluscope.intervals import DEFAULT_LEVEL, normal_quantile, student_quantile
 from reluscope.local_models import glm
 from reluscope.local_models._data import Response, read
 from reluscope.parallel import blas_threads
@@ -35,6 +36,7 @@ from reluscope.parallel import blas_threads
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
 
+Index = npt.NDArray[np.int64]
 
 _RANK = 1e-10
 """Singular values of the standardised design below this share of the largest count as 0."""
@@ -45,10 +47,27 @@ _COMPONENT = 1e-7
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Intervals:
-    """Estimates with intervals at `level`, intercept first; `network` holds those of the local (or merged) model.
+    """Estimates with intervals, intercept first; arrays have one entry per name.
 
-    Arrays have one entry per name. `p_value` (Wald only, else nan) tests whether the coefficient is 0. `aliased` marks
-    coefficients that the rows do not determine; what is not determined is nan.
+    Attributes
+    ----------
+    names : tuple of str
+        "intercept" and the features.
+    network : array
+        Coefficients of the network's own linear model (or of the merged one) before the refit.
+    estimate, error, lower, upper : array
+        Refitted coefficients, their standard errors and intervals; nan where the rows do not determine them.
+    p_value : array
+        Test whether the coefficient is 0 (Wald only, else nan).
+    level : float
+        Confidence level.
+    method : str
+        "wald" or "bootstrap".
+    rows_used : int
+    aliased : array of bool
+        Coefficients that the rows do not determine.
+    seed : int or None
+        `rng=seed` repeats a bootstrap; None if there was none, or a Generator was given.
     """
 
     names: tuple[str, ...]
@@ -62,6 +81,7 @@ class Intervals:
     method: str
     rows_used: int
     aliased: npt.NDArray[np.bool_]
+    seed: int | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per coefficient."""
@@ -86,48 +106,13 @@ class Intervals:
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Intervals as bars; returns the Axes."""
-        from reluscope.plot.explanations import plot_intervals
-
-        return plot_intervals(self, ax, **options)
+        return door("Intervals.plot")(self, ax, **options)
 
     def __repr__(self) -> str:
         head = f"{self.method} intervals at {100 * self.level:g} %, {self.rows_used:,} rows"
         lost = int(self.aliased.sum())
         note = f"\n{lost} aliased: these rows do not determine them one by one" if lost else ""
         return f"{head}\n{text_table(self.rows())}{note}"
-
-
-def intervals(
-    u: Unwrapped,
-    region: int,
-    *,
-    method: str = "wald",
-    output: int | None = None,
-    level: float = 0.95,
-    draws: int = 500,
-    penalty: float = 0.0,
-    rng: Any = 0,
-) -> Intervals:
-    """Intervals for one region of an unwrapped network."""
-    region = integer(region, "region", low=0, high=len(u) - 1)
-    rows = np.flatnonzero(u.region == region)
-    one = 0 if u.network.n_outputs == 1 else u._output(output)
-    if one is None:
-        raise InputError(f"output must be given, 0 to {u.network.n_outputs - 1}: the network has several")
-    C, d = u.maps([region])
-    weight = None if u.weight is None else u.weight[rows]
-    return of_rows(
-        read(u.X, rows),
-        _single(u.response.part(rows), one),
-        u.feature_names,
-        np.append(d[0, one], C[0, one]),
-        weight,
-        method=method,
-        level=level,
-        draws=draws,
-        penalty=penalty,
-        rng=rng,
-    )
 
 
 def _single(response: Response, output: int) -> Response:
@@ -142,19 +127,21 @@ def _single(response: Response, output: int) -> Response:
 
 
 def of_rows(
-    X: FloatArray,
-    response: Response,
-    names: tuple[str, ...],
-    network: FloatArray,
-    weight: FloatArray | None,
+    u: Unwrapped,
+    rows: Index,
+    output: int,
+    C: FloatArray,
+    d: float,
     *,
-    method: str,
-    level: float,
-    draws: int,
-    penalty: float,
-    rng: Any,
+    draws: int = 500,
+    penalty: float = 0.0,
+    method: str = "wald",
+    level: float = DEFAULT_LEVEL,
+    rng: Rng = None,
 ) -> Intervals:
-    """Intervals for the coefficients of a model fitted to some rows."""
+    """Intervals for the coefficients of a model refitted to some rows, beside the model `C x + d` that they had."""
+    X, response, names = read(u.X, rows), _single(u.response.part(rows), output), u.feature_names
+    weight = None if u.weight is None else u.weight[rows]
     choice(method, "method", ("wald", "bootstrap"))
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     penalty = real(penalty, "penalty", low=0.0)
@@ -165,27 +152,30 @@ def of_rows(
     scale = glm.Scale.of(X[:, free], weight)
     design = _Design.of(X[:, free], scale)
     _enough(response, len(X), len(free) + 1, design.rank, penalty)
-    labelled = ("intercept", *names)
+    labelled, seed = ("intercept", *names), None
     spots = np.append(0, 1 + free)
     with blas_threads(X.shape[1]):
         if method == "wald":
             value, error, lower, upper, p = _wald(X[:, free], response, weight, scale, design, level, penalty)
         else:
             draws = integer(draws, "draws", low=20)
+            generator, seed = seeded(rng)
             value, error, lower, upper = _bootstrap(
-                X[:, free], response, weight, scale, level, penalty, draws, generator(rng)
+                X[:, free], response, weight, scale, level, penalty, draws, generator
             )
             p = np.full(len(value), np.nan)
     if penalty == 0:
         for column in (value, error, lower, upper):
             column[design.aliased] = np.nan
     columns = [np.full(len(labelled), np.nan) for _ in range(5)]
-    for column, found in zip(columns, (value, error, lower, upper, p), strict=True):
-        column[spots] = found
+    for column, known in zip(columns, (value, error, lower, upper, p), strict=True):
+        column[spots] = known
     estimate, error, lower, upper, p_value = columns
     aliased = np.ones(len(labelled), dtype=bool)
     aliased[spots] = design.aliased
-    return Intervals(labelled, network, estimate, error, lower, upper, p_value, level, method, len(X), aliased)
+    return Intervals(
+        labelled, np.append(d, C), estimate, error, lower, upper, p_value, level, method, len(X), aliased, seed
+    )
 
 
 @dataclass(frozen=True, eq=False)

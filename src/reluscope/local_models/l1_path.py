@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, generator, real_array
+from reluscope._check import FloatArray, Rng, real, real_array, seeded
+from reluscope._doors import door
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models._data import Response, names_of, prepare, weights_of
@@ -25,7 +26,7 @@ from reluscope.progress import meter
 
 @dataclass(frozen=True)
 class PathPoint:
-    """One penalty: regions hit by the training rows, shares of single-row and single-class regions, scores, zeros."""
+    """One penalty: regions with training rows, shares of single-row and single-class regions, scores, zeros."""
 
     penalty: float
     regions: int
@@ -43,13 +44,15 @@ class PathPoint:
 class L1Path:
     """Networks along a path of L1 penalties, smallest first; `points[k]` describes `networks[k]`.
 
-    Scores are of `metric` (`auc`, `accuracy` or `mse`); the test rows took no part in training.
+    Scores are of `metric` (`"auc"`, `"accuracy"` or `"r2"`, higher is better); the test rows took no part in training.
+    `rng=seed` repeats the path; `seed` is None if a Generator was given.
     """
 
     metric: str
     points: tuple[PathPoint, ...]
     networks: tuple[Network, ...]
     unwrapped: tuple[Unwrapped, ...]
+    seed: int | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -77,12 +80,20 @@ class L1Path:
             for p in self.points
         ]
 
-    def sparsest(self, loss: float = 0.01) -> int:
-        """Index of the largest penalty whose test score is within `loss` of the best (for MSE: a relative loss)."""
+    def sparsest(self, max_drop: float = 0.01) -> int:
+        """Index of the largest penalty whose test score is at most `max_drop` below the best.
+
+        Parameters
+        ----------
+        max_drop : float
+            In units of the score.
+
+        Returns
+        -------
+        int
+        """
         score = np.array([p.test_score for p in self.points])
-        if self.metric == "mse":
-            return int(np.flatnonzero(score <= score.min() * (1 + loss))[-1])
-        return int(np.flatnonzero(score >= score.max() - loss)[-1])
+        return int(np.flatnonzero(score >= score.max() - real(max_drop, "max_drop", low=0.0))[-1])
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame."""
@@ -92,9 +103,7 @@ class L1Path:
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Regions and test score against the penalty; returns the Axes."""
-        from reluscope.plot.merged import plot_l1_path
-
-        return plot_l1_path(self, ax, **options)
+        return door("L1Path.plot")(self, ax, **options)
 
     def __repr__(self) -> str:
         return text_table(self.rows())
@@ -103,7 +112,7 @@ class L1Path:
 def l1_path(
     X: Any,
     y: Any,
-    lambdas: npt.ArrayLike = (0.0, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3),
+    penalties: npt.ArrayLike = (0.0, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3),
     *,
     X_test: Any = None,
     y_test: Any = None,
@@ -112,29 +121,73 @@ def l1_path(
     test_share: float = 0.2,
     feature_names: Any = None,
     sample_weight: Any = None,
-    rng: Any = 0,
-    progress: Any = "auto",
+    rng: Rng = None,
+    progress: Any = None,
     **recipe: Any,
 ) -> L1Path:
     """Train one ReLU network per penalty and unwrap each on the training rows.
 
-    Every network starts from the same weights and sees the same batches. Without `X_test` a share of the rows is set
-    aside. Other keywords (`rate`, `batch`, `epochs`, `patience`, `held_out`, `l2`) are those of `training.Recipe`.
-    The penalty multiplies the sum of absolute weights of standardised features; the loss is a mean over rows.
+    Parameters
+    ----------
+    X : (n, inputs)
+        Rows.
+    y : (n,) or (n, outputs)
+        Numbers, or class labels.
+    penalties : sequence of float
+        L1 penalties.
+    X_test, y_test : optional
+        Test rows; by default a share of the rows is set aside.
+    hidden : tuple of int
+        Widths of the hidden layers.
+    task : {"auto", "regression", "binary", "multiclass"}
+        What `y` is.
+    test_share : float
+        Share of the rows that is set aside.
+    feature_names : sequence of str, optional
+    sample_weight : (n,), optional
+    rng : None, int, SeedSequence or Generator
+        First weights, batches, and the rows that are set aside.
+    progress : optional
+        None (silent), "auto", or a function of (done, text).
+    **recipe
+        `rate`, `batch`, `epochs`, `patience`, `validation_fraction`, `l2`, as for `training.Recipe`.
+
+    Returns
+    -------
+    L1Path
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or training diverges.
+
+    Notes
+    -----
+    Every network starts from the same weights and sees the same batches. The objective is the mean loss over rows plus
+    the penalty times the sum of absolute weights of standardised features.
+
+    Examples
+    --------
+    >>> import numpy as np, reluscope as rs
+    >>> X = np.linspace(-1, 1, 100)[:, None]
+    >>> path = rs.l1_path(X, np.abs(X), [0.0, 10.0], hidden=(4,), epochs=5, rng=0)
+    >>> path.metric, path.points[1].regions, path.points[1].zero_share
+    ('r2', 1, 1.0)
     """
     rows = real_array(X, "X", ndim=2)
-    penalties = np.unique(real_array(lambdas, "lambdas", ndim=1))
-    if not len(penalties) or penalties[0] < 0:
-        raise InputError("lambdas must be one or more numbers >= 0")
+    strengths = np.unique(real_array(penalties, "penalties", ndim=1))
+    if not len(strengths) or strengths[0] < 0:
+        raise InputError("penalties must be one or more numbers >= 0")
     names, columns = names_of(X, feature_names, None, rows.shape[1])
-    seed = int(generator(rng).integers(2**63))
+    generator, seed = seeded(rng)
+    common = int(generator.integers(2**63))  # every network starts from the same weights
     weight = weights_of(sample_weight, len(rows))
     labels = np.asarray(y)
     if (X_test is None) != (y_test is None):
         raise InputError("X_test and y_test must be given together")
     response = response_of(labels, len(rows), task)
     if X_test is None:
-        train_rows, test_rows = _set_aside(response, test_share, seed)
+        train_rows, test_rows = _set_aside(response, test_share, common)
         test: tuple[Any, Any] = (rows[test_rows], labels[test_rows])
         rows, labels, response = rows[train_rows], labels[train_rows], response.part(train_rows)
         weight = None if weight is None else weight[train_rows]
@@ -149,16 +202,16 @@ def l1_path(
     kind = response.task
     classes = list(response.classes) or None
     with meter(progress, "L1 path") as report:
-        for k, penalty in enumerate(penalties.tolist()):
+        for k, penalty in enumerate(strengths.tolist()):
 
             def note(done: int, text: str, k: int = k, penalty: float = penalty) -> None:
-                report(done, f"penalty {penalty:g} ({k + 1} of {len(penalties)}), {text}")
+                report(done, f"penalty {penalty:g} ({k + 1} of {len(strengths)}), {text}")
 
-            done = train(rows, response, replace(base, l1=penalty), sample_weight=weight, rng=seed, progress=note)
+            done = train(rows, response, replace(base, l1=penalty), sample_weight=weight, rng=common, progress=note)
             u = unwrap(
                 done.network, rows, labels, task=kind, classes=classes, feature_names=names, sample_weight=weight
             )
-            found = u.evaluate(*test)
+            tested = u.evaluate(*test)
             facts = u.describe()
             points.append(
                 PathPoint(
@@ -167,8 +220,8 @@ def l1_path(
                     facts["single_row_share"],
                     facts.get("single_class_share"),
                     u.score,
-                    found.score,
-                    found.unseen_share,
+                    tested.score,
+                    tested.unseen_share,
                     done.zeros,
                     _live(u),
                     len(done.objective),
@@ -176,7 +229,7 @@ def l1_path(
             )
             networks.append(done.network)
             views.append(u)
-    return L1Path(views[0].metric, tuple(points), tuple(networks), tuple(views))
+    return L1Path(views[0].metric, tuple(points), tuple(networks), tuple(views), seed)
 
 
 def response_of(y: Any, n: int, task: str) -> Response:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, generator, integer, real
+from reluscope._check import FloatArray, Rng, choice, integer, real, seeded
 from reluscope._text import count as counted
 from reluscope.errors import InputError
 from reluscope.local_models import _adjacency, glm, scores, table
@@ -56,20 +56,53 @@ def merge(
     rounds: int = 10,
     most: int = 30,
     folds: int = 5,
-    budget: Any = "10s",
-    rng: Any = 0,
-    progress: Any = "auto",
+    budget: Any = None,
+    rng: Rng = None,
+    progress: Any = None,
 ) -> MergedModels:
-    """Merge to `n` models, or to the number (at most `most`) that cross-validation with `folds` chooses (`n=None`).
+    """Join neighbouring regions and refit one linear model in each cluster.
 
-    `adjacency` is `"facets"`, `"nearest"` (with that many `neighbours`), or `"auto"`: facets for up to three inputs
-    when they are found within the `budget`. `penalty` is the ridge of the refits towards the one model of all data, in
-    units of rows and standard deviations (see `reluscope.local_models.glm`). `breadth` is the weight of agreement
-    everywhere against agreement on the cluster's own rows (see `reluscope.local_models._adjacency.models_of`). After
-    the tree is cut, regions may move between neighbouring clusters in at most `rounds` rounds. `rng` deals the rows to
-    the folds.
+    Parameters
+    ----------
+    u : Unwrapped
+        With a response.
+    n : int, optional
+        Number of models; by default the one that cross-validation chooses.
+    adjacency : {"auto", "facets", "nearest"}
+        Which regions are neighbours: those that share a facet, or those with the nearest centroids. "auto" takes
+        facets for up to three inputs when they are listed within the budget.
+    neighbours : int
+        Neighbours of each region by centroids.
+    penalty : float
+        Ridge of the refits towards the one model of all data, in units of rows and standard deviations.
+    breadth : float
+        Weight of agreement everywhere against agreement on the cluster's own rows.
+    rounds : int
+        After the tree is cut, regions may move between neighbouring clusters in at most so many rounds.
+    most : int
+        Largest number of models that cross-validation tries.
+    folds : int
+        Folds of the cross-validation.
+    budget : str, optional
+        Time for listing the regions of the data's box (None: "10s").
+    rng : None, int, SeedSequence or Generator
+        Deals the rows to the folds.
+    progress : optional
+        None (silent), "auto", or a function of (done, text).
 
-    The tree does not depend on `n`: it is kept for the next call (up to 256 MB), and so are the last results.
+    Returns
+    -------
+    MergedModels
+
+    Raises
+    ------
+    InputError
+        Without a response, or with too many regions to hold in memory.
+
+    Notes
+    -----
+    The tree does not depend on `n`: it is kept for the next call (up to 256 MB), and so are the last results. With
+    `rng=None` a result that was kept is used again.
     """
     if u.task == "none":
         raise InputError("merge refits models and needs a response; pass y to unwrap")
@@ -86,8 +119,9 @@ def merge(
     # A generator would go on, and a budget object may have been spent: what they gave is not remembered.
     plain = budget is None or isinstance(budget, (str, int, float))
     tree_key = (adjacency, neighbours, breadth, budget) if plain else None
-    again = tree_key is not None and (n is not None or isinstance(rng, (int, np.integer)))
-    key = (n, tree_key, penalty, rounds, *(() if n is not None else (most, folds, int(rng)))) if again else None
+    again = tree_key is not None and (n is not None or rng is None or isinstance(rng, (int, np.integer)))
+    key = (n, tree_key, penalty, rounds, *(() if n is not None else (most, folds, rng))) if again else None
+    generator, seed = (None, None) if n is not None else seeded(rng)
 
     def make() -> MergedModels:
         with meter(progress, "merge") as report, blas_threads(u.network.n_inputs):
@@ -98,11 +132,11 @@ def merge(
             )
             cut = _Cut(joined, rounds, {})
             validation: tuple[Validation, ...] = ()
-            if n is None:
-                validation = _validate(u, cut, penalty, min(most, len(u)), folds, generator(rng), report)
+            if generator is not None:
+                validation = _validate(u, cut, penalty, min(most, len(u)), folds, generator, report)
             chosen = n or next(v.n for v in validation if v.chosen)
             report(len(u), f"fitting {counted(chosen, 'model')}")
-            return _made(
+            merged = _assemble(
                 u,
                 joined.graph,
                 joined.centroid,
@@ -112,9 +146,10 @@ def merge(
                 joined.tree,
                 validation,
             )
+            return replace(merged, seed=seed)
 
-    found: MergedModels = _remembered(u, "merge", key, _REMEMBERED, make)
-    return found
+    models: MergedModels = _remembered(u, "merge", key, _REMEMBERED, make)
+    return models
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,15 +203,37 @@ class _Cut:
 def prune(
     u: Unwrapped, min_count: int, *, refit: bool = False, penalty: float = 1.0, breadth: float = 0.1
 ) -> MergedModels:
-    """Regions with at least `min_count` rows keep their own local models; each of the others is adopted by one of them.
+    """Regions with at least `min_count` rows keep their own linear models; the others are adopted by one of them.
 
+    Parameters
+    ----------
+    u : Unwrapped
+    min_count : int
+        Rows from which on a region keeps its own model.
+    refit : bool
+        Fit a generalised linear model to the rows of each cluster instead of keeping the network's own.
+    penalty : float
+        Ridge of the refits.
+    breadth : float
+        Weight of agreement everywhere against agreement on the region's own rows.
+
+    Returns
+    -------
+    MergedModels
+
+    Raises
+    ------
+    InputError
+        If no region has `min_count` rows, or a refit has no response.
+
+    Notes
+    -----
     A region goes where the network's own fit suffers least: to the kept model k with the smallest
 
         Σ_rows h (eta_k(x) - eta(x))² + breadth Σ_rows h |θ_k - θ|²,
 
     the sum over the region's rows, `h` the curvature of the loss and `|θ_k - θ|²` the mean square difference of the two
-    models over all data (the cost of `merge`, with one side fixed). With `refit`, a generalised linear model with a
-    ridge `penalty` is fitted to the rows of each. Cost about `adopted rows * kept regions * inputs`.
+    models over all data (the cost of `merge`, with one side fixed). Cost about `adopted rows * kept regions * inputs`.
     """
     min_count = integer(min_count, "min_count", low=1)
     breadth = real(breadth, "breadth", low=0.0)
@@ -199,13 +256,13 @@ def prune(
                 C, d = u.maps([int(node)])
                 return Linear(C[0], d[0])
 
-        made = _made(u, graph, centroid, spread, nodes, fitter, None, ())
-    kept = np.empty(len(made), dtype=np.int64)
-    kept[made.cluster_of_centroid[large]] = large
-    return replace(made, kept=kept, own=u.count[kept])
+        pruned = _assemble(u, graph, centroid, spread, nodes, fitter, None, ())
+    kept = np.empty(len(pruned), dtype=np.int64)
+    kept[pruned.cluster_of_centroid[large]] = large
+    return replace(pruned, kept_region=kept, own_count=u.count[kept])
 
 
-def _made(
+def _assemble(
     u: Unwrapped,
     graph: _adjacency.Adjacency,
     centroid: FloatArray,
@@ -216,15 +273,15 @@ def _made(
     validation: tuple[Validation, ...],
 ) -> MergedModels:
     """Clusters numbered by size, models fitted."""
-    found, cluster = np.unique(nodes, return_inverse=True)
-    count = np.bincount(cluster, u.count, minlength=len(found)).astype(np.int64)
+    node, cluster = np.unique(nodes, return_inverse=True)
+    count = np.bincount(cluster, u.count, minlength=len(node)).astype(np.int64)
     order = np.argsort(-count, kind="stable")
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     cluster = rank[cluster]
     of_row = cluster[u.region]
     by_cluster = np.split(np.argsort(of_row, kind="stable"), np.cumsum(count[order])[:-1])
-    models = [fitter(found[k], rows) for k, rows in zip(order, by_cluster, strict=True)]
+    models = [fitter(node[k], rows) for k, rows in zip(order, by_cluster, strict=True)]
     return MergedModels(
         u.network,
         u.feature_names,
@@ -269,10 +326,10 @@ class _Refit:
 
 def candidates(most: int) -> list[int]:
     """Numbers of clusters to compare: all up to 12, then steps of a fifth."""
-    found = list(range(1, min(most, 12) + 1))
-    while found[-1] < most:
-        found.append(min(most, found[-1] + max(1, found[-1] // 5)))
-    return found
+    numbers = list(range(1, min(most, 12) + 1))
+    while numbers[-1] < most:
+        numbers.append(min(most, numbers[-1] + max(1, numbers[-1] // 5)))
+    return numbers
 
 
 def _validate(
@@ -325,11 +382,11 @@ def _graph(
     u: Unwrapped, factor: FloatArray, centroid: FloatArray, adjacency: str, neighbours: int, budget: Any
 ) -> _adjacency.Adjacency:
     if adjacency == "facets" or (adjacency == "auto" and u.network.n_inputs <= _MOST_FACET_INPUTS):
-        found = _adjacency.by_facets(u, factor, centroid, budget)
-        if found is not None:
-            return found
+        graph = _adjacency.by_facets(u, factor, centroid, "10s" if budget is None else budget)
+        if graph is not None:
+            return graph
         if adjacency == "facets":
             raise InputError(
-                'the regions of the data\'s box could not be listed; raise budget=, or pass adjacency="nearest"'
+                'the regions of the data\'s box could not all be listed; raise budget=, or pass adjacency="nearest"'
             )
     return _adjacency.by_distance(u, centroid, neighbours)

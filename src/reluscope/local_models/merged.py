@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer
+from reluscope._doors import door
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
@@ -69,10 +70,9 @@ class Dendrogram:
         sizes = dict.fromkeys(index.values(), 1)
         for i in range(n - 1):
             a, b = (index[int(node)] for node in self.merges[start + i])
-            made = n + i
-            index[len(self) + start + i] = made
-            sizes[made] = sizes[a] + sizes[b]
-            Z[i] = a, b, height[start + i], sizes[made]
+            index[len(self) + start + i] = n + i
+            sizes[n + i] = sizes[a] + sizes[b]
+            Z[i] = a, b, height[start + i], sizes[n + i]
         return Z, total[roots]
 
     @cached_property
@@ -88,7 +88,7 @@ class Dendrogram:
 
 @dataclass(frozen=True)
 class Validation:
-    """Cross-validated loss of one number of clusters: mean over the folds, its standard error, and the fold's size."""
+    """Cross-validated loss of `n` clusters: mean over the folds (lower is better) and its standard error."""
 
     n: int
     loss: float
@@ -100,12 +100,40 @@ class Validation:
 class MergedModels:
     """A few linear models and the regions each is for; clusters are numbered by their rows, most first.
 
-    Row x is sent to the cluster of its region; if no data lie in its region, to the cluster that owns the empty region
-    (facet adjacency), else to that of the nearest region's centroid. `C` (clusters, outputs, inputs), `d` (clusters,
-    outputs), `count` (clusters,) rows of each. After `prune`, `kept` is the region whose model each cluster has and
-    `own` the rows of that region itself; the other rows of the cluster are adopted (both None after `merge`).
-    `columns` are the names that the columns of data frames must have (None: any). `unwrapped` is None after loading
-    from a file.
+    Attributes
+    ----------
+    C : (clusters, outputs, inputs) array
+    d : (clusters, outputs) array
+        The linear models `C x + d`.
+    count : (clusters,) array
+        Rows of each.
+    validation : tuple of Validation
+        The numbers of models that cross-validation compared; empty when the number was given.
+    dendrogram : Dendrogram or None
+        The order of the merges; None after `prune`.
+    kept_region, own_count : (clusters,) array or None
+        After `prune`: the region whose model each cluster has, and the rows of that region itself; its other rows are
+        adopted. None after `merge`.
+    unwrapped : Unwrapped or None
+        Where the models come from; None after loading from a file.
+    columns : tuple of str or None
+        Names that the columns of data frames must have (None: any).
+    seed : int or None
+        `rng=seed` repeats the cross-validation; None if there was none, or a Generator was given.
+
+    Notes
+    -----
+    A row is sent to the cluster of its region. If its region holds no data, it is sent to the cluster that owns this
+    region (facet adjacency), else to that of the region with the nearest centroid.
+
+    Examples
+    --------
+    >>> import numpy as np, reluscope as rs
+    >>> net = rs.Network([([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])  # the absolute value
+    >>> X = np.linspace(-1, 1, 41)[:, None]
+    >>> m = rs.unwrap(net, X, np.abs(X)).merge(2, penalty=0.0)
+    >>> m.predict([[-0.5], [0.25]]).round(6).tolist(), round(m.score(X, np.abs(X)), 6)
+    ([0.5, 0.25], 1.0)
     """
 
     network: Network
@@ -125,23 +153,50 @@ class MergedModels:
     dendrogram: Dendrogram | None
     unwrapped: Unwrapped | None
     columns: Names | None = None
-    kept: Index | None = None
-    own: Index | None = None
+    kept_region: Index | None = None
+    own_count: Index | None = None
+    seed: int | None = None
 
     def __len__(self) -> int:
         return len(self.C)
 
     @property
     def metric(self) -> str:
-        """What `score` measures: `mse`, `auc` or `accuracy`."""
+        """What `score` measures, higher is better: `"r2"`, `"auc"` or `"accuracy"`."""
         return table.metric_of(self.task, None)
 
     def assign(self, X: npt.ArrayLike) -> Index:
-        """Cluster of each row."""
+        """Cluster of each row.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+            Rows.
+
+        Returns
+        -------
+        (n,) array
+        """
         return self._assign(self._rows(X))
 
-    def decision(self, X: npt.ArrayLike) -> FloatArray:
-        """Outputs of the merged models, shape (n, outputs): numbers, or logits of classes."""
+    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
+        """Outputs of the merged models: numbers, or logits of classes.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+            Rows.
+
+        Returns
+        -------
+        (n,) or (n, outputs) array
+            One column for one output, as in scikit-learn.
+        """
+        eta = self.outputs(X)
+        return eta[:, 0] if eta.shape[1] == 1 else eta
+
+    def outputs(self, X: npt.ArrayLike) -> FloatArray:
+        """Outputs of the merged models in the network's shape, (n, outputs)."""
         rows = self._rows(X)
         cluster = self._assign(rows)
         out = np.empty((len(rows), self.C.shape[1]))
@@ -150,22 +205,62 @@ class MergedModels:
         return out
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Numbers (n,) or (n, outputs), or the most probable class of each row."""
-        eta = self.decision(X)
+        """Predicted numbers or classes.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+            Rows.
+
+        Returns
+        -------
+        (n,) or (n, outputs) array
+            Numbers, or the most probable class of each row.
+        """
+        eta = self.decision_function(X)
         if self.task in ("regression", "none"):
-            return eta[:, 0] if eta.shape[1] == 1 else eta
-        best = (eta[:, 0] > 0).astype(np.int64) if eta.shape[1] == 1 else eta.argmax(axis=1)
-        return np.asarray(self.classes)[best]
+            return eta
+        return np.asarray(self.classes)[scores.winners(eta)]
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Class probabilities, shape (n, classes)."""
+        """Probability of each class.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+            Rows.
+
+        Returns
+        -------
+        (n, classes) array
+
+        Raises
+        ------
+        InputError
+            If the models predict numbers.
+        """
         if self.task in ("regression", "none"):
             raise InputError("predict_proba is for classes; these models predict numbers")
-        return scores.probabilities(self.decision(X))
+        return scores.probabilities(self.outputs(X))
 
     def score(self, X: npt.ArrayLike, y: Any, sample_weight: Any = None) -> float:
-        """AUC (two classes), accuracy (more) or mean squared error on new data."""
-        eta = self.decision(X)
+        """Score on new data, higher is better.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+            Rows.
+        y : (n,) or (n, outputs)
+            Their responses.
+        sample_weight : (n,), optional
+            Their weights.
+
+        Returns
+        -------
+        float
+            AUC (two classes), accuracy (more) or R² (numbers, averaged over outputs).
+        """
+        eta = self.outputs(X)
         response = self._encoder.encode(y, len(eta))
         weight = weights_of(sample_weight, len(eta))
         rows = table.Rows(None, np.zeros(len(eta), dtype=np.int64), response, eta, weight)
@@ -177,12 +272,21 @@ class MergedModels:
         u = self.unwrapped
         if u is None or u.task == "none":
             return float("nan")
-        return table.overall(table.Rows(None, u.region, u.response, self.decision(u.X), u.weight), None)
+        return table.overall(table.Rows(None, u.region, u.response, self.outputs(u.X), u.weight), None)
 
     def table_rows(self, output: int = 0) -> list[dict[str, Any]]:
         """One dictionary per cluster: rows, share, regions, intercept, coefficients.
 
         After pruning also the region that was kept, its own rows, and the rows it adopted from smaller regions.
+
+        Parameters
+        ----------
+        output : int
+            Index of the output.
+
+        Returns
+        -------
+        list of dict
         """
         k = integer(output, "output", low=0, high=self.d.shape[1] - 1)
         regions = np.bincount(self.cluster_of_centroid, minlength=len(self))
@@ -206,22 +310,26 @@ class MergedModels:
         return require("pandas", "pandas").DataFrame(self.table_rows(output))
 
     def intervals(self, cluster: int, **options: Any) -> Intervals:
-        """Wald or bootstrap intervals for one cluster's model; options as for `Unwrapped.intervals`."""
-        from reluscope.local_models.inference import _single, of_rows
+        """Wald or bootstrap intervals for the coefficients of one cluster's model.
+
+        Parameters
+        ----------
+        cluster : int
+            Index of the cluster.
+        **options
+            Those of `Unwrapped.intervals`.
+
+        Returns
+        -------
+        Intervals
+        """
+        from reluscope.local_models.inference import of_rows
 
         u = self._source("intervals")
         cluster = integer(cluster, "cluster", low=0, high=len(self) - 1)
         output = integer(options.pop("output", 0) or 0, "output", low=0, high=self.d.shape[1] - 1)
         rows = np.flatnonzero(self.cluster_of_centroid[u.region] == cluster)
-        settings: dict[str, Any] = {"method": "wald", "level": 0.95, "draws": 500, "penalty": 0.0, "rng": 0} | options
-        return of_rows(
-            read(u.X, rows),
-            _single(u.response.part(rows), output),
-            self.feature_names,
-            np.append(self.d[cluster, output], self.C[cluster, output]),
-            None if u.weight is None else u.weight[rows],
-            **settings,
-        )
+        return of_rows(u, rows, output, self.C[cluster, output], float(self.d[cluster, output]), **options)
 
     def flatten(self, **options: Any) -> Network:
         """A network with one hidden layer made from these models; see `reluscope.local_models.flatten`."""
@@ -243,13 +351,25 @@ class MergedModels:
         return load_merged(path)
 
     def plot(self, kind: str = "dendrogram", ax: Any = None, **options: Any) -> Any:
-        """A picture: `"dendrogram"`, `"validation"`, or `"regions"` (two inputs). Returns the Axes."""
-        from reluscope.plot.merged import plot_merged
+        """Draw a picture.
 
-        return plot_merged(self, kind, ax, **options)
+        Parameters
+        ----------
+        kind : {"dendrogram", "validation", "regions"}
+            The order of the merges, the loss by number of models, or the clusters in the plane of two inputs.
+        ax : matplotlib Axes, optional
+            Where to draw; by default in a new figure.
+        **options
+            `leaves=` of the dendrogram, `view=` of the regions.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        return door("MergedModels.plot")(self, kind, ax, **options)
 
     def __repr__(self) -> str:
-        first = 5 if self.own is None else 8
+        first = 5 if self.own_count is None else 8
         rows = [dict(list(row.items())[: first + 6]) for row in self.table_rows()[:12]]
         lines = [self._headline(), text_table(rows)]
         left = [f"{len(self) - 12:,} more models"] if len(self) > 12 else []
@@ -261,10 +381,10 @@ class MergedModels:
 
     def _headline(self) -> str:
         regions = f"{len(self.centroid):,} regions"
-        if self.own is None:
+        if self.own_count is None:
             head = f"{counted(len(self), 'merged model')} ({self.task}, {self.adjacency}) of {regions}"
         else:
-            own, rows = int(self.own.sum()), int(self.count.sum())
+            own, rows = int(self.own_count.sum()), int(self.count.sum())
             share = 100 * (rows - own) / rows
             head = (
                 f"{len(self):,} of {regions} kept ({self.task}): {own:,} rows of their own, {rows - own:,} rows "
@@ -276,10 +396,10 @@ class MergedModels:
         return f"{head}; {self.metric} {self.data_score:.4f} on these data (network {u.score:.4f})"
 
     def _origin(self, i: int) -> dict[str, int]:
-        if self.own is None or self.kept is None:
+        if self.own_count is None or self.kept_region is None:
             return {}
-        own = int(self.own[i])
-        return {"region": int(self.kept[i]), "own": own, "adopted": int(self.count[i]) - own}
+        own = int(self.own_count[i])
+        return {"region": int(self.kept_region[i]), "own": own, "adopted": int(self.count[i]) - own}
 
     def _rows(self, X: Any) -> Any:
         known = self.columns is not None
@@ -317,5 +437,5 @@ class MergedModels:
 
     def _source(self, what: str) -> Unwrapped:
         if self.unwrapped is None:
-            raise InputError(f"{what} needs the data; merge again, models read from a file hold none")
+            raise InputError(f"{what} needs the data, which models read from a file do not hold; merge again")
         return self.unwrapped

@@ -1,4 +1,4 @@
-"""Scores of predictions: area under the ROC curve, squared error, accuracy, log loss; also group by group.
+"""Scores of predictions: area under the ROC curve (also group by group), R², log loss.
 
 AUC = P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) for a random positive and a random negative row (drawn by weight). It is exact,
 ties included, and nan when a class is missing.
@@ -35,8 +35,8 @@ def auc_by_group(
     order = np.lexsort((score, group))
     ends = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=n_groups))])
     given = np.ones(len(score)) if weight is None else weight
-    found: FloatArray = _auc_segments(score[order], positive[order], given[order], ends)
-    return found
+    areas: FloatArray = _auc_segments(score[order], positive[order], given[order], ends)
+    return areas
 
 
 @njit(cache=True, error_model="numpy")
@@ -90,6 +90,19 @@ def mean(values: FloatArray, weight: FloatArray | None = None) -> float:
     return float(values.mean() if weight is None else values @ weight / weight.sum())
 
 
+def r2(target: FloatArray, prediction: FloatArray, weight: FloatArray | None = None) -> float:
+    """R² = 1 - mean squared error / variance, averaged over outputs (n, outputs); nan for fewer than two rows.
+
+    As in scikit-learn an output whose target is constant counts as 1 if it is met exactly, else as 0.
+    """
+    if len(target) < 2:
+        return float("nan")
+    error = np.average((target - prediction) ** 2, axis=0, weights=weight)
+    spread = np.average((target - np.average(target, axis=0, weights=weight)) ** 2, axis=0, weights=weight)
+    varied = spread > 0
+    return float(np.where(varied, 1.0 - error / np.where(varied, spread, 1.0), error == 0.0).mean())
+
+
 def log_loss(logits: FloatArray, code: Index, weight: FloatArray | None = None) -> float:
     """Mean of -log P(class) under logits (n, 1) of class 1 or (n, classes) before softmax."""
     return mean(log_losses(logits, code), weight)
@@ -103,6 +116,12 @@ def log_losses(logits: FloatArray, code: Index) -> FloatArray:
     top = logits.max(axis=1, keepdims=True)
     total = top[:, 0] + np.log(np.exp(logits - top).sum(axis=1))
     return np.asarray(total - logits[np.arange(len(code)), code])
+
+
+def winners(logits: FloatArray) -> Index:
+    """Most probable class of each row from logits (n,) or (n, 1) of two classes, or (n, classes)."""
+    one = logits if logits.ndim == 1 else logits[:, 0] if logits.shape[1] == 1 else None
+    return logits.argmax(axis=1) if one is None else (one > 0).astype(np.int64)
 
 
 def probabilities(logits: FloatArray) -> FloatArray:

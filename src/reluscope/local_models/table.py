@@ -1,7 +1,8 @@
 """The region table: one row per region that holds data, with what the local model does there and everywhere.
 
 Columns: `region`, `count`, `share` (of the weight), `response_mean`, `response_std` (with the divisor n), `local_auc`
-or `local_mse` (the local model on the region's own rows), `global_auc` or `global_mse` (the same model on all rows),
+or `local_mse` (the local model on the region's own rows), `global_auc` or `global_mse` (the same model on all rows;
+squared errors, because R² means nothing in a region of one row),
 `single_row`, `single_class`, `intercept` and one coefficient per feature. With more than two classes and no output
 chosen, accuracy takes the place of AUC, and the most frequent class and its share that of the response's mean.
 """
@@ -147,7 +148,7 @@ def build(u: Unwrapped, data: Rows, output: int | None, global_regions: int) -> 
     one = 0 if output is None and u.network.n_outputs == 1 else output
     task = data.response.task
     if task != "none":
-        metric = metric_of(task, one)
+        metric = "mse" if task == "regression" else metric_of(task, one)
         columns |= _responses(own, n_regions, weight, mass, one)
         columns[f"local_{metric}"] = _local_scores(own, n_regions, weight, mass, one)
         which = np.arange(n_regions if metric == "mse" else min(global_regions, n_regions))
@@ -170,9 +171,9 @@ def build(u: Unwrapped, data: Rows, output: int | None, global_regions: int) -> 
 
 
 def metric_of(task: str, output: int | None) -> str:
-    """Name of the score of a task: `mse`, `auc`, or `accuracy` for several classes at once."""
+    """Name of the score of a task, higher is better: `r2`, `auc`, or `accuracy` for several classes at once."""
     if task == "regression":
-        return "mse"
+        return "r2"
     return "accuracy" if task == "multiclass" and output is None else "auc"
 
 
@@ -183,8 +184,8 @@ def overall(data: Rows, output: int | None) -> float:
         return float("nan")
     if response.task == "regression":
         assert response.target is not None
-        error = (response.target - prediction) ** 2
-        return scores.mean(error.mean(axis=1) if output is None else error[:, output], data.weight)
+        which = slice(None) if output is None else slice(output, output + 1)
+        return scores.r2(response.target[:, which], prediction[:, which], data.weight)
     assert response.code is not None
     if response.task == "multiclass" and output is None:
         return scores.mean((prediction.argmax(axis=1) == response.code).astype(np.float64), data.weight)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, generator, integer, real
+from reluscope._check import FloatArray, Rng, integer, real, seeded
 from reluscope.errors import InputError
 from reluscope.local_models._data import Index, Response, weights_of
 from reluscope.local_models.glm import Scale
@@ -39,11 +39,33 @@ class Trained:
     epoch: int
     zeros: float
     """Share of weights that are exactly 0."""
+    seed: int | None = None
+    """`rng=seed` repeats the training; None if a Generator was given."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train. `patience` epochs without a better objective on held-out rows (if none: on all) end it."""
+    """How to train.
+
+    Attributes
+    ----------
+    hidden : tuple of int
+        Widths of the hidden layers.
+    l1, l2 : float
+        Penalties on the weights of standardised features.
+    rate : float
+        Step of Adam.
+    batch : int
+        Rows per step.
+    epochs : int
+        Most passes over the rows.
+    patience : int
+        So many epochs without a better objective on the validation rows (if none: on all) end the training.
+    validation_fraction : float
+        Share of the rows that only decide when to stop.
+    standardise : bool
+        Scale features and numbers to be predicted inside; the network takes and gives the original ones.
+    """
 
     hidden: tuple[int, ...] = (40, 40)
     l1: float = 0.0
@@ -52,7 +74,7 @@ class Recipe:
     batch: int = 256
     epochs: int = 300
     patience: int = 20
-    held_out: float = 0.2
+    validation_fraction: float = 0.2
     standardise: bool = True
 
     def __post_init__(self) -> None:
@@ -63,8 +85,8 @@ class Recipe:
         object.__setattr__(self, "rate", real(self.rate, "rate", low=0.0, open_=True))
         for name in ("batch", "epochs", "patience"):
             integer(getattr(self, name), name, low=1)
-        if not 0 <= real(self.held_out, "held_out") < 1:
-            raise InputError(f"held_out must be at least 0 and below 1, got {self.held_out}")
+        if not 0 <= real(self.validation_fraction, "validation_fraction") < 1:
+            raise InputError(f"validation_fraction must be at least 0 and below 1, got {self.validation_fraction}")
 
 
 def train(
@@ -74,14 +96,33 @@ def train(
     *,
     sample_weight: Any = None,
     start: Network | None = None,
-    rng: Any = 0,
+    rng: Rng = None,
     progress: Any = None,
 ) -> Trained:
-    """Train a ReLU network; `start` gives the first weights (in the units of `X`) in place of a random draw.
+    """Train a ReLU network.
 
+    Parameters
+    ----------
+    X : (n, inputs) array
+    response : Response
+    recipe : Recipe
+    sample_weight : (n,), optional
+    start : Network, optional
+        The first weights (in the units of `X`) in place of a random draw.
+    rng : None, int, SeedSequence or Generator
+        First weights, batches, and the rows that decide when to stop.
+    progress : optional
+        None (silent), "auto", or a function of (done, text).
+
+    Returns
+    -------
+    Trained
+
+    Notes
+    -----
     Cost per epoch about six products of the rows with the weights.
     """
-    rng = generator(rng)
+    rng, seed = seeded(rng)
     weight = weights_of(sample_weight, len(X))
     scale = Scale.of(X, weight) if recipe.standardise else Scale(np.zeros(X.shape[1]), np.ones(X.shape[1]))
     Z = (X - scale.centre) / scale.spread
@@ -99,12 +140,12 @@ def train(
         net.draw(rng)
     else:
         net.read(_standardised(start, scale, y_scale))
-    kept, held = _split(response, recipe.held_out, rng)
+    kept, held = _split(response, recipe.validation_fraction, rng)
     with meter(progress, "training") as report, blas_threads(max(widths)):
         done = _run(net, Z, Y, weight, loss, recipe, kept, held, rng, report)
     network = _folded(net, scale, y_scale)
     zeros = float(np.mean(np.concatenate([W.ravel() for W in net.weights]) == 0))
-    return Trained(network, *done, zeros)
+    return Trained(network, *done, zeros, seed)
 
 
 class _Parameters:

@@ -1,8 +1,8 @@
-"""Unwrapping: a network written as the local linear models that its data meet.
+"""Unwrapping: a network written as the linear models of the regions that hold data.
 
-On the region of an activation pattern P the network is `eta(x) = w_P · x + b_P`. `unwrap` finds the patterns of the
-rows of a data set, the exact coefficients of each, and how well each local model does; the largest difference between
-the local models and the network's own output is kept as a certificate.
+On the region of an activation pattern P the network is `eta(x) = w_P · x + b_P`. `unwrap` finds the regions of the
+rows of a data set, the exact coefficients of each, and how well each linear model does; the largest difference between
+the linear models and the network's own output is kept as a certificate.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, integer
+from reluscope._check import FloatArray, Rng, integer
 from reluscope._doors import door
 from reluscope.errors import InputError
+from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.local_models import table
 from reluscope.local_models._data import (
     Response,
@@ -67,17 +68,36 @@ class Certificate:
     rows: int
 
     def __str__(self) -> str:
-        return f"local models and network differ by at most {self.absolute:.2g} ({self.relative:.2g} relative)"
+        return f"linear models and network differ by at most {self.absolute:.2g} ({self.relative:.2g} relative)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unwrapped:
     """A network as the local linear models of the regions that hold data, largest region first.
 
-    `region` (n,) is the region of each row, `count` (regions,) the number of rows of each, `prediction` (n, outputs)
-    the network's outputs (logits for classes). Coefficients are exact: see `certificate`. With two classes and two
-    outputs, `network` gives the difference of the two logits. `columns` are the names that the columns of data frames
-    must have, in order (None: any).
+    Attributes
+    ----------
+    network : Network
+        With two classes and two outputs it gives the difference of the two logits.
+    X : (n, inputs)
+        The data.
+    response : Response
+        What is to be predicted, by number or class.
+    feature_names, output_names : tuple of str
+    columns : tuple of str or None
+        Names that the columns of data frames must have, in order (None: any).
+    weight : (n,) or None
+        Weights of the rows.
+    scaling : Scaling or None
+        How the rows came from features in original units.
+    region : (n,) array
+        Region of each row.
+    count : (regions,) array
+        Rows of each region.
+    prediction : (n, outputs) array
+        The network's outputs (logits for classes).
+    certificate : Certificate
+        How far linear models and network differ on the rows: rounding only.
     """
 
     network: Network
@@ -107,20 +127,47 @@ class Unwrapped:
 
     @property
     def metric(self) -> str:
-        """What `score` and the table measure: `mse`, `auc` or `accuracy`."""
+        """What `score` measures, higher is better: `"r2"`, `"auc"` or `"accuracy"`."""
         return table.metric_of(self.task, None)
 
     @cached_property
     def score(self) -> float:
-        """The network's own score on these rows; nan without a response."""
+        """The network's score on the data: R², AUC (two classes) or accuracy (more); nan without a response."""
         return table.overall(self.rows, None)
 
     def patterns(self, regions: Any = None) -> Pattern:
-        """Activation patterns of some regions (default: all), shape (k, units)."""
+        """Activation patterns of some regions (default: all).
+
+        Parameters
+        ----------
+        regions : int or sequence of int, optional
+            Indices of regions.
+
+        Returns
+        -------
+        (k, units) array
+            For each unit the index of its linear piece, for ReLU 0 (off) or 1 (on).
+        """
         return unpack(self.network, self._words if regions is None else self._words[np.atleast_1d(regions)])
 
     def maps(self, regions: Any = None) -> tuple[FloatArray, FloatArray]:
-        """The local models `C x + d` of some regions (default: all): (k, outputs, inputs) and (k, outputs)."""
+        """The linear models `C x + d` of some regions (default: all).
+
+        Parameters
+        ----------
+        regions : int or sequence of int, optional
+            Indices of regions.
+
+        Returns
+        -------
+        C : (k, outputs, inputs) array
+        d : (k, outputs) array
+
+        Raises
+        ------
+        InputError
+            If these are more than 1 GB of coefficients.
+        """
         if self._stored is not None:
             which = slice(None) if regions is None else regions
             return self._stored[0][which], self._stored[1][which]
@@ -164,21 +211,45 @@ class Unwrapped:
         return Rows(self.X, self.region, self.response, self.prediction, self.weight)
 
     def find(self, X: npt.ArrayLike) -> Index:
-        """Region of each row of `X`; -1 where no row of the data lies in the same region."""
+        """Region of each row of `X`.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+            Rows.
+
+        Returns
+        -------
+        (n,) array
+            Indices of regions; -1 where no row of the data lies in the same region.
+        """
         return self._assign(self._rows(X))[0]
 
     # -- tables --------------------------------------------------------------------------------------------------
 
     @cached_property
     def table(self) -> RegionTable:
-        """The region table; see `reluscope.local_models.table`. Global AUC is given for the 100 largest regions."""
+        """The region table, `summary()`: global AUC is given for the 100 largest regions."""
         return self.summary()
 
     def summary(self, *, output: int | None = None, global_regions: int | str = 100) -> RegionTable:
         """The region table of one output (classes: that class against the others) or of all of them.
 
-        `global_regions` is the number of largest regions whose model is scored on all rows, or `"all"`; squared errors
-        come for all regions at once. Cost: one sort of the rows, plus one pass and one sort for each global AUC.
+        Parameters
+        ----------
+        output : int, optional
+            Index of the output.
+        global_regions : int or "all"
+            How many of the largest regions have their model scored on all rows (squared errors come for all).
+
+        Returns
+        -------
+        RegionTable
+            One row per region, largest first; columns as in `reluscope.local_models.table`.
+
+        Notes
+        -----
+        Cost: one sort of the rows, plus one pass and one sort for each global AUC.
         """
         if isinstance(global_regions, str) and global_regions == "all":
             global_regions = len(self)
@@ -186,7 +257,20 @@ class Unwrapped:
         return table.build(self, self.rows, self._output(output), wanted)
 
     def global_scores(self, regions: Any, *, output: int | None = None) -> FloatArray:
-        """The local models of the named regions scored on all rows, shape (len(regions),)."""
+        """The linear models of some regions scored on all rows.
+
+        Parameters
+        ----------
+        regions : int or sequence of int
+            Indices of regions.
+        output : int, optional
+            Index of the output (classes: that class against the others).
+
+        Returns
+        -------
+        (k,) array
+            AUC or accuracy, or the mean squared error of numbers (the columns `global_...` of the table).
+        """
         which = np.atleast_1d(np.asarray(regions, dtype=np.int64))
         if which.ndim != 1 or (len(which) and (which.min() < 0 or which.max() >= len(self))):
             raise InputError(f"regions must be indices from 0 to {len(self) - 1}, got {regions!r}")
@@ -196,7 +280,21 @@ class Unwrapped:
         return table.global_scores(self, self.rows, which, 0 if self.network.n_outputs == 1 else one)
 
     def evaluate(self, X: npt.ArrayLike, y: Any = None, *, sample_weight: Any = None) -> Evaluation:
-        """The same regions on new data: counts and scores, and which rows lie where no data were."""
+        """The same regions on new data: counts and scores, and which rows lie in regions without data.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+            New rows.
+        y : (n,) or (n, outputs), optional
+            Their responses, as for `unwrap`.
+        sample_weight : (n,), optional
+            Their weights.
+
+        Returns
+        -------
+        Evaluation
+        """
         from reluscope.local_models.evaluate import evaluate
 
         return evaluate(self, X, y, sample_weight)
@@ -206,42 +304,120 @@ class Unwrapped:
         X: npt.ArrayLike | None = None,
         *,
         box: Any = None,
-        budget: Any = "10s",
         draws: int = 20_000,
-        confidence: float = 0.999,
-        rng: Any = 0,
+        level: float = DEFAULT_LEVEL,
+        budget: Any = None,
+        rng: Rng = None,
         progress: Any = None,
     ) -> Coverage:
-        """How much of the data's box, and of new rows `X`, lies in regions without data; see `coverage.Coverage`."""
+        """How much of the data's box, and of new rows, lies in regions without data.
+
+        Parameters
+        ----------
+        X : (n, inputs), optional
+            New rows.
+        box : (lower, upper), optional
+            The box; by default the smallest one that holds the data.
+        draws : int
+            Uniform draws, where volumes cannot be had exactly.
+        level : float
+            Confidence level of the share that draws give.
+        budget : str, optional
+            Time for listing the regions of the box (None: "10s").
+        rng : None, int, SeedSequence or Generator
+            Source of the draws.
+        progress : optional
+            As for `unwrap`.
+
+        Returns
+        -------
+        Coverage
+
+        Notes
+        -----
+        Regions are listed for up to 8 inputs that vary in the box. Their volumes are exact for up to 5; otherwise the
+        share of volume comes from `draws` points with a Clopper-Pearson interval.
+
+        Examples
+        --------
+        >>> import reluscope as rs
+        >>> hat = rs.Network([([[1.0], [1.0]], [0.0, -1.0]), ([[1.0, -2.0]], [0.0])])
+        >>> u = rs.unwrap(hat, [[-1.0], [2.0]])
+        >>> print(u.coverage())
+        33 % of the box of the data lies in regions without data; 2 of its 3 regions hold data
+        """
         from reluscope.local_models.coverage import coverage
 
-        return coverage(self, X, box=box, budget=budget, draws=draws, confidence=confidence, rng=rng, progress=progress)
+        return coverage(self, X, box=box, draws=draws, level=level, budget=budget, rng=rng, progress=progress)
 
     # -- explanations and global views ---------------------------------------------------------------------------
 
     def explain(self, x: npt.ArrayLike | int) -> Explanation:
-        """Exact explanation of one prediction: a row index of the data or an input vector."""
+        """Exact explanation of one prediction.
+
+        Parameters
+        ----------
+        x : int or (inputs,)
+            Index of a row of the data, or an input.
+
+        Returns
+        -------
+        Explanation
+
+        Examples
+        --------
+        >>> import reluscope as rs
+        >>> net = rs.Network([([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.5])])  # |x| + 0.5
+        >>> e = rs.unwrap(net, [[-2.0], [-1.0], [3.0]]).explain(0)
+        >>> e.output, e.contribution, e.d
+        (array([2.5]), array([[2.]]), array([0.5]))
+        """
         from reluscope.local_models.explain import explain
 
         return explain(self, x)
 
     def margins(self, X: npt.ArrayLike | None = None, *, scaled: bool = False) -> Margins:
-        """Distance of each row (default: the data) to the boundary of its region, and the unit that makes it.
+        """Distance of each row to the boundary of its region, and the unit that makes this boundary.
 
-        In the inputs' own units, or (`scaled`) with each input divided by its standard deviation over the data.
+        Parameters
+        ----------
+        X : (n, inputs), optional
+            Rows; by default the data.
+        scaled : bool
+            Measure in standard deviations of each input over the data instead of the inputs' own units.
+
+        Returns
+        -------
+        Margins
+
+        Notes
+        -----
+        Cost about `n * units * inputs * width`; memory is bounded by chunks.
         """
         from reluscope.local_models.explain import margins
 
         return margins(self.network, self.X if X is None else self._rows(X), self.spread if scaled else None)
 
     def portrait(self, region: int, features: int = 3) -> Portrait:
-        """Whose region it is: the features whose mean among its rows differs most from the overall mean."""
+        """How the rows of one region differ from all rows; see `portraits`."""
         from reluscope.local_models.portrait import portraits
 
         return portraits(self, [integer(region, "region", low=0, high=len(self) - 1)], features)[0]
 
     def portraits(self, regions: int | Any = 10, features: int = 3) -> list[Portrait]:
-        """Portraits of the largest regions (their number), or of the regions listed."""
+        """How the rows of some regions differ from all rows: the features whose means differ most.
+
+        Parameters
+        ----------
+        regions : int or sequence of int
+            How many of the largest regions, or their indices.
+        features : int
+            Features per region.
+
+        Returns
+        -------
+        list of Portrait
+        """
         from reluscope.local_models.portrait import portraits
 
         if isinstance(regions, (int, np.integer)):
@@ -249,19 +425,55 @@ class Unwrapped:
         return portraits(self, [integer(r, "regions", low=0, high=len(self) - 1) for r in regions], features)
 
     def importance(self, *, output: int | None = None) -> Importance:
-        """Share of each feature, by squared coefficients and by variance of contributions."""
+        """Importance of each feature, by variance of contributions and by squared coefficients.
+
+        Parameters
+        ----------
+        output : int, optional
+            Index of the output; by default the sum over outputs.
+
+        Returns
+        -------
+        Importance
+        """
         from reluscope.local_models.importance import importance
 
         return importance(self, self._output(output))
 
     def profile(self, feature: Any, *, output: int = 0) -> Profile:
-        """Contribution of one feature in every row, and its local coefficient."""
+        """Contribution of one feature in every row, and its local coefficient.
+
+        Parameters
+        ----------
+        feature : int or str
+            Index or name.
+        output : int
+            Index of the output.
+
+        Returns
+        -------
+        Profile
+        """
         from reluscope.local_models.importance import profile
 
         return profile(self, feature, output)
 
     def pair(self, first: Any, second: Any, *, output: int = 0, bins: int = 12) -> PairProfile:
-        """Mean joint contribution of two features on a grid of their quantiles."""
+        """Mean joint contribution of two features on a grid of their quantiles.
+
+        Parameters
+        ----------
+        first, second : int or str
+            Indices or names of features.
+        output : int
+            Index of the output.
+        bins : int
+            Bins per feature.
+
+        Returns
+        -------
+        PairProfile
+        """
         from reluscope.local_models.importance import pair
 
         return pair(self, first, second, output, bins)
@@ -270,42 +482,112 @@ class Unwrapped:
         self,
         region: int,
         *,
-        method: str = "wald",
         output: int | None = None,
-        level: float = 0.95,
         draws: int = 500,
         penalty: float = 0.0,
-        rng: Any = 0,
+        method: str = "wald",
+        level: float = DEFAULT_LEVEL,
+        rng: Rng = None,
     ) -> Intervals:
-        """Wald or bootstrap intervals for the coefficients of a model refitted (with a ridge) to a region's rows."""
-        from reluscope.local_models.inference import intervals
+        """Intervals for the coefficients of a linear model refitted to a region's rows.
 
-        return intervals(self, region, method=method, output=output, level=level, draws=draws, penalty=penalty, rng=rng)
+        Parameters
+        ----------
+        region : int
+            Index of the region.
+        output : int, optional
+            Index of the output; needed if there are several.
+        draws : int
+            Bootstrap samples.
+        penalty : float
+            Ridge of the refit; needed where the rows alone give no finite estimate.
+        method : {"wald", "bootstrap"}
+            Normal approximation, or quantiles over resampled rows.
+        level : float
+            Confidence level.
+        rng : None, int, SeedSequence or Generator
+            Source of the bootstrap samples.
+
+        Returns
+        -------
+        Intervals
+
+        Raises
+        ------
+        InputError
+            If the rows are too few or of one class, and `penalty` is 0.
+
+        Notes
+        -----
+        Formulas, and what is not accounted for, are in `reluscope.local_models.inference`.
+        """
+        from reluscope.local_models.inference import of_rows
+
+        r = integer(region, "region", low=0, high=len(self) - 1)
+        one = 0 if self.network.n_outputs == 1 else self._output(output)
+        if one is None:
+            raise InputError(f"output must be given, 0 to {self.network.n_outputs - 1}: the network has several")
+        C, d = self.maps([r])
+        return of_rows(
+            self, np.flatnonzero(self.region == r), one, C[0, one], d[0, one],
+            draws=draws, penalty=penalty, method=method, level=level, rng=rng,
+        )  # fmt: skip
 
     # -- simpler models ------------------------------------------------------------------------------------------
 
     def merge(self, n: int | None = None, **options: Any) -> MergedModels:
-        """Fewer models: neighbouring regions joined and refitted; `n` is their number, None: by cross-validation.
+        """Fewer linear models: neighbouring regions joined, one model refitted in each cluster.
 
-        Options are those of `reluscope.local_models.merge.merge`. Asking again for the same costs nothing.
+        Parameters
+        ----------
+        n : int, optional
+            Number of models; by default cross-validation chooses it.
+        **options
+            Those of `reluscope.local_models.merge.merge`.
+
+        Returns
+        -------
+        MergedModels
+
+        Notes
+        -----
+        The last results are kept: the same call again costs nothing.
         """
         from reluscope.local_models.merge import merge
 
         return merge(self, n, **options)
 
     def prune(self, min_count: int, **options: Any) -> MergedModels:
-        """Regions with fewer rows than `min_count` take the model of a larger one, the one that costs them least.
+        """Regions with fewer rows than `min_count` take the linear model of a larger one, where it costs them least.
 
-        Options are those of `reluscope.local_models.merge.prune`.
+        Parameters
+        ----------
+        min_count : int
+            Rows from which on a region keeps its own model.
+        **options
+            Those of `reluscope.local_models.merge.prune`.
+
+        Returns
+        -------
+        MergedModels
         """
         from reluscope.local_models.merge import prune
 
         return prune(self, min_count, **options)
 
     def flatten(self, n: int | None = None, **options: Any) -> Network:
-        """A network with one hidden layer made from `merge(n)` and trained on; see `flatten.flatten`.
+        """A network with one hidden layer that starts from `merge(n)`; `merge(n, ...).flatten()` has other options.
 
-        A merge made before is used again; `merge(n, ...).flatten()` starts from one with other options.
+        Parameters
+        ----------
+        n : int, optional
+            Number of merged models; by default cross-validation chooses it.
+        **options
+            Those of `reluscope.local_models.flatten.flatten`.
+
+        Returns
+        -------
+        Network
         """
         from reluscope.local_models.flatten import flatten
 
@@ -314,7 +596,21 @@ class Unwrapped:
     # -- out -----------------------------------------------------------------------------------------------------
 
     def plot(self, kind: str = "regions", ax: Any = None, **options: Any) -> Any:
-        """A picture; `kind` is one of those in `reluscope.plot.local_models.KINDS`. Returns the Axes."""
+        """Draw a picture.
+
+        Parameters
+        ----------
+        kind : str
+            "regions", "parallel", "violin", "importance", "profile", "partial", "pair", "performance" or "bubble".
+        ax : matplotlib Axes, optional
+            Where to draw; by default in a new figure.
+        **options
+            Those of the function in `reluscope.plot.local_models.KINDS`.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         return door("Unwrapped.plot")(self, kind, ax, **options)
 
     def to_pandas(self) -> Any:
@@ -390,7 +686,7 @@ class Unwrapped:
 
 
 def unwrap(
-    net: Any,
+    model: Any,
     X: Any,
     y: Any = None,
     *,
@@ -403,18 +699,55 @@ def unwrap(
 ) -> Unwrapped:
     """The network as the local linear models of the regions that hold rows of `X`.
 
-    `net` is a Network or anything `reluscope.load` takes. `X` has shape (n, inputs) in the network's own units; a numpy
-    memory map is read in chunks. `y` is a number per output or a class label per row (see `task`; `classes` gives the
-    labels in the order of the outputs when they are not the sorted labels). A scikit-learn model brings its classes
-    and the names of its columns along: a data frame whose columns differ, or stand in another order, is refused.
-    `scaler` is what turned original features into `X`, for explanations in original units; a pipeline that scales by
-    itself takes original features and no scaler.
+    Parameters
+    ----------
+    model : Network, or anything `reluscope.load` takes
+        A scikit-learn model brings its classes and the names of its columns along: a data frame whose columns differ,
+        or stand in another order, is refused.
+    X : (n, inputs)
+        Rows in the network's own units; a numpy memory map is read in chunks.
+    y : (n,) or (n, outputs), optional
+        A number per output, or a class label per row.
+    feature_names : sequence of str, optional
+        Names of the inputs.
+    sample_weight : (n,), optional
+        Weights of the rows.
+    task : {"auto", "regression", "binary", "multiclass"}
+        What `y` is.
+    classes : sequence, optional
+        The labels in the order of the outputs, when they are not the sorted labels.
+    scaler : fitted scikit-learn scaler or (centre, scale), optional
+        What turned original features into `X`, for explanations in original units. A pipeline that scales by itself
+        takes original features and no scaler.
+    progress : optional
+        None (silent), "auto", or a function of (done, text).
 
+    Returns
+    -------
+    Unwrapped
+
+    Raises
+    ------
+    InputError
+        If shapes, labels or column names do not fit the network.
+
+    Notes
+    -----
     Cost: one forward pass over the rows and one backward pass over the regions; memory about `n (inputs + outputs) +
     regions * inputs * outputs` numbers. Guarantee: every region with a row in it is found, and `certificate` bounds the
-    rounding error of all local models on the rows themselves.
+    rounding error of all linear models on the rows themselves.
+
+    Examples
+    --------
+    >>> import reluscope as rs
+    >>> net = rs.Network([([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])  # the absolute value
+    >>> u = rs.unwrap(net, [[-2.0], [-1.0], [3.0]], [2.0, 1.0, 3.5])
+    >>> u.count.tolist(), u.coefficients[:, 0, 0].tolist()
+    ([2, 1], [-1.0, 1.0])
+    >>> u.metric, round(u.score, 4)
+    ('r2', 0.9211)
     """
-    source = source_of(net)
+    source = source_of(model)
     check_scaler(source, scaler)
     net = source.network
     rows = as_rows(X, net, names=() if source.columns is None else (source.columns,))

@@ -200,7 +200,7 @@ def plot_performance(u: Unwrapped, ax: Any = None, *, top: int = 20) -> Any:
     ax = axes(ax, figsize=(6.4, 3.6))
     ax.bar(place - 0.2, table[f"local_{metric}"][:n], 0.38, color=BLUE, label="its own rows")
     ax.bar(place + 0.2, table[f"global_{metric}"][:n], 0.38, color=ORANGE, label="all rows")
-    ax.axhline(u.score, color=RED, linewidth=1.1, label="network")
+    ax.axhline(_network_score(u, metric), color=RED, linewidth=1.1, label="network")
     missing = np.flatnonzero(np.isnan(table[f"local_{metric}"][:n]))
     ax.plot(missing - 0.2, np.zeros(len(missing)), "x", color=BLUE, markersize=4, clip_on=False)
     _name_ticks(ax, place, [f"{c:,}" for c in table["count"][:n]], rotation=60 if n > 8 else 0)
@@ -332,7 +332,14 @@ def _name_ticks(ax: Any, place: Any, names: list[str], rotation: int | None = No
 def _scored(u: Unwrapped) -> tuple[Any, str]:
     if u.task == "none":
         raise InputError("this picture shows scores and needs a response; pass y to unwrap")
-    return u.table, u.metric
+    return u.table, "mse" if u.task == "regression" else u.metric
+
+
+def _network_score(u: Unwrapped, metric: str) -> float:
+    if metric != "mse":
+        return u.score
+    assert u.response.target is not None
+    return float(np.average(((u.response.target - u.prediction) ** 2).mean(axis=1), weights=u.weight))
 
 
 def _coefficient_name(scaled: bool) -> str:
@@ -341,4 +348,4 @@ def _coefficient_name(scaled: bool) -> str:
 
 def score_name(metric: str) -> str:
     """A score as it is written beside an axis."""
-    return {"auc": "AUC", "mse": "mean squared error", "accuracy": "accuracy"}[metric]
+    return {"auc": "AUC", "mse": "mean squared error", "accuracy": "accuracy", "r2": "R²"}[metric]

@@ -92,7 +92,7 @@ def _clusters(m: MergedModels, ax: Any, *, view: Any = None) -> Any:
     extent = (lower[0], upper[0], lower[1], upper[1])
     ax.imshow(cluster, extent=extent, origin="lower", aspect="auto", cmap=pale, vmin=-0.5, vmax=len(m) - 0.5)
     scatter_rows(u, ax)
-    eta = m.decision(grid)[:, 0].reshape(200, 200)
+    eta = m.outputs(grid)[:, 0].reshape(200, 200)
     level = 0.0 if m.task == "binary" else float(np.median(eta))
     if m.task != "multiclass" and eta.min() < level < eta.max():
         for k in range(len(m)):

@@ -78,18 +78,6 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def percent(value: float) -> str:
-    """A probability as a percentage that does not round to 0 or 100."""
-    p = 100 * value
-    if value <= 0 or value >= 1:
-        return f"{p:g} %"
-    if p < 0.01:
-        return f"{p:.2g} %"
-    if p > 99.99:
-        return f"{p:.6g} %"
-    return f"{p:.4g} %"
-
-
 def _is_number(value: Any) -> bool:
     value = value.item() if hasattr(value, "item") else value
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._text import count
+from reluscope._text import count, percent
 from reluscope.inputs import ClassMixtures
-from reluscope.reporting.blocks import Figure, Section, Table, percent
+from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import Subject
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope._text import percent
 from reluscope.intervals import DEFAULT_LEVEL, binomial
-from reluscope.reporting.blocks import Figure, Section, Table, percent
+from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import Subject
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope._text import count
-from reluscope.reporting.blocks import Figure, Section, Table, percent
+from reluscope._text import count, percent
+from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
 

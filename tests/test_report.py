@@ -15,6 +15,7 @@ import pytest
 
 import reluscope as rs
 from nets import random_net
+from reluscope.activations import leaky_relu
 from reluscope.budget import Budget
 from reluscope.cli import main
 from reluscope.reporting.charts import Chart, diverging, png, sequential
@@ -218,9 +219,20 @@ def test_networks_of_one_input_and_of_constants():
 
 
 def test_fingerprint_depends_on_every_weight():
-    a, b = random_net((2, 4, 1), 0), random_net((2, 4, 1), 1)
-    assert fingerprint(a) == fingerprint(random_net((2, 4, 1), 0))
-    assert fingerprint(a) != fingerprint(b)
+    net = random_net((2, 4, 1), 0)
+    known = fingerprint(net)
+    assert known == fingerprint(random_net((2, 4, 1), 0))
+    seen = {known}
+    for k, layer in enumerate(net.layers):
+        for part in (layer.dense(), layer.bias):
+            for spot in np.ndindex(part.shape):  # one number changed, by as little as there is
+                layers = [(np.array(one.dense()), np.array(one.bias)) for one in net.layers]
+                changed = layers[k][0 if part.ndim == 2 else 1]
+                changed[spot] = np.nextafter(changed[spot], np.inf)
+                seen.add(fingerprint(rs.Network(layers)))
+    assert len(seen) == 1 + (2 * 4 + 4) + (4 + 1)
+    leaky = rs.Network([(one.dense(), one.bias) for one in net.layers], activation=leaky_relu(0.1))
+    assert fingerprint(leaky) not in seen
 
 
 # -- charts ---------------------------------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.local_models.estimators import LocalLinearRegressor as LocalLinearRegressor
     from reluscope.local_models.estimators import ReluClassifier as ReluClassifier
     from reluscope.local_models.estimators import ReluRegressor as ReluRegressor
+    from reluscope.local_models.l1_path import l1_path as l1_path
     from reluscope.local_models.unwrap import unwrap as unwrap
     from reluscope.measure.regions import mass as mass
     from reluscope.network import Network as Network
@@ -98,6 +99,7 @@ _HOME = {
         "inputs": "Gaussian GaussianMixture Particles Truncated Uniform kde",
         "limits": "Limits",
         "local_models.estimators": "LocalLinearClassifier LocalLinearRegressor ReluClassifier ReluRegressor",
+        "local_models.l1_path": "l1_path",
         "local_models.unwrap": "unwrap",
         "measure.regions": "mass",
         "network": "Network",

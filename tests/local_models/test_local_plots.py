@@ -1,4 +1,6 @@
-"""Every picture is drawn, on the Axes it was given, and refuses what it cannot show."""
+"""Every picture draws the numbers it is of, on the Axes it was given, and refuses what it cannot show."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,20 +11,127 @@ from nets import random_net
 from reluscope.errors import InputError
 from reluscope.plot.local_models import KINDS
 
+TASKS = ["regression", "binary", "multiclass", "none"]
+
 
 def unwrapped(task, inputs=2):
     outputs = 3 if task == "multiclass" else 1
     net = random_net((inputs, 6, 5, outputs), 0)
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(150, inputs))
+    X = rng.normal(size=(150, inputs)) * np.arange(1, inputs + 1)
     eta = net(X) + 0.5 * rng.normal(size=(150, outputs))
     y = {"regression": eta[:, 0], "binary": (eta[:, 0] > 0).astype(int), "multiclass": eta.argmax(axis=1), "none": None}
     return rs.unwrap(net, X, y[task])
 
 
-@pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "none"])
+def check_regions(u, ax):
+    arrows = [c for c in ax.collections if type(c).__name__ == "Quiver"]
+    shown = min(40, len(u))
+    middles = np.array([u.X[u.region == r].mean(axis=0) for r in range(shown)])
+    slopes = u.coefficients[:shown, 0]
+    for drawn in arrows:
+        assert np.allclose(drawn.get_offsets(), middles)
+        reach = np.column_stack([drawn.U, drawn.V])
+        assert np.allclose(reach / np.linalg.norm(reach), slopes / np.linalg.norm(slopes))  # one scale for all
+    assert len(arrows) == 2 and f"{len(u):,} regions" in ax.get_title()
+
+
+def check_parallel(u, ax):
+    lines = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"]
+    order = np.argsort(-u.importance(output=0).variance)
+    scaled = u.coefficients[: min(30, len(u)), 0][:, order] * u.X.std(axis=0)[order]
+    assert np.allclose(lines, scaled[::-1])  # the largest region on top
+    assert [t.get_text() for t in ax.get_xticklabels()] == [u.feature_names[j] for j in order]
+
+
+def check_violin(u, ax):
+    order = np.argsort(-u.importance(output=0).variance)
+    rows = u.coefficients[u.region, 0][:, order] * u.X.std(axis=0)[order]
+    middle = next(line for line in ax.lines if line.get_marker() == "o")
+    assert np.allclose(middle.get_xdata(), np.median(rows, axis=0))
+    quartiles = next(c for c in ax.collections if type(c).__name__ == "LineCollection")
+    ends = np.array([[segment[0, 0], segment[1, 0]] for segment in quartiles.get_segments()])
+    assert np.allclose(ends, np.quantile(rows, [0.25, 0.75], axis=0).T)
+
+
+def check_importance(u, ax):
+    found = u.importance()
+    order = np.argsort(-found.variance)
+    widths = [bar.get_width() for bar in ax.patches]
+    assert np.allclose(widths, np.concatenate([found.variance[order], found.squares[order]]))
+    assert sum(widths) == pytest.approx(2.0)
+
+
+def cloud(ax):
+    points = [c.get_offsets() for c in ax.collections if type(c).__name__ == "PathCollection"]
+    points = np.concatenate(points)
+    return points[np.lexsort(points.T)]
+
+
+def check_profile(u, ax):
+    j = int(np.argmax(u.importance(output=0).variance))
+    points = np.column_stack([u.X[:, j], u.coefficients[u.region, 0, j]])
+    assert np.allclose(cloud(ax), points[np.lexsort(points.T)])
+    assert ax.get_xlabel() == u.feature_names[j]
+    bins = u.profile(j).binned()
+    assert np.allclose(ax.lines[0].get_ydata(), bins["coefficient"], equal_nan=True)
+
+
+def check_partial(u, ax):
+    j = int(np.argmax(u.importance(output=0).variance))
+    points = np.column_stack([u.X[:, j], u.coefficients[u.region, 0, j] * (u.X[:, j] - u.X[:, j].mean())])
+    assert np.allclose(cloud(ax), points[np.lexsort(points.T)])
+    curve = u.profile(j).partial(0.3)
+    assert np.allclose(ax.lines[0].get_xydata(), np.column_stack(curve))
+
+
+def check_pair(u, ax):
+    order = np.argsort(-u.importance(output=0).variance)
+    found = u.pair(int(order[0]), int(order[1]))
+    mesh = ax.collections[0]
+    assert np.allclose(np.ma.filled(mesh.get_array(), np.nan).ravel(), found.mean.T.ravel(), equal_nan=True)
+    assert mesh.norm.vmax == -mesh.norm.vmin == pytest.approx(np.nanmax(np.abs(found.mean)))
+    # Weighted by the rows, the cells add up to the two features' contributions in all rows.
+    centred = u.coefficients[u.region, 0] * (u.X - u.X.mean(axis=0))
+    assert np.nansum(found.mean * found.count) == pytest.approx(centred[:, order[:2]].sum())
+
+
+def score_columns(u):
+    name = {"regression": "mse", "binary": "auc", "multiclass": "accuracy"}[u.task]
+    return u.table[f"local_{name}"], u.table[f"global_{name}"]
+
+
+def check_performance(u, ax):
+    n = min(20, len(u))
+    local, everywhere = score_columns(u)
+    heights = np.array([bar.get_height() for bar in ax.patches])
+    assert np.allclose(heights, np.concatenate([local[:n], everywhere[:n]]), equal_nan=True)
+    network = ax.lines[0].get_ydata()[0]
+    if u.task == "regression":  # the mean squared error of the network, beside those of its linear models
+        assert network == pytest.approx(np.mean((u.response.target - u.prediction) ** 2))
+    else:
+        assert network == u.score
+    assert [t.get_text() for t in ax.get_xticklabels()] == [f"{c:,}" for c in u.count[:n]]
+
+
+def check_bubble(u, ax):
+    local, everywhere = score_columns(u)
+    mean = u.table["majority_share" if u.task == "multiclass" else "response_mean"]
+    known = np.isfinite(local[:100])
+    drawn = ax.collections[0]
+    assert np.allclose(drawn.get_offsets(), np.column_stack([mean, local])[:100][known])
+    assert np.allclose(drawn.get_array(), everywhere[:100][known])
+    sizes = drawn.get_sizes()
+    assert (np.argsort(-sizes, kind="stable") == np.arange(len(sizes))).all()  # largest region first
+    assert (sizes[0] - 20) / 480 == pytest.approx(u.count[:100][known][0] / u.count[0])
+
+
+CHECKS = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
+
+
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_each_kind(kind, task):
+def test_each_kind_draws_its_numbers(kind, task):
     u = unwrapped(task)
     ax = Figure().add_subplot()
     if task == "none" and kind in ("performance", "bubble"):
@@ -30,26 +139,77 @@ def test_each_kind(kind, task):
             u.plot(kind, ax)
         return
     assert u.plot(kind, ax) is ax
-    assert ax.get_xlabel() and ax.has_data()
+    assert ax.get_xlabel()
+    CHECKS[kind](u, ax)
 
 
-def test_pictures_of_other_records():
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_waterfall_ends_at_the_prediction(centred):
+    u = unwrapped("binary", 8)
+    e = u.explain(0)
+    ax = e.plot(Figure().add_subplot(), centred=centred, top=3)
+    steps = e.centred[0] if centred else e.contribution[0]
+    largest = np.sort(np.abs(steps))[::-1][:3]
+    bars = ax.patches
+    assert np.allclose([abs(bar.get_width()) for bar in bars[:3]], largest)
+    assert bars[3].get_width() == pytest.approx(steps.sum() - steps[np.argsort(-np.abs(steps))[:3]].sum())
+    start, end = (next(line.get_xdata()[0] for line in ax.lines if line.get_marker() == m) for m in ("|", "D"))
+    assert start == pytest.approx(e.baseline[0] if centred else e.d[0])
+    assert end == pytest.approx(u.network(u.X[:1])[0, 0])
+    assert bars[0].get_x() == pytest.approx(start)
+    for one, after in pairwise(bars):  # each bar begins where the last one ends
+        assert after.get_x() == pytest.approx(one.get_x() + one.get_width())
+    assert "5 others" in [t.get_text() for t in ax.get_yticklabels()]
+
+
+def test_intervals_are_drawn_where_they_are():
     u = unwrapped("binary")
-    m = u.merge(most=6)
-    for picture in (
-        lambda ax: u.explain(0).plot(ax),
-        lambda ax: u.explain(0).plot(ax, centred=False),
-        lambda ax: u.explain([9.0, 9.0]).plot(ax),
-        lambda ax: u.intervals(0, penalty=1.0).plot(ax),
-        lambda ax: m.plot("dendrogram", ax),
-        lambda ax: m.plot("validation", ax),
-        lambda ax: m.plot("regions", ax),
-    ):
-        ax = Figure().add_subplot()
-        assert picture(ax) is ax and ax.has_data()
-    path = rs.l1_path(u.X, u.response.code, [0.0, 0.01], hidden=(4,), epochs=5, progress=None)
-    ax = Figure().add_subplot()
-    assert path.plot(ax) is ax and len(ax.figure.axes) == 2
+    found = u.intervals(0, penalty=1.0)
+    ax = found.plot(Figure().add_subplot())
+    points, _, (bars,) = ax.containers[0]
+    assert np.allclose(points.get_xdata(), found.estimate[1:])
+    ends = np.array([[segment[0, 0], segment[1, 0]] for segment in bars.get_segments()])
+    assert np.allclose(ends, np.column_stack([found.lower, found.upper])[1:])
+    crosses = next(line for line in ax.lines if line.get_marker() == "x")
+    assert np.allclose(crosses.get_xdata(), u.coefficients[0, 0])
+    assert "99 %" in ax.get_xlabel()
+
+
+def test_pictures_of_merged_models():
+    u = unwrapped("binary")
+    m = u.merge(most=6, rng=0)
+    ax = m.plot("validation", Figure().add_subplot())
+    points = ax.containers[0][0]
+    assert points.get_xydata().tolist() == [[v.n, v.loss] for v in m.validation]
+    best = min(m.validation, key=lambda v: v.loss)
+    level = next(line for line in ax.lines if line.get_linestyle() == "--").get_ydata()[0]
+    assert level == pytest.approx(best.loss + best.error)
+    assert len(m) == min(v.n for v in m.validation if v.loss <= level)  # the one-standard-error rule
+    assert next(line for line in ax.lines if f"chosen: {len(m)}" == line.get_label()).get_xdata()[0] == len(m)
+
+    ax = m.plot("dendrogram", Figure().add_subplot(), leaves=10)
+    heights = sorted(np.concatenate([c.get_segments() for c in ax.collections])[:, 1, 1])
+    assert np.allclose(heights, np.sqrt(m.dendrogram.linkage(10)[0][:, 2]))
+    assert sum(int(t.get_text().replace(",", "")) for t in ax.get_xticklabels()) == len(u.X)
+
+    ax = m.plot("regions", Figure().add_subplot())
+    image = ax.images[0]
+    left, right, low, high = image.get_extent()
+    cells = image.get_array()
+    for i, j in ((0, 0), (150, 20), (199, 199)):
+        spot = [left + (j + 0.5) / 200 * (right - left), low + (i + 0.5) / 200 * (high - low)]
+        assert cells[i, j] == m.assign([spot])[0]
+
+
+def test_the_l1_path_shows_regions_and_scores():
+    u = unwrapped("binary")
+    path = rs.l1_path(u.X, u.response.code, [0.0, 0.01, 0.03], hidden=(4,), epochs=5, rng=0)
+    ax = path.plot(Figure().add_subplot())
+    other = next(a for a in ax.figure.axes if a is not ax)
+    assert ax.lines[0].get_ydata().tolist() == [p.regions for p in path.points]
+    assert np.allclose(ax.lines[0].get_xdata(), [0.01 / 3, 0.01, 0.03])
+    assert other.lines[0].get_ydata().tolist() == [p.test_score for p in path.points]
+    assert other.lines[1].get_ydata().tolist() == [p.train_score for p in path.points]
 
 
 def test_what_cannot_be_drawn():
@@ -62,5 +222,3 @@ def test_what_cannot_be_drawn():
         u.prune(3).plot("dendrogram")
     with pytest.raises(InputError, match="nothing was cross-validated"):
         u.merge(2).plot("validation")
-    many = unwrapped("binary", 8)  # a waterfall with more features than bars
-    assert "others" in "".join(t.get_text() for t in many.explain(0).plot(top=3).get_yticklabels())

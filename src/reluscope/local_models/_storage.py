@@ -41,6 +41,7 @@ def save_merged(models: MergedModels, path: str | PathLike[str]) -> None:
         "task": models.task,
         "classes": [c if isinstance(c, (bool, int, float, str)) else str(c) for c in models.classes],
         "adjacency": models.adjacency,
+        "seed": models.seed,
         "columns": None if models.columns is None else list(models.columns),
         "validation": [[v.n, v.loss, v.error, v.chosen] for v in models.validation],
     }
@@ -62,7 +63,7 @@ def load_merged(path: str | PathLike[str]) -> MergedModels:
             raise KeyError("facts")
         inner = {k.removeprefix("network."): v for k, v in arrays.items() if k.startswith("network.")}
         net = network_from_arrays(inner, arrays["network"].tobytes(), what, DEFAULT_LIMITS)
-        fields = {name: arrays[name] for name in _FIELDS}
+        fields: dict[str, Any] = {name: arrays[name] for name in _FIELDS}
         tree = None
         if "tree.merges" in arrays:
             tree = Dendrogram(arrays["tree.merges"], arrays["tree.cost"], arrays["tree.weight"])
@@ -78,6 +79,7 @@ def load_merged(path: str | PathLike[str]) -> MergedModels:
             columns=None if facts.get("columns") is None else tuple(str(name) for name in facts["columns"]),
             kept_region=arrays.get("kept_region"),
             own_count=arrays.get("own_count"),
+            seed=None if facts.get("seed") is None else int(facts["seed"]),
             **fields,
         )
     except (KeyError, TypeError, ValueError) as error:

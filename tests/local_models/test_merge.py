@@ -102,7 +102,7 @@ def test_regions_of_the_same_function_are_merged(adjacency):
     assert np.allclose(np.abs(m.C[:, 0, 0]), 1, atol=1e-6) and np.allclose(m.C[:, 0, 1], 1, atol=1e-6)
     new = np.random.default_rng(5).uniform(-1, 1, (500, 2))
     assert np.allclose(m.predict(new), np.abs(new[:, 0]) + new[:, 1], atol=1e-5)
-    assert m.score(new, np.abs(new[:, 0]) + new[:, 1]) < 1e-10
+    assert 1 - m.score(new, np.abs(new[:, 0]) + new[:, 1]) < 1e-9
     assert m.intervals(0).rows_used == m.count[0]
 
 
@@ -200,7 +200,7 @@ def test_what_cannot_be_merged():
         u.merge(2, adjacency="near")
     with pytest.raises(InputError, match="predict_proba is for classes"):
         u.merge(2).predict_proba(X)
-    with pytest.raises(InputError, match="could not be listed"):
+    with pytest.raises(InputError, match="could not all be listed"):
         u.merge(2, adjacency="facets", budget="1 regions")
 
 
@@ -224,9 +224,19 @@ def test_empty_regions_belong_to_the_side_with_the_same_function():
     assert np.allclose(m.predict(new), np.abs(new[:, 0]) + new[:, 1], atol=1e-5)
 
 
+def test_the_seed_of_a_merge_repeats_it():
+    net, X, y = folded(300, 3, 0.5)
+    m = rs.unwrap(net, X, y, task="regression").merge(most=10)
+    again = rs.unwrap(net, X, y, task="regression").merge(most=10, rng=m.seed)
+    other = rs.unwrap(net, X, y, task="regression").merge(most=10, rng=m.seed + 1)
+    assert again.validation == m.validation and again.seed == m.seed
+    assert other.validation != m.validation
+    assert m.unwrapped.merge(2).seed is None  # nothing was drawn
+
+
 def test_the_rule_of_one_standard_error():
     net, X, y = folded(300, 3, 0.5)  # noise, so that the best number is not the smallest good one
-    m = rs.unwrap(net, X, y, task="regression").merge(most=10, penalty=1e-3)
+    m = rs.unwrap(net, X, y, task="regression").merge(most=10, penalty=1e-3, rng=0)
     best = min(m.validation, key=lambda v: v.loss)
     chosen = min(v.n for v in m.validation if v.loss <= best.loss + best.error)
     assert len(m) == chosen < best.n
@@ -296,10 +306,10 @@ def test_a_merge_is_not_made_twice(monkeypatch):
     assert len(u._memory["merge"]) == 4 and len(u._memory["tree"]) == 1
 
 
-def test_cross_validation_reports_by_default(monkeypatch, capsys):
+def test_cross_validation_reports_its_progress(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     net, X, y = folded()
-    rs.unwrap(net, X, y, task="regression").merge(most=3)
+    rs.unwrap(net, X, y, task="regression").merge(most=3, progress="auto")
     assert "merge" in capsys.readouterr().err
 
 
@@ -356,7 +366,7 @@ def test_pruned_tables_tell_own_rows_from_adopted_ones(tmp_path):
     assert back.table_rows() == rows and np.isnan(back.data_score) and "on these data" not in repr(back)
     with np.load(tmp_path / "m.npz") as file:
         arrays = dict(file)
-    np.savez(tmp_path / "bad.npz", **(arrays | {"own": arrays["own"][:-1]}))
+    np.savez(tmp_path / "bad.npz", **(arrays | {"own_count": arrays["own_count"][:-1]}))
     with pytest.raises(InputError, match="damaged"):
         rs.local_models.MergedModels.load(tmp_path / "bad.npz")
 
@@ -368,5 +378,5 @@ def test_regions_are_adopted_by_the_side_with_the_same_function():
     slope = u.coefficients[:, 0, 0]
     both = next(k for k in range(2, 17) if len(set(slope[:k])) == 2)  # the first regions that hold both slopes
     m = u.prune(int(u.count[both - 1]))
-    assert len(m) < 8 and m.data_score < 1e-20
+    assert len(m) < 8 and m.data_score == 1.0
     assert np.array_equal(m.C[m.cluster_of_centroid, 0, 0], slope)

@@ -102,7 +102,7 @@ def test_numbers_equal_those_of_the_library(client, name, vary):
 
     found = ask(client, "functions", **asked)
     functions = rs.functions(built_in.network, law)
-    assert found["met"] == functions.support_size
+    assert found["regions"] == functions.support_size
     assert found["complete"]
     top = functions.top(10)
     assert [r["mass"] for r in found["rows"]] == top.mass.tolist()
@@ -357,13 +357,13 @@ def test_the_python_runs_and_gives_the_same_numbers(client, capsys, name, vary):
     scope: dict = {}
     exec(compile(code, "page.py", "exec"), scope)
     assert capsys.readouterr().out
-    assert len(scope["pieces"]) == numbers["picture"]["count"]
+    assert len(scope["regions"]) == numbers["picture"]["count"]
     answer = numbers["event"]["answer"]
     assert scope["answer"].guarantee == answer["guarantee"]
     if answer["guarantee"] == "exact":
         assert scope["answer"].value == answer["value"]
         assert scope["out"].mean.value[0] == numbers["outputs"]["rows"][0]["mean"]["value"]
-        assert scope["found"].top(10).mass.tolist() == [r["mass"] for r in numbers["functions"]["rows"]]
+        assert scope["models"].top(10).mass.tolist() == [r["mass"] for r in numbers["functions"]["rows"]]
     else:  # the same seed, but as many lines as the time allows
         assert scope["answer"].lower <= answer["upper"]
         assert answer["lower"] <= scope["answer"].upper

@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Run the main job and print its results."""
     from reluscope import demo
 
     facts, text = demo.run(options.name, options.out)

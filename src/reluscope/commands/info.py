@@ -15,7 +15,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Print what the file holds."""
     from reluscope._text import table
     from reluscope.formats import load
 

@@ -1,4 +1,4 @@
-"""`reluscope layers`: what each layer does to a cloud of inputs."""
+"""`reluscope layers`: what each layer does to a set of inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reluscope.commands._common import Options, command, numbers, show
 
 def add(commands: Any) -> None:
     """Declare the command."""
-    parser = command(commands, "layers", run, "measure what each layer does to a cloud of inputs: table, pictures")
+    parser = command(commands, "layers", run, "measure what each layer does to a set of inputs: table, pictures")
     parser.add_argument("model", type=Path, help="a model file")
     parser.add_argument(
         "--data", type=Path, help="inputs: a CSV file (a header line may come first) or .npy, a row each"
@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Measure the layers and print the table."""
     from reluscope.formats import load
     from reluscope.reporting.layers import list_layers
 

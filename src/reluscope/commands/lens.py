@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Write the page."""
     import numpy as np
 
     from reluscope.reporting.survey import survey

@@ -1,4 +1,4 @@
-"""`reluscope playground`: a local web page on which to play with a network."""
+"""`reluscope playground`: a local web page to explore a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PORT = 8474
 def add(commands: Any) -> None:
     """Declare the command."""
     parser = command(
-        commands, "playground", run, "play with a network on a local web page: regions, law, probabilities"
+        commands, "playground", run, "explore a network on a local web page: regions, input distribution, probabilities"
     )
     parser.add_argument("file", nargs="?", type=Path, help="a model file to open (default: a built-in network)")
     parser.add_argument("--port", type=int, help=f"the port (default: {_PORT}, or a free one when it is taken)")
@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Serve the page until Ctrl-C."""
     from reluscope._extras import require
 
     require("starlette", "web")
@@ -59,15 +59,15 @@ def _listener(host: str, port: int | None) -> Any:
         raise InputError(f"--port must be between 0 and 65535, got {port}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for choice in (_PORT, 0) if port is None else (port,):
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            made.bind((host, choice))
-            made.listen(64)
+            listener.bind((host, choice))
+            listener.listen(64)
         except OSError as error:
-            made.close()
+            listener.close()
             if choice == 0 or port is not None:
                 raise InputError(f"cannot listen on {host}, port {choice}: {error.strerror or error}") from error
         else:
-            return made
+            return listener
     raise AssertionError("the last choice returns or raises")

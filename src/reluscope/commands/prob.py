@@ -23,7 +23,11 @@ def add(commands: Any) -> None:
     """Declare the command."""
     parser = command(commands, "prob", run, "how likely an event is, with a guarantee")
     parser.add_argument("model", type=Path, help="a model file")
-    parser.add_argument("--law", type=Path, help="law.json, or data.csv (columns: inputs) to fit one to")
+    parser.add_argument(
+        "--law",
+        type=Path,
+        help="law (distribution) of the inputs: law.json, or data.csv to fit one to",
+    )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--event", help='such as "y[0] > y[1] and x[2] <= 0.3", "argmax != argmax at mean"')
     what.add_argument("--vnnlib", type=Path, help="a VNN-LIB property; prints its verdict too (sound by default)")
@@ -37,15 +41,15 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--witness",
         action="store_true",
-        help="also print the most probable input of the event found, "
-        "run again by onnxruntime if it is there and the model is an .onnx file",
+        help="also print the most probable input that was found in the event, "
+        "checked with onnxruntime if it is installed and the model is an .onnx file",
     )
     parser.add_argument("--results-file", type=Path, help="with --vnnlib: write the verdict and a counterexample")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Compute the probability and print it."""
     from reluscope.answers.probability import probability
     from reluscope.events.record import as_event
     from reluscope.formats import load
@@ -148,7 +152,7 @@ def _witness_lines(found: Any) -> list[str]:
     if first.distance is not None:
         facts.append(f"{first.distance:.6g} standard deviations from the mean")
     if first.replayed is not None:
-        facts.append("onnxruntime agrees" if first.replayed else "onnxruntime does NOT put it inside the event")
+        facts.append("onnxruntime agrees" if first.replayed else "onnxruntime does NOT find it inside the event")
     return [
         f"witness   x = {_numbers(first.x)}",
         f"          y = {_numbers(first.y)}",
@@ -168,7 +172,7 @@ def _below(answer: Any, limit: float) -> tuple[bool | None, str]:
         return True, f"yes: the probability is below {limit:g}{sure}"
     if answer.lower >= limit:
         return False, f"no: the probability is at least {limit:g}{sure}"
-    return None, f"not decided: the bracket [{answer.lower:.6g}, {answer.upper:.6g}] holds {limit:g}"
+    return None, f"not decided: {limit:g} lies between the bounds {answer.lower:.6g} and {answer.upper:.6g}"
 
 
 def _write(path: Path, word: str, found: Any) -> None:

@@ -10,7 +10,7 @@ from reluscope.commands._common import Options, command, numbers, show
 
 def add(commands: Any) -> None:
     """Declare the command."""
-    parser = command(commands, "recover", run, "recover a network from queries to it, and hold the two side by side")
+    parser = command(commands, "recover", run, "recover a network from queries to it, and compare the two")
     parser.add_argument("model", type=Path, help="a model file, used only as an oracle")
     parser.add_argument(
         "--box",
@@ -20,11 +20,11 @@ def add(commands: Any) -> None:
         help="where to query: numbers or lists (default -1 1)",
     )
     parser.add_argument("--method", choices=("exact", "regions", "pieces"), default="exact", help="default: exact")
-    parser.add_argument("--samples", type=int, default=200, help="pieces: number of samples (default 200)")
+    parser.add_argument("--samples", type=int, default=200, help="method pieces: number of samples (default 200)")
     parser.add_argument("--gradient", action="store_true", help="let the oracle give gradients as well")
     parser.add_argument("--float32", action="store_true", help="let the oracle answer in single precision")
-    parser.add_argument("--limit", type=int, help="most queries")
-    parser.add_argument("--budget", help='most time, such as "60s"; what was found by then is reported')
+    parser.add_argument("--limit", type=int, help="largest number of queries")
+    parser.add_argument("--budget", help='time limit, such as "60s"; the result so far is reported')
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default 0)")
     parser.add_argument(
         "--out", type=Path, help="save the recovered network (.npz, .onnx, .safetensors) or surrogate (.npz)"
@@ -36,7 +36,7 @@ _KINDS = {"exact": (".npz", ".onnx", ".safetensors"), "regions": (".npz",), "pie
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Recover the network and compare it with the model."""
     from reluscope.errors import InputError
     from reluscope.formats import load
     from reluscope.recovery.oracle import Oracle
@@ -65,9 +65,9 @@ def run(options: Options) -> int:
     facts = {"model": str(options.model), **found.to_dict()}
     lines = [str(found)]
     if options.method == "exact" and found.result is not None:
-        held = found.compare(net)
-        facts["comparison"] = held.to_dict()
-        lines += ["", str(held)]
+        comparison = found.compare(net)
+        facts["comparison"] = comparison.to_dict()
+        lines += ["", str(comparison)]
     if options.out is not None and found.result is not None:
         found.result.save(options.out)
         facts["saved"] = str(options.out)

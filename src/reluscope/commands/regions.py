@@ -20,7 +20,9 @@ def add(commands: Any) -> None:
         help="range of the inputs: numbers, or lists such as 0,0,-1 (default: all)",
     )
     where.add_argument(
-        "--law", type=Path, help="a law.json file: look where it lives and add each region's probability"
+        "--law",
+        type=Path,
+        help="a law.json file: look where it has probability, and give each region's",
     )
     parser.add_argument("--budget", help='stop early, such as "60s" or "10000 regions"')
     parser.add_argument("--faces", action="store_true", help="count faces of every dimension (up to 4 inputs)")
@@ -28,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """List the regions; 1 if they were not all listed."""
     from reluscope.formats import load
     from reluscope.reporting.regions import enumerate_regions
 

@@ -13,7 +13,7 @@ def add(commands: Any) -> None:
     parser = command(commands, "report", run, "write one HTML page: what a network does, where, and how likely that is")
     parser.add_argument("model", type=Path, help="a model file")
     about = parser.add_mutually_exclusive_group()
-    about.add_argument("--law", type=Path, help="the law of the inputs, a law.json file")
+    about.add_argument("--law", type=Path, help="the law (distribution) of the inputs, a law.json file")
     about.add_argument("--data", type=Path, help="rows of inputs (CSV): a Gaussian is fitted, local models are shown")
     about.add_argument(
         "--box", nargs=2, metavar=("LO", "HI"), help="range of the inputs: numbers or lists such as 0,0,-1"
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Write the report."""
     from reluscope._tables import read_csv
     from reluscope.errors import InputError
     from reluscope.formats import load

@@ -19,7 +19,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Run the experiment and print its table."""
     from reluscope.reproduce import reproduce
 
     done = reproduce(options.name, options.out, quick=options.quick, rng=options.seed, progress="auto")

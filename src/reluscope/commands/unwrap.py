@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reluscope.commands._common import Options, command, show
+from reluscope.commands._common import Options, command, names, show
 
 
 def add(commands: Any) -> None:
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: Options) -> int:
-    """Do it."""
+    """Unwrap the network and print the tables."""
     from reluscope.formats import load
     from reluscope.reporting.unwrap import unwrap_file
 
@@ -35,8 +35,8 @@ def run(options: Options) -> int:
         options.data,
         target_name=options.target,
         test=options.test,
-        features=None if options.features is None else _names(options.features),
-        drop=None if options.drop is None else _names(options.drop),
+        features=None if options.features is None else names(options.features),
+        drop=None if options.drop is None else names(options.drop),
         task=options.task,
         merge=options.merge,
         folder=options.out,
@@ -44,7 +44,3 @@ def run(options: Options) -> int:
     )
     show(options, facts, text)
     return 0
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -11,7 +11,7 @@ from reluscope.playground.session import View
 
 
 def python_code(view: View, budgets: Mapping[str, str], methods: Sequence[str]) -> str:
-    """A script with the names `answer`, `out`, `found` and `pieces` for the numbers beside the picture.
+    """A script with the names `answer`, `out`, `models` and `regions` for the numbers beside the picture.
 
     `methods` are those of `rs.outputs` and of `rs.functions`. Numbers are written so that they read back as they are;
     text from the page is quoted, never pasted.
@@ -29,8 +29,8 @@ def python_code(view: View, budgets: Mapping[str, str], methods: Sequence[str]) 
     lines += [
         f"out = rs.outputs(net, law, {how[0]}budget={budgets['outputs']!r}, rng=0)",
         "print('mean', out.mean.value, 'sd', np.sqrt(np.diag(out.cov.value)))",
-        f"found = rs.functions(net, law, {how[1]}budget={budgets['functions']!r}, rng=0)",
-        "print(found.top(10))",
+        f"models = rs.functions(net, law, {how[1]}budget={budgets['functions']!r}, rng=0)",
+        "print(models.top(10))",
     ]
     plane = "net"
     if not view.whole:
@@ -42,8 +42,8 @@ def python_code(view: View, budgets: Mapping[str, str], methods: Sequence[str]) 
         plane = "net.after(A, c)"
     lower, upper = view.lower.tolist(), view.upper.tolist()
     lines += [
-        f"pieces = rs.regions({plane}, box=({lower!r}, {upper!r}), budget={budgets['picture']!r}, progress=None)",
-        "print(pieces)",
+        f"regions = rs.regions({plane}, box=({lower!r}, {upper!r}), budget={budgets['picture']!r}, progress=None)",
+        "print(regions)",
     ]
     return "\n".join(lines) + "\n"
 

@@ -51,7 +51,7 @@ def _rows(view: View, regions: Any, event: Any) -> tuple[FloatArray, FloatArray]
         g += [case.g, np.array([b for _, _, b in bounds])]
     a, y, f, level = np.concatenate(A), np.concatenate(G), np.concatenate(F), np.concatenate(g)
     if len(level) * (len(regions) * (event.n_outputs + 8)) > _MOST_VALUES:
-        raise InputError("the event has too many parts to draw its limit; the number beside it is not affected")
+        raise InputError("the event has too many parts to draw its boundary; its probability is not affected")
     frame, origin = view.frame()
     features = event.feature_values(view.net, regions.pattern)
     slopes = (a @ frame)[None] + np.einsum("km,rmi->rki", y, regions.C, optimize=True)
@@ -72,7 +72,7 @@ def _segments(view: View, regions: Any, event: Any, slopes: FloatArray, level: F
     start, end = np.concatenate([start, points[edge]]), np.concatenate([end, points[following[edge]]])
     where = np.concatenate([where, owner[edge]])
     if len(where) > _MOST_SEGMENTS:
-        raise InputError("the event's limit has too many pieces to draw; zoom in to see it")
+        raise InputError("the event's boundary has too many segments to draw; zoom in to see it")
     start, end = _cut(start, end, slopes[where], level[where])
     scale = view.upper - view.lower
     along = (end - start) / scale

@@ -204,7 +204,7 @@ class Scenes:
         ]
         wanted = view.colour == "mass" and regions is not None
         return plain({
-            "met": found.support_size,
+            "regions": found.support_size,
             "complete": found.remainder == 0.0,
             "remainder": found.remainder,
             "others": top.remainder,
@@ -274,8 +274,8 @@ class Scenes:
     def _mass_by_region(view: View, found: Any, regions: Any) -> list[float | None]:
         """The mass of the whole region each polygon belongs to; None where no line met it."""
         mass = dict(zip(_keys(view, found.pattern), found.value.tolist(), strict=True))
-        unmet = 0.0 if found.remainder == 0.0 else None
-        return [mass.get(key, unmet) for key in _keys(view, regions.pattern)]
+        elsewhere = 0.0 if found.remainder == 0.0 else None
+        return [mass.get(key, elsewhere) for key in _keys(view, regions.pattern)]
 
 
 def refuse_if_large(view: View, most: Mapping[str, int]) -> None:

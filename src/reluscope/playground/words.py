@@ -1,4 +1,4 @@
-"""Patterns and affine functions in words."""
+"""Patterns and linear models in words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pattern_in_words(net: Network, pattern: Pattern) -> list[str]:
             shown = ", ".join(f"{u} on piece {piece[u]} of {pieces[u]}" for u in more[:_MOST_UNITS])
             words.append(f"units {shown}{', …' if len(more) > _MOST_UNITS else ''}")
         if words:
-            lines.append(f"layer {k + 1}: {'; '.join(words)}")
+            lines.append(f"hidden layer {k}: {'; '.join(words)}")
     return lines or ["no unit switches: the network is affine"]
 
 

@@ -21,9 +21,7 @@ def errors(subject: Subject) -> Section:
         classes = _fitted_classes(subject)
         fitted = " (a Gaussian fitted to each class)"
     if classes is None:
-        return Section(
-            "errors", title, "Needs one law per class, or data with labels (--data rows.csv --target column)."
-        )
+        return Section("errors", title, "Needs one law per class, or data with a label for each row.")
     if subject.net.n_outputs == 1 and len(classes) == 2:
         return _two_class_errors(subject, classes, title, fitted)
     if subject.net.n_outputs != len(classes):

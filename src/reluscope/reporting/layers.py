@@ -29,7 +29,7 @@ def list_layers(
         lower, upper = box_bounds(box, net.n_inputs)
         X = rng.uniform(lower, upper, (integer(points, "points", low=2), net.n_inputs))
     else:
-        raise InputError("give inputs with --data FILE, or a --box to draw them from")
+        raise InputError("no inputs: give data, or a box to draw them from")
     started = time.perf_counter()
     found = layers(net, X, box=box, rng=rng, progress="auto")
     seconds = time.perf_counter() - started

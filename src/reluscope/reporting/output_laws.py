@@ -23,7 +23,7 @@ def outputs(subject: Subject) -> Section:
     net = subject.net
     _, y = subject.draws()
     blocks: list[Any] = []
-    names = ["output", "mean", "sd", "1 %", "median", "99 %", "atoms hold"]
+    names = ["output", "mean", "sd", "1 %", "median", "99 %", "exactly constant"]
     on_data = None if subject.X is None else net(subject.X)
     if on_data is not None:
         names += ["mean on the data", "median on the data"]
@@ -47,11 +47,11 @@ def outputs(subject: Subject) -> Section:
         blocks += [_output_figure(out, o, y[:, o], q, atoms, points), _density_figure(out, o, y[:, o], q, points)]
     q = [f"{v:.4g}" for v in (rows["1 %"][0], rows["median"][0], rows["99 %"][0])]
     lead = f"y[0] has mean {rows['mean'][0]:.4g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
-    if rows["atoms hold"][0] > 0:
-        lead += f" It takes single values with probability {percent(rows['atoms hold'][0])}."
+    if rows["exactly constant"][0] > 0:
+        lead += f" With probability {percent(rows['exactly constant'][0])} it is exactly constant ({_constants(out)})."
     more = f" The first {shown} of {net.n_outputs} outputs are shown." if shown < net.n_outputs else ""
     if on_data is not None:
-        more += " Where the data's own mean or median differs, the law that was fitted to them is not theirs."
+        more += " Where mean or median differ from those of the data, the law does not match the data."
     table = Table("outputs", "Moments and quantiles.", rows, shown=_MOST_OUTPUTS)
     if net.n_outputs > 1:
         sentence, decisions = _decisions(subject, y)
@@ -59,6 +59,14 @@ def outputs(subject: Subject) -> Section:
         blocks.insert(0, decisions)
     return Section("outputs", "What comes out", lead + more, out.guarantee, [table, *blocks],
                    facts={"mean": mean.to_dict(), "method": out.method}, headline=lead)  # fmt: skip
+
+
+def _constants(out: Any) -> str:
+    """The values that y[0] takes with positive probability, most likely first."""
+    atoms = out.atoms(0)
+    order = np.argsort(-np.asarray(atoms.mass.value), kind="stable")
+    shown = ", ".join(f"{float(v):.3g}" for v in np.asarray(atoms.value)[order[:3]])
+    return shown if len(order) <= 3 else f"{shown} and {len(order) - 3:,} other values"
 
 
 def _curve_points(subject: Subject, out: Any, curves: int) -> int:
@@ -80,7 +88,7 @@ def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, poin
     t = np.unique(np.concatenate([t, jumps, np.nextafter(jumps, -np.inf)]))
     cdf = out.cdf(t, output=o)
     chart = Chart((float(t[0]), float(t[-1])), (0, 1.02), x_label=f"y[{o}]", y_label="probability of at most this",
-                  title=f"Law of y[{o}]")  # fmt: skip
+                  title=f"Distribution of y[{o}]")  # fmt: skip
     if cdf.guarantee == "confidence":
         chart.band(t, cdf.lower, cdf.upper, "c1")
     chart.line(t, cdf.value, "c1", f"cdf ({cdf.guarantee})")
@@ -92,7 +100,7 @@ def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, poin
     what = (
         f", and its atoms (values taken with positive probability: {percent(float(np.sum(atoms.mass.value)))} in all)"
     )
-    return Figure(chart.svg(), f"The law of y[{o}] and, as dots, Monte Carlo{what if len(jumps) else ''}.")
+    return Figure(chart.svg(), f"The distribution of y[{o}] and, as dots, Monte Carlo{what if len(jumps) else ''}.")
 
 
 def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int) -> Figure:
@@ -125,10 +133,10 @@ def _decisions(subject: Subject, y: FloatArray) -> tuple[str, Table]:
     share, how = hits / n, f"from {n:,} draws ({100 * DEFAULT_LEVEL:g} % intervals)"
     if subject.seen() <= 3 and k <= _MOST_OUTPUTS:
         seconds = subject.allow(0.1) / k
-        asked = [probability(subject.net, subject.law, f"{name} == {i}", budget=f"{seconds:g}s") for i in range(k)]
-        if all(a.guarantee in ("exact", "sound") for a in asked):
-            share, low, high = (np.array([getattr(a, key) for a in asked]) for key in ("value", "lower", "upper"))
-            how = "exactly" if all(a.guarantee == "exact" for a in asked) else "with bounds that hold for certain"
+        answers = [probability(subject.net, subject.law, f"{name} == {i}", budget=f"{seconds:g}s") for i in range(k)]
+        if all(a.guarantee in ("exact", "sound") for a in answers):
+            share, low, high = (np.array([getattr(a, key) for a in answers]) for key in ("value", "lower", "upper"))
+            how = "exactly" if all(a.guarantee == "exact" for a in answers) else "with guaranteed bounds"
             order = np.argsort(-share, kind="stable")
     columns = {f"{word} output": [f"y[{i}]" for i in order], "share": share[order], "lower": low[order],
                "upper": high[order]}  # fmt: skip

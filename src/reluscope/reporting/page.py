@@ -46,12 +46,26 @@ _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A finished report: its sections, and the files that `save` writes."""
+    """A finished report.
+
+    Attributes
+    ----------
+    title : str
+    law_from : str
+        Where the distribution of the inputs comes from, as a sentence.
+    sections : tuple of Section
+        One per question: answer in words, guarantee, tables and figures.
+    origin : dict
+        Versions, fingerprint of the network, seed, budget and time.
+    seed : int
+        `rng=seed` repeats the report.
+    """
 
     title: str
     law_from: str
     sections: tuple[Section, ...]
-    made: dict[str, str]
+    origin: dict[str, str]
+    seed: int
 
     @property
     def summary(self) -> list[str]:
@@ -65,7 +79,11 @@ class Report:
         page = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined).from_string(template)
         return str(
             page.render(
-                title=self.title, law_from=self.law_from, sections=self.sections, made=self.made, version=__version__
+                title=self.title,
+                law_from=self.law_from,
+                sections=self.sections,
+                origin=self.origin,
+                version=__version__,
             )
         )
 
@@ -79,11 +97,22 @@ class Report:
                 s.key: {"guarantee": s.guarantee, "answer": s.answer, "reason": s.reason, **_plain(s.facts)}
                 for s in self.sections
             },
-            "made": self.made,
+            "origin": self.origin,
         }
 
     def save(self, folder: str | Path) -> list[str]:
-        """Write `report.html`, `report.json` and one CSV file per table to `folder`; returns their names."""
+        """Write `report.html`, `report.json` and one CSV file per table.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Made if it does not exist.
+
+        Returns
+        -------
+        list of str
+            Names of the files.
+        """
         from reluscope._files import atomic_write
         from reluscope._tables import write_csv
 
@@ -116,37 +145,76 @@ def report(
     events: Sequence[str] | str = (),
     feature_names: Sequence[str] | None = None,
     box: Any = None,
-    budget: Any = "60s",
-    rng: int = 0,
     title: str | None = None,
+    budget: Any = None,
+    rng: int | None = None,
     progress: Any = None,
 ) -> Report:
     """What `net` does, where and how likely that is, as one page.
 
-    `law` is the law of the inputs, or a `ClassMixtures`, one law per class, which adds error rates (so do labels `y`
-    beside `X`). Without it, a Gaussian is fitted to the rows of `X`; without those, a standard normal law around the
-    middle of `box=(lo, hi)` (a third of its half-width as standard deviation), or around 0, is used and named as such.
-    `events` are texts such as `"y[0] > 1"`. `budget` is shared by the sections; each says how far it came.
+    Parameters
+    ----------
+    net : Network
+    law : Law or ClassMixtures, optional
+        The distribution of the inputs; one law per class adds error rates (so do labels `y` beside `X`). Without it, a
+        Gaussian is fitted to the rows of `X`; without those, a Gaussian around the middle of `box` (a third of its
+        half-width as standard deviation) or independent standard normal inputs are assumed, and the page says so.
+    X : (n, inputs), optional
+        Rows of data, for the linear models they meet.
+    y : (n,), optional
+        Their responses.
+    events : str or sequence of str
+        Events such as `"y[0] > 1"`.
+    feature_names : sequence of str, optional
+        Names of the inputs.
+    box : (lower, upper), optional
+        Range of the inputs.
+    title : str, optional
+        Title of the page.
+    budget : str, optional
+        Time for all sections together (None: "60s").
+    rng : int, optional
+        Seed of all draws; the page names it.
+    progress : optional
+        None (silent), "auto", or a function of (done, text).
+
+    Returns
+    -------
+    Report
+        Write it with `save(folder)`.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong. A section that cannot be worked out says why, and the others stand.
+
+    Examples
+    --------
+    >>> import reluscope as rs
+    >>> net = rs.Network([([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0])], name="absolute value")
+    >>> page = rs.report(net, rs.Gaussian([0.0]), events="y[0] > 1", budget="5s", rng=0)
+    >>> page.summary[0]
+    'y[0] > 1 has probability 31.7 %. [exact]'
     """
     check_network(net)
-    seed = integer(rng, "rng", low=0)
-    seconds = real(parse_budget(budget).seconds, "budget", low=0.1)
+    seed = int(np.random.default_rng().integers(2**31)) if rng is None else integer(rng, "rng", low=0)
+    seconds = real(parse_budget("60s" if budget is None else budget).seconds, "budget", low=0.1)
     rows = None if X is None else _rows(X, net)
     classes = law if isinstance(law, ClassMixtures) else None
     joint, law_from = _law(net, classes.joint if classes is not None else law, rows, box)
     names = None if feature_names is None else tuple(map(str, feature_names))
     if names is not None and len(names) != net.n_inputs:
         raise InputError(f"feature_names must name the {net.n_inputs} inputs, got {len(names)}")
-    asked = (events,) if isinstance(events, str) else tuple(events)
+    texts = (events,) if isinstance(events, str) else tuple(events)
     clock = Budget(seconds=min(seconds, 3600.0))
-    subject = Subject(net, joint, law_from, classes, rows, y, names, asked, clock, seed)
+    subject = Subject(net, joint, law_from, classes, rows, y, names, texts, clock, seed)
     done: list[Section] = []
     started = time.perf_counter()
     with meter(progress, "report") as show:
         for section in _SECTIONS:
             show(len(done), section.__name__)
             done.append(_tried(section, subject))
-    made = {
+    origin = {
         "reluscope": __version__,
         "numpy": np.__version__,
         "network sha256": fingerprint(net),
@@ -154,7 +222,7 @@ def report(
         "budget": f"{seconds:g} s in all",
         "seconds": f"{time.perf_counter() - started:.1f}",
     }
-    return Report(title or net.name or "network", law_from, tuple(done), made)
+    return Report(title or net.name or "network", law_from, tuple(done), origin, seed)
 
 
 def fingerprint(net: Network) -> str:
@@ -188,8 +256,8 @@ def _rows(X: npt.ArrayLike, net: Network) -> Any:
     rows = data_rows(X)
     if rows.shape[1] != net.n_inputs:
         raise InputError(
-            f"X must have {net.n_inputs} columns, the inputs of the network, got {rows.shape[1]}; choose them with "
-            "--features, --drop and --target, or X[:, columns] in Python"
+            f"X must have {net.n_inputs} columns, the inputs of the network, got {rows.shape[1]}; choose them, as in "
+            "X[:, columns]"
         )
     return rows
 
@@ -207,12 +275,12 @@ def _law(net: Network, law: Law | None, X: Any, box: Any) -> tuple[Law, str]:
         sd = (high - low) / 6.0
         return Gaussian((low + high) / 2.0, np.diag(sd * sd)), (
             "Inputs: no law was given, so a Gaussian around the middle of the box is assumed, with three standard "
-            "deviations to each face. Give a law or data to have the report about your inputs."
+            "deviations to each face. Give a law or data, and the report is about your inputs."
         )
     standard = Gaussian(np.zeros(net.n_inputs), 1.0)
     return standard, (
-        "Inputs: no law or data was given, so independent standard normal inputs are assumed. Give a law (--law) or "
-        "data (--data) to have the report about your inputs."
+        "Inputs: no law or data was given, so independent standard normal inputs are assumed. Give a law (the "
+        "distribution of the inputs) or data, and the report is about your inputs."
     )
 
 

@@ -43,7 +43,7 @@ def regions(subject: Subject) -> Section:
     grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
     y = plane(grid.reshape(-1, 2))
     chart = Chart((lower[0], wide[0]), (lower[1], wide[1]), x_label=labels[0], y_label=labels[1], height=460,
-                  title="The output and the edges of the affine pieces")  # fmt: skip
+                  title="The output and the edges of the regions")  # fmt: skip
     if 2 <= net.n_outputs <= len(CATEGORIES):
         word = subject.deciding
         winner = y.argmin(axis=1) if word == "smallest" else y.argmax(axis=1)
@@ -59,22 +59,22 @@ def regions(subject: Subject) -> Section:
     chart.polygons(shapes)
     where = "In the plane of the inputs" if flat else "In the plane through the mean along its two main directions"
     blocks: list[Any] = [
-        Figure(chart.svg(), f"{where}: {what}, and the edges of {count(len(found), 'affine piece')}{partial}.")
+        Figure(chart.svg(), f"{where}: {what}, and the edges of {count(len(found), 'region')}{partial}.")
     ]
     if flat and found.complete:
         blocks.append(_mass_picture(subject, found, lower, wide, labels))
     answer = (
-        f"The picture shows {count(len(found), 'affine piece')} within {3 * zoom:.2g} standard deviations of the mean"
+        f"The picture shows {count(len(found), 'region')} within {3 * zoom:.2g} standard deviations of the mean"
         f"{partial}; " + ("edges are exact." if flat else "it is an exact slice, not a projection.")
     )
     return Section("regions", "Where it switches", answer, "exact" if found.complete else "", blocks,
-                   facts={"pieces_in_view": len(found), "complete": bool(found.complete)})  # fmt: skip
+                   facts={"regions_in_view": len(found), "complete": bool(found.complete)})  # fmt: skip
 
 
 def _window(plane: Any, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """The rectangle, made smaller around its middle until few enough first-layer units switch inside, and by how much.
 
-    k lines that cross cut a rectangle into up to k^2 / 2 pieces, and each piece of a wide layer takes memory.
+    k lines that cross cut a rectangle into up to k^2 / 2 regions, and each region of a wide layer takes memory.
     """
     first = plane.layers[0]
     middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
@@ -121,10 +121,10 @@ def _curve(subject: Subject) -> Section:
     if len(x) <= 200:
         chart.dots(x[1:-1], y[1:-1], "c2")
     pieces = len(t) - 1
-    answer = f"Within four standard deviations it has {count(pieces, 'affine piece')}."
+    answer = f"Within four standard deviations it has {count(pieces, 'region')}."
     return Section("regions", "Where it switches", answer, "exact",
                    [Figure(chart.svg(), "y[0] as a function of the input, with its break points.")],
-                   facts={"pieces_in_view": pieces})  # fmt: skip
+                   facts={"regions_in_view": pieces})  # fmt: skip
 
 
 def _mass_picture(
@@ -134,12 +134,12 @@ def _mass_picture(
     heavy = np.argsort(-masses)[:_MOST_SHAPES]
     scale = 1.0 + np.log10(np.maximum(masses[heavy], 1e-6) / max(float(masses.max()), 1e-6)) / 6.0
     chart = Chart((lower[0], upper[0]), (lower[1], upper[1]), x_label=labels[0], y_label=labels[1], height=460,
-                  title="The probability of each affine piece")  # fmt: skip
+                  title="The probability of each region")  # fmt: skip
     chart.polygons([found.vertices(int(i)) for i in heavy], hex_colours(sequential(np.clip(scale, 0, 1))))
     x, _ = subject.draws()
     chart.dots(x[:300, 0], x[:300, 1], "ink", radius=1.1)
     caption = (
-        "The same pieces coloured by their probability inside this view (yellow: most, violet: a millionth of it or "
-        "less, on a logarithmic scale); dots are draws from the law."
+        "The same regions coloured by their probability inside this view (yellow: most, violet: a millionth of it or "
+        "less, on a logarithmic scale); dots are inputs drawn at random."
     )
     return Figure(chart.svg(), caption)

@@ -41,19 +41,19 @@ def enumerate_regions(
         "complete": found.complete,
         "stopped": found.stopped,
         "regions": len(found),
-        "distinct_affine_maps": found.distinct_maps(),
+        "distinct_linear_models": found.distinct_maps(),
         "seconds": seconds,
     }
     state = "complete" if found.complete else f"incomplete: {found.stopped}"
     lines = [
         f"{name}: {net!r}",
         f"domain    {found.domain}",
-        f"regions   {len(found):,} activation patterns with an interior ({state}), {seconds:.3g} s",
-        f"maps      {facts['distinct_affine_maps']:,} different affine functions",
+        f"regions   {len(found):,} ({state}), {seconds:.3g} s",
+        f"maps      {facts['distinct_linear_models']:,} different linear models",
     ]
     if net.n_inputs <= 2 and found.complete:
         facts["merged_regions"] = found.merge_equal().count
-        lines.append(f"merged    {facts['merged_regions']:,} after joining neighbours with the same affine function")
+        lines.append(f"merged    {facts['merged_regions']:,} after joining neighbours with the same linear model")
     if faces:
         lines.append(_faces(net, box, found, facts))
     columns = found.to_dict()
@@ -73,7 +73,7 @@ def _faces(net: Network, box: Any, found: Regions, facts: dict[str, Any]) -> str
     from reluscope.cells.complex import polyhedral_complex
 
     if net.n_inputs > _MOST_FACE_INPUTS or not found.complete:
-        raise InputError(f"--faces is for up to {_MOST_FACE_INPUTS} inputs and a complete enumeration")
+        raise InputError(f"faces are counted for up to {_MOST_FACE_INPUTS} inputs, when all regions were listed")
     box = found.domain.box if box is None else box
     counts = [int(n) for n in polyhedral_complex(net, box).f_vector]
     facts["f_vector"] = counts

@@ -22,7 +22,7 @@ def network(subject: Subject) -> Section:
     answer = (
         f"{net!r} has {count(net.n_inputs, 'input')}, {count(net.n_outputs, 'output')}, "
         f"{count(switching, 'unit')} "
-        f"that switch and {net.n_parameters:,} parameters. On every cell of its input space it is one affine function."
+        f"that switch and {net.n_parameters:,} parameters. On each region of its input space it is one linear model."
     )
     notes = [f"Note: {note}" for note in net.notes]
     return Section(
@@ -44,34 +44,37 @@ def functions(subject: Subject) -> Section:
     entropy = found.entropy
     if complete:
         lead = (
-            f"It applies {count(found.support_size, 'affine function')} where the inputs live; {most:,} of them hold "
-            f"99 % of the probability, the most likely one {percent(float(found.value[0]))}."
+            f"It applies {count(found.support_size, 'linear model')} here; {most:,} of them cover 99 % of the "
+            f"inputs, the most likely one {percent(float(found.value[0]))}."
         )
     else:
         lead = (
-            f"{count(len(found.value), 'pattern')} were met; the most likely holds {percent(float(found.value[0]))}, "
-            f"and at most {percent(found.remainder)} lies in patterns that were not met."
+            f"We found {count(len(found.value), 'linear model')} that cover at least "
+            f"{percent(max(0.0, 1.0 - found.remainder))} of the inputs; the most likely one covers "
+            f"{percent(float(found.value[0]))}."
         )
-    answer = f"{lead} Their entropy is {entropy.value:.3g} bits (in [{entropy.lower:.3g}, {entropy.upper:.3g}])."
+    answer = f"{lead} Their entropy is {entropy.value:.3g} bits"
+    tight = f"{entropy.lower:.3g}" == f"{entropy.upper:.3g}"
+    answer += "." if tight else f" (between {entropy.lower:.3g} and {entropy.upper:.3g})."
     columns: dict[str, Any] = {"probability": top.mass, "lower": top.lower, "upper": top.upper}
-    columns["rule"] = [_rule(subject, top.C[i, 0], top.d[i, 0]) for i in range(len(top))]
-    caption = "The most probable affine functions" + (
-        "; the terms that matter most under the law come first." if subject.net.n_inputs > 4 else "."
+    columns["linear model"] = [_rule(subject, top.C[i, 0], top.d[i, 0]) for i in range(len(top))]
+    caption = "The most probable linear models" + (
+        "; the terms that move the output most come first." if subject.net.n_inputs > 4 else "."
     )
     if subject.net.n_outputs > 1:
-        caption += " The rule is that for y[0]; rs.functions(net, law).top(12) has those of all outputs."
+        caption += " Shown is y[0]; rs.functions(net, law).top(12) has all outputs."
     blocks: list[Any] = [Table("functions", caption, columns)]
     if len(total) > 1:
         shown = min(len(total), 2000)
         chart = Chart(
-            (0, np.log10(shown) or 1), (0, 1), x_label="number of functions, log10 (most probable first)",
-            y_label="probability held", title="Probability held by the most probable functions",
+            (0, np.log10(shown) or 1), (0, 1), x_label="number of linear models, log10 (most probable first)",
+            y_label="share of inputs covered", title="Share of inputs that the most probable linear models cover",
         )  # fmt: skip
         at = np.unique(np.geomspace(1, shown, 200).astype(int))
         chart.line(np.log10(at), total[at - 1], step=True)
-        blocks.append(Figure(chart.svg(), "How much probability the most probable functions hold together."))
+        blocks.append(Figure(chart.svg(), "The share of inputs that the most probable linear models cover together."))
     return Section(
-        "functions", "Which affine functions it applies", answer, found.guarantee, blocks,
+        "functions", "Which linear models it applies", answer, found.guarantee, blocks,
         facts={"functions": found.support_size, "remainder": found.remainder, "entropy_bits": entropy.to_dict(),
                "top_mass": float(found.value[0]) if len(found.value) else None, "method": found.method},
         headline=lead,
@@ -91,12 +94,12 @@ def units(subject: Subject) -> Section:
         on = 1.0 - np.asarray(marginals.value[:, 0])
         low, high = 1.0 - np.asarray(marginals.upper[:, 0]), 1.0 - np.asarray(marginals.lower[:, 0])
     switching = net.pieces > 1
-    layer = np.repeat(np.arange(1, len(net.hidden) + 1), [h.width for h in net.hidden])
+    layer = np.repeat(np.arange(len(net.hidden)), [h.width for h in net.hidden])
     dead, always = switching & (high <= 1e-6), switching & (low >= 1 - 1e-6)
     rows: dict[str, list[Any]] = {
-        "layer": [], "units": [], "never on": [], "always on": [], "undecided": [], "mean share on": []
+        "layer": [], "units": [], "always off": [], "always on": [], "switching": [], "mean share on": []
     }  # fmt: skip
-    for k in range(1, len(net.hidden) + 1):
+    for k in range(len(net.hidden)):
         here = (layer == k) & switching
         if here.any():
             row = (k, int(here.sum()), int((dead & here).sum()), int((always & here).sum()),
@@ -105,12 +108,12 @@ def units(subject: Subject) -> Section:
                 column.append(value)
     n = int(switching.sum())
     answer = (
-        f"Of {count(n, 'unit')} that can switch, {n - int(dead.sum()) - int(always.sum()):,} do both; never on (less "
-        f"than once in a million): {int(dead.sum()):,}; always on: {int(always.sum()):,}."
+        f"{n - int(dead.sum()) - int(always.sum()):,} of {count(n, 'unit')} switch on and off; {int(always.sum()):,} "
+        f"are always on, {int(dead.sum()):,} always off (but for at most one input in a million)."
     )
-    chart = Chart((0, 1), (0.5, len(rows["layer"]) + 0.5), x_label="probability of being on", y_label="layer",
+    chart = Chart((0, 1), (-0.5, len(rows["layer"]) - 0.5), x_label="probability of being on", y_label="hidden layer",
                   height=max(160, 80 + 34 * min(len(rows["layer"]), 12)), title="Activity of each unit")  # fmt: skip
-    for place, k in enumerate(rows["layer"], start=1):
+    for place, k in enumerate(rows["layer"]):
         here = (layer == k) & switching
         p = np.sort(on[here])[:: max(1, int(here.sum()) // 400)]
         chart.dots(p, np.full(len(p), place) + 0.5 * (np.arange(len(p)) % 7 - 3) / 8, "c1", radius=2.0)
@@ -126,8 +129,8 @@ def events(subject: Subject) -> Section:
     """The probabilities of the events asked for."""
     if not subject.events:
         return Section(
-            "events", "How likely are the events you fear",
-            'None was given. Add for example --event "y[0] > 1" (events= in Python) to have its probability here.',
+            "events", "How likely are your events",
+            'None was given. An event such as "y[0] > 1" would have its probability here.',
         )  # fmt: skip
     from reluscope.answers.probability import probability
     from reluscope.events.record import event
@@ -146,8 +149,8 @@ def events(subject: Subject) -> Section:
         row = [str(text), answer.value, answer.lower, answer.upper, kind, answer.method]
         sentence = _likely(str(text), answer)
         if subject.X is not None:
-            asked = event(text, net.n_inputs, net.n_outputs, net=net, law=subject.law, names=subject.names)
-            share = float(np.mean(asked.holds(subject.net, subject.X)))
+            placed = event(text, net.n_inputs, net.n_outputs, net=net, law=subject.law, names=subject.names)
+            share = float(np.mean(placed.holds(subject.net, subject.X)))
             row.insert(4, share)
             sentence += f" (on the rows given: {percent(share)})"
         for column, value in zip(rows.values(), row, strict=True):
@@ -157,7 +160,7 @@ def events(subject: Subject) -> Section:
         said.append(sentence + ".")
     weakest = next((k for k in ("confidence", "sound", "exact") if k in kinds), "")
     lead = " ".join(said)
-    return Section("events", "How likely are the events you fear", lead, weakest,
+    return Section("events", "How likely are your events", lead, weakest,
                    [Table("events", "Probabilities of the events.", rows, shown=40)],
                    facts={"events": facts}, headline=lead)  # fmt: skip
 
@@ -190,28 +193,28 @@ def spectrum(subject: Subject) -> Section:
     histogram = found.histogram(1, bins=30)
     chart = Chart((float(histogram.edges[0]), float(histogram.edges[-1])), (0, 1.05 * float(histogram.upper.max())),
                   x_label="largest singular value of the Jacobian", y_label="probability",
-                  title="Law of the local Lipschitz constant")  # fmt: skip
+                  title="Distribution of the local Lipschitz constant")  # fmt: skip
     chart.bars(histogram.edges[:-1], histogram.edges[1:], np.zeros(30), histogram.value)
     middle = 0.5 * (histogram.edges[1:] + histogram.edges[:-1])
     chart.whiskers(middle, histogram.lower, histogram.upper)
     lead = (
         f"A small change of the input is amplified by {median.value:.3g} at the median and, 99 % of the time, by at "
-        f"most {high.value:.3g}; no input anywhere can do worse than {float(found.bound[0]):.3g}."
+        f"most {high.value:.3g}."
     )
     note = _mixed_units(subject)
     return Section("spectrum", "How sensitive it is", lead + note, median.guarantee,
                    [Table("spectrum", "Singular values of the Jacobian.", rows, shown=10),
-                    Figure(chart.svg(), "Law of the largest singular value (the local Lipschitz constant).")],
+                    Figure(chart.svg(), "Distribution of the largest singular value (the local Lipschitz constant).")],
                    facts=found.to_dict() if found.ranks <= 50 else {"median": median.to_dict(), "q99": high.to_dict()},
                    headline=lead)  # fmt: skip
 
 
 def local_models(subject: Subject) -> Section:
     """The local linear models of the data, when data were given."""
-    title = "Which rules the data meet"
+    title = "Which linear models the data meet"
     if subject.X is None:
         return Section(
-            "local", title, "No data were given. Add --data rows.csv to see the local linear models they meet."
+            "local", title, "No data were given; with rows of data, the linear models they meet would be here."
         )
     from reluscope.local_models.unwrap import unwrap
 
@@ -219,8 +222,8 @@ def local_models(subject: Subject) -> Section:
     n, single = len(subject.X), int((found.count == 1).sum())
     half = int(np.searchsorted(np.cumsum(found.count), n / 2)) + 1
     lead = (
-        f"The {n:,} rows meet {count(len(found), 'linear model')}; the {half:,} largest hold half of them, and "
-        f"{single:,} hold a single row each."
+        f"The {n:,} rows meet {count(len(found), 'linear model')}; half of the rows share the {half:,} largest, and "
+        f"{single:,} linear models hold a single row each."
     )
     importance = found.importance()
     rows = importance.rows()
@@ -228,19 +231,19 @@ def local_models(subject: Subject) -> Section:
     table = found.summary(global_regions=20).to_dict()
     portraits = list(found.portraits(8))
     who = {"region": [p.region for p in portraits], "rows": [p.count for p in portraits],
-           "share": [p.count / n for p in portraits], "whose": [str(p) for p in portraits]}  # fmt: skip
+           "share": [p.count / n for p in portraits], "rows differ by": [str(p) for p in portraits]}  # fmt: skip
     blocks: list[Any] = [
-        Table("portraits", "Whose rules the largest models are: how their rows differ from the average row.", who),
+        Table("portraits", "The largest regions: how their rows differ from the average row.", who),
         Table(
             "local_models",
-            "The local models, by the number of rows they hold; coefficients are in local_models.csv.",
+            "The linear models, by number of rows; coefficients are in local_models.csv.",
             table,
             shown=8,
             wide=list(table).index("intercept") + 1 if "intercept" in table else 8,
         ),
         Table("importance", "Importance of the inputs.", columns, shown=12),
-        f"Backed by data: {found.coverage(budget=f'{subject.allow(0.05):g}s', rng=subject.seed)}.",
-        f"Certificate: {found.certificate}.",
+        f"Regions without data: {found.coverage(budget=f'{subject.allow(0.05):g}s', rng=subject.seed)}.",
+        f"Check: {found.certificate}.",
     ]
     return Section("local", title, lead, "exact", blocks, facts=found.describe(), headline=lead)
 
@@ -285,7 +288,7 @@ def layers(subject: Subject) -> Section:
                       y_label="stable rank (centred)", title="Stable rank by layer", height=280)  # fmt: skip
         chart.line(np.arange(len(ranks)), ranks)
         chart.dots(np.arange(len(ranks)), ranks, "c1")
-        blocks.append(Figure(chart.svg(), "Stable rank of the cloud after each layer."))
+        blocks.append(Figure(chart.svg(), "Stable rank of the inputs after each layer."))
     return Section(
         "geometry", "What the layers do", lead + _mixed_units(subject), "estimate", blocks, facts={"points": len(x)}
     )
@@ -295,12 +298,12 @@ def layers(subject: Subject) -> Section:
 
 
 def _rule(subject: Subject, slopes: FloatArray, offset: float, most: int = 4) -> str:
-    """`y[0] = d + C_i x_i + ...`, the terms that move the output most under the law first."""
+    """`y[0] = d + C_i x_i + ...`, the terms that move the output most first; minus signs as people print them."""
     spread = np.abs(slopes) * np.sqrt(np.asarray(subject.law.variance))
     order = [int(i) for i in np.argsort(-spread, kind="stable") if slopes[i] != 0]
-    terms = [f"{'-' if slopes[i] < 0 else '+'} {abs(slopes[i]):.3g} {subject.feature(i)}" for i in order[:most]]
+    terms = [f"{'−' if slopes[i] < 0 else '+'} {abs(slopes[i]):.3g} {subject.feature(i)}" for i in order[:most]]
     more = f" … ({len(order) - most} more)" if len(order) > most else ""
-    return " ".join([f"y[0] = {offset:.3g}", *terms]) + more
+    return " ".join([f"y[0] = {offset:.3g}".replace("-", "−", 1), *terms]) + more
 
 
 def _mixed_units(subject: Subject) -> str:

@@ -110,7 +110,7 @@ def _policy(model: str, weights: Any) -> tuple[Any, list[str]]:
         note = "no weights were given, so they are random" if weights is None else str(report)
         return policy, [f"VPT: {note}."]
     if weights is not None:
-        raise InputError("--weights goes with a VPT .model file")
+        raise InputError("weights go with a VPT .model file")
     return None, []
 
 

@@ -67,7 +67,7 @@ def _check_width(rows: Rows, n: int, what: str) -> None:
     if len(rows.names) != n:
         raise InputError(
             f"the network takes {n} inputs but {what} has {len(rows.names)} feature columns "
-            f"({', '.join(rows.names[:30])}); choose them with --features a,b,c or leave some out with --drop"
+            f"({', '.join(rows.names[:30])}); name the features, or the columns to leave out"
         )
 
 

@@ -43,6 +43,13 @@ function interval(a) {
   return `in [${a.lower === null ? '−∞' : number(a.lower)}, ${number(a.upper)}]`;
 }
 
+// As many digits as the interval supports, and one more: two at least, six at most.
+function value(a) {
+  const width = a.lower === null || a.upper === null ? Infinity : a.upper - a.lower;
+  const digits = width > 0 ? Math.ceil(Math.log10(Math.abs(a.value) / width)) + 1 : 6;
+  return number(a.value, Math.min(6, Math.max(2, digits || 2)));
+}
+
 // -- questions ------------------------------------------------------------------------------------------------------
 
 async function ask(name, body, kind = 'application/json') {
@@ -51,7 +58,7 @@ async function ask(name, body, kind = 'application/json') {
   try {
     const answer = await fetch(`api/${name}`, {
       method: 'POST', headers: { 'Content-Type': kind }, body: kind === 'application/json' ? JSON.stringify(body) : body,
-    }).catch(() => { throw Object.assign(new Error('the server does not answer; was it ended?'), { status: 0 }); });
+    }).catch(() => { throw Object.assign(new Error('The server has stopped. Start `reluscope playground` again; the numbers shown are out of date.'), { status: 0 }); });
     const found = await answer.json().catch(() => ({ error: 'the server gave no answer' }));
     if (!answer.ok) throw Object.assign(new Error(found.error), { status: answer.status });
     return found;
@@ -180,7 +187,7 @@ function legend() {
     parts.push(`y[${view.output}]`, bar(scale.stops, number(scale.low, 3), number(scale.high, 3)));
   } else if (view.colour === 'mass') {
     const most = mass ? mass.reduce((a, b) => Math.max(a, b ?? 0), 0) : 0;
-    if (most) parts.push('mass of the region', bar(palette.sequential, `≤ ${number(most * 1e-6, 2)}`, number(most, 3)));
+    if (most) parts.push('probability of the region', bar(palette.sequential, `≤ ${number(most * 1e-6, 2)}`, number(most, 3)));
     if (mass?.includes(null)) parts.push(key(rgb(massShade(null, 1, palette)), 'not met'));
   } else if (picture && view.colour !== 'output') {
     for (const o of picture.outputs) if (!sheet?.won || sheet.won.has(o)) parts.push(key(rgb(palette.categories[o]), `y[${o}]`));
@@ -203,7 +210,7 @@ const shows = {
     probability(found.answer);
     legend();
     redraw();
-    if (!live && !found.answer.error) $('spoken').textContent = `Probability ${found.answer.text}`;
+    if (!live && !found.answer.error) $('spoken').textContent = `Probability ${value(found.answer)}, ${interval(found.answer)}, ${found.answer.guarantee}`;
   },
   outputs: moments,
   functions(found) {
@@ -221,7 +228,7 @@ const shows = {
     fill($('point-body'),
       el('p', {}, found.at.map((v, k) => `${name(view.axes[k])} = ${number(v, 4)}`).join(', '), ' gives ',
         found.outputs.map(o => `${o.name} = ${number(o.value)}`).join(', '), found.more ? ` … (${found.more} more)` : ''),
-      el('p', {}, 'Its region holds ', found.mass.error ? `: ${found.mass.error}` : `${found.mass.text.replace(/ \([^)]*\)$/, '')} `,
+      el('p', {}, 'Probability of its region: ', found.mass.error || `${value(found.mass)} ${interval(found.mass)} `,
         found.mass.error ? null : badge(found.mass.guarantee, found.mass.level)),
       el('ul', { className: 'plain' }, ...found.pattern.map(line => el('li', {}, line))),
       el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, `y[${found.output}] there`), el('th', { className: 'n' }, 'coefficient'))),
@@ -247,7 +254,7 @@ function probability(a) {
   say($('event-error'), a.error);
   $('event').setAttribute('aria-invalid', String(Boolean(a.error)));
   if (a.error) { fill($('probability'), '—'); fill($('probability-more')); return; }
-  fill($('probability'), a.text.split(/,? in \[/)[0], ' ', badge(a.guarantee, a.level));
+  fill($('probability'), value(a), ' ', badge(a.guarantee, a.level));
   fill($('probability-more'), [interval(a), a.method, a.note].filter(Boolean).join('; '));
 }
 
@@ -261,22 +268,22 @@ function moments(f) {
 
 function heaviest(f) {
   const row = (r, i) => {
-    const mark = () => { marked = f.plane === got.picture?.plane ? r.region : -1; for (const t of $('heaviest').querySelectorAll('tr')) t.classList.toggle('marked', t === made); redraw(); };
-    const place = r.region >= 0 ? el('button', { type: 'button', 'aria-label': `Show region ${i + 1} in the picture`, onclick: mark }, 'show') : 'not in view';
-    const made = el('tr', {}, el('td', { className: 'n' }, number(r.mass, 4), el('br'), el('span', { className: 'soft' }, interval({ ...r, value: r.mass }))),
+    const mark = () => { marked = f.plane === got.picture?.plane ? r.region : -1; for (const t of $('heaviest').querySelectorAll('tr')) t.classList.toggle('marked', t === line); redraw(); };
+    const place = r.region >= 0 ? el('button', { type: 'button', 'aria-label': `Show region ${i} in the picture`, onclick: mark }, 'show') : 'not in view';
+    const line = el('tr', {}, el('td', { className: 'n' }, number(r.mass, 4), el('br'), el('span', { className: 'soft' }, interval({ ...r, value: r.mass }))),
       el('td', { className: 'rule' }, r.rule), el('td', {}, place));
-    return made;
+    return line;
   };
   fill($('heaviest'), el('table', {},
-    el('thead', {}, el('tr', {}, el('th', { className: 'n' }, 'mass'), el('th', {}, 'function there'), el('th'))),
+    el('thead', {}, el('tr', {}, el('th', { className: 'n' }, 'probability'), el('th', {}, 'linear model'), el('th'))),
     el('tbody', {}, ...f.rows.map(row))),
-  el('p', { className: 'soft small' }, `All others together: at most ${number(f.others, 3)}. Method: ${f.method}.`));
+  el('p', { className: 'soft small' }, `All others together: at most ${number(f.others, 2)}. Method: ${f.method}.`));
 }
 
 function regionsLine() {
   const f = got.functions, { picture } = got, parts = [];
   if (picture) parts.push(`${plural(picture.count, 'region')}${picture.stopped ? ' or more' : ''} in view. `);
-  if (f) parts.push(`The law ${f.complete ? `meets ${plural(f.met, 'region')} in all` : `met ${plural(f.met, 'region')} so far, and at most ${number(f.remainder, 2)} lies in others`}. The heaviest:`);
+  if (f) parts.push(`${f.complete ? `The inputs lie in ${plural(f.regions, 'region')}` : `${plural(f.regions, 'region')} were found; at most ${number(f.remainder, 2)} of the probability lies in others`}. The most probable:`);
   fill($('regions-badge'), f ? badge(f.guarantee, f.level) : null);
   fill($('regions'), ...parts);
 }
@@ -352,7 +359,7 @@ function otherRows() {
 function toolbar() {
   const kinds = [['output', 'value of an output']];
   if (net.winners) kinds.push(['largest', 'which output is largest'], ['smallest', 'which output is smallest']);
-  kinds.push(['mass', 'mass of the region']);
+  kinds.push(['mass', 'probability of the region']);
   choose($('colour'), kinds, view.colour);
   choose($('output'), Array.from({ length: Math.min(net.outputs, 1000) }, (_, o) => [o, `y[${o}]`]), view.output);
   $('output-label').hidden = net.outputs === 1;

@@ -64,7 +64,7 @@ def test_a_budget_that_ends_early_gives_exit_code_1(model, capsys):
 def test_demo(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
     text = capsys.readouterr().out
-    assert "59 affine functions" in text
+    assert "59 linear models" in text
     assert "report.html" in text
     names = {p.name for p in (tmp_path / "demo").iterdir()}
     assert {"report.html", "report.json", "functions.csv", "moons-law.json", "moons.npz"} <= names

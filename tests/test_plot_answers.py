@@ -82,11 +82,11 @@ def test_pictures_refuse_what_they_are_not_of(moons):
     for call, words in (
         (lambda: plot_regions(net), "regions must be Regions, as reluscope.regions"),
         (lambda: plot_function(net), "paths must be Paths, as reluscope.along"),
-        (lambda: plot_masses(found), "found must be Functions"),
-        (lambda: plot_cdf(found), "found must be Outputs"),
-        (lambda: plot_pdf(found), "found must be Outputs"),
-        (lambda: plot_spectrum(net), "found must be Spectrum"),
-        (lambda: plot_complex(found), "found must be Complex"),
+        (lambda: plot_masses(found), "functions must be Functions"),
+        (lambda: plot_cdf(found), "outputs must be Outputs"),
+        (lambda: plot_pdf(found), "outputs must be Outputs"),
+        (lambda: plot_spectrum(net), "spectrum must be Spectrum"),
+        (lambda: plot_complex(found), "complex_ must be Complex"),
         (lambda: plot_regions(found, color="mass"), "say colour="),
         (lambda: plot_complex(rs.polyhedral_complex(random_net((3, 3, 1), 0), (-1, 1), progress=None)), "2 inputs"),
     ):

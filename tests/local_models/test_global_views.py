@@ -6,7 +6,7 @@ import pytest
 import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
-from reluscope.local_models import glm, inference
+from reluscope.local_models import glm
 from reluscope.local_models._data import Response
 
 
@@ -81,7 +81,7 @@ def data(n, seed, task):
 
 def test_wald_intervals_of_a_line_are_the_textbook_ones():
     X, y = data(60, 0, "regression")
-    found = rs.unwrap(linear([0.9, -0.2]), X, y, task="regression").intervals(0)
+    found = rs.unwrap(linear([0.9, -0.2]), X, y, task="regression").intervals(0, level=0.95)
     Z = np.column_stack([np.ones(60), X])
     beta = np.linalg.solve(Z.T @ Z, Z.T @ y)
     s2 = ((y - Z @ beta) ** 2).sum() / 57
@@ -108,12 +108,7 @@ def test_intervals_cover():
         hits = np.zeros(3)
         for seed in range(most):
             X, y = data(80, 1000 + seed, task)
-            response = (
-                Response("regression", y[:, None]) if task == "regression" else Response("binary", None, y, (0, 1))
-            )
-            found = inference.of_rows(
-                X, response, ("a", "b"), np.zeros(3), None, method="wald", level=0.95, draws=20, penalty=0.0, rng=0
-            )
+            found = rs.unwrap(linear([0.9, -0.2]), X, y, task=task).intervals(0, level=0.95)
             hits += (found.lower <= [0.5, 1.0, -0.3]) & (found.upper >= [0.5, 1.0, -0.3])
         assert (hits >= 360).all() and (hits <= 397).all(), hits
 

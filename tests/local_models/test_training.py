@@ -103,7 +103,12 @@ def test_l1_path_on_given_test_rows_and_numbers():
         X[:150], y[:150], [1e-3], X_test=X[150:], y_test=y[150:], hidden=(8,), epochs=60, rate=1e-2, progress=None
     )
     assert path.metric == "r2" and path.points[0].single_class_share is None
-    assert path.points[0].test_score == pytest.approx(np.mean((path.networks[0](X[150:])[:, 0] - y[150:]) ** 2))
+    error = np.mean((path.networks[0](X[150:])[:, 0] - y[150:]) ** 2)
+    assert path.points[0].test_score == pytest.approx(1 - error / y[150:].var())
+    again = rs.l1_path(
+        X[:150], y[:150], [1e-3], X_test=X[150:], y_test=y[150:], hidden=(8,), epochs=60, rate=1e-2, rng=path.seed
+    )
+    assert again.points == path.points
     for bad, message in (
         ({"penalties": [-1.0]}, "penalties"),
         ({"X_test": X}, "given together"),

@@ -175,7 +175,7 @@ def test_coverage_exact_and_drawn_agree():
     assert drawn.n_regions is None and drawn.unseen_volume.guarantee == "confidence"
     # The interval misses with probability 1e-3; the seed is fixed.
     assert drawn.unseen_volume.lower <= exact.unseen_volume.value <= drawn.unseen_volume.upper
-    assert "regions with data" in str(exact)
+    assert f"{exact.seen_regions} of its {exact.n_regions} regions hold data" in str(exact)
 
 
 def test_coverage_with_an_input_that_does_not_vary():

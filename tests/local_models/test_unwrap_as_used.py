@@ -77,7 +77,7 @@ def test_columns_in_another_order_or_with_other_names_are_refused(bank):
         lambda X: u.explain(X.iloc[0]),
         lambda X: u.explain(X.iloc[:1]),
         m.assign,
-        m.decision,
+        m.decision_function,
         m.predict,
         m.predict_proba,
         lambda X: m.score(X, y),
@@ -211,7 +211,7 @@ def test_the_columns_of_an_explanation_add_up(inputs):
     k = int(p > 0.5)
     assert np.allclose(e.probability, [1 - p, p]) and e.predicted == k
     assert f"class {k} with probability {e.probability[k]:.4g}" in text and "the logit of class 1" in text
-    assert re.search(r"boundary at distance [\d.e-]+ in the inputs' own units \(hidden layer [12], unit \d\)", text)
+    assert re.search(r"boundary at distance [\d.e-]+ in the inputs' own units \(unit \d of hidden layer [01]\)", text)
     assert "in standard deviations of the data" in text
 
 

@@ -149,7 +149,8 @@ class ReluClassifier(ClassifierMixin, _ReluBase):
 
     def predict(self, X: Any) -> Any:
         """The most probable class of each row."""
-        return self.classes_[scores.winners(self._outputs(X))]
+        best = scores.winners(self._outputs(X))
+        return self.classes_[best]
 
 
 class ReluRegressor(RegressorMixin, _ReluBase):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reluscope._check import describe
 from reluscope._extras import require
 from reluscope.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 EDGE = "#33415c"
 """Colour of lines between regions."""
@@ -16,13 +19,13 @@ EXACT, DRAWN = BLUE, RED
 """Colours of what is computed and of Monte Carlo beside it."""
 
 
-def expect(value: Any, kind: type, name: str, made_by: str) -> None:
+def expect(value: Any, kind: type, name: str, source: str) -> None:
     """Raise a clear error unless `value` is what the picture is of."""
     if not isinstance(value, kind):
-        raise InputError(f"{name} must be {kind.__name__}, as {made_by} gives, got {describe(value)}")
+        raise InputError(f"{name} must be {kind.__name__}, as {source} gives, got {describe(value)}")
 
 
-def axes(ax: Any = None, *, figsize: tuple[float, float] = (5.2, 4.4)) -> Any:
+def axes(ax: Axes | None = None, *, figsize: tuple[float, float] = (5.2, 4.4)) -> Axes:
     """`ax` itself, or the Axes of a new figure that belongs to no window."""
     if ax is not None:
         return ax
@@ -33,15 +36,16 @@ def axes(ax: Any = None, *, figsize: tuple[float, float] = (5.2, 4.4)) -> Any:
     return figure.add_subplot()
 
 
-def save(ax: Any, path: Any) -> None:
+def save(ax: Axes, path: Any) -> None:
     """Write the figure of an Axes to a file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    figure = ax.figure
+    figure = ax.get_figure(root=True)
+    assert figure is not None
     FigureCanvasAgg(figure)
     figure.savefig(path)
 
 
-def legend_above(ax: Any) -> None:
+def legend_above(ax: Axes) -> None:
     """The legend in one line above the picture."""
     ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

@@ -1,8 +1,8 @@
-"""Pictures of the paper's answers: masses of affine functions, the law of an output, Jacobian spectra."""
+"""Pictures of answers: probabilities of linear models, the distribution of an output, Jacobian spectra."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,27 +14,46 @@ from reluscope.answers.spectrum import Spectrum
 from reluscope.errors import InputError
 from reluscope.plot._axes import DRAWN, EXACT, axes, expect
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _LONGEST_PATTERN = 24
 """Patterns with more digits are numbered instead of spelt."""
 
 
-def plot_masses(found: Functions, ax: Any = None, *, top: int = 12, patterns: Any = None, **style: Any) -> Any:
-    """The probabilities of the `top` likeliest affine functions as bars, with their intervals. Returns the Axes.
+def plot_masses(
+    functions: Functions, ax: Axes | None = None, *, top: int = 12, patterns: Any = None, **style: Any
+) -> Axes:
+    """The probabilities of the most probable linear models as bars, with their intervals.
 
-    `patterns` (N, units), for instance `net.pattern(law.sample(N))`, are counted and drawn beside. Other keywords go to
-    `ax.bar`.
+    Parameters
+    ----------
+    functions : Functions
+        What `reluscope.functions(net, law)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    top : int
+        How many.
+    patterns : (N, units), optional
+        Patterns to count and draw beside, for instance `net.pattern(law.sample(N))`.
+    **style
+        Goes to `ax.bar`.
+
+    Returns
+    -------
+    matplotlib Axes
     """
-    expect(found, Functions, "found", "reluscope.functions(net, law)")
-    table = found.top(integer(top, "top", low=1))
+    expect(functions, Functions, "functions", "reluscope.functions(net, law)")
+    table = functions.top(integer(top, "top", low=1))
     ax = axes(ax, figsize=(6.4, 3.6))
     place = np.arange(len(table))
     shift, width = (0.0, 0.8) if patterns is None else (0.2, 0.4)
     gaps = np.maximum(0.0, np.stack([table.mass - table.lower, table.upper - table.mass]))
-    ax.bar(place - shift, table.mass, width, **({"color": EXACT, "label": found.guarantee} | style))
-    if found.guarantee == "confidence":
+    ax.bar(place - shift, table.mass, width, **({"color": EXACT, "label": functions.guarantee} | style))
+    if functions.guarantee == "confidence":
         ax.errorbar(place - shift, table.mass, gaps, fmt="none", ecolor="#222222", elinewidth=1.0, capsize=2.0)
     if patterns is not None:
-        net = found.network
+        net = functions.network
         keys, counts = np.unique(net.key(np.asarray(patterns)), return_counts=True)
         seen = dict(zip(keys.tolist(), (counts / counts.sum()).tolist(), strict=True))
         drawn = [seen.get(key, 0.0) for key in net.key(table.pattern).tolist()]
@@ -48,29 +67,52 @@ def plot_masses(found: Functions, ax: Any = None, *, top: int = 12, patterns: An
         ax.set_xticks(place, [str(k + 1) for k in place])
         ax.set_xlabel("activation pattern, by rank")
     ax.set_ylabel("probability")
-    ax.set_title(f"the {len(table)} likeliest of {found.support_size:,} affine functions", fontsize="medium")
+    ax.set_title(f"the {len(table)} most probable of {functions.support_size:,} linear models", fontsize="medium")
     return ax
 
 
 def plot_cdf(
-    found: Outputs, ax: Any = None, *, output: int = 0, t: npt.ArrayLike | None = None, draws: Any = None, **style: Any
-) -> Any:
-    """`P(y <= t)` with its band and its atoms. Returns the Axes.
+    outputs: Outputs,
+    ax: Axes | None = None,
+    *,
+    output: int = 0,
+    t: npt.ArrayLike | None = None,
+    draws: Any = None,
+    **style: Any,
+) -> Axes:
+    """The distribution function `P(y <= t)` of an output, with its band and its atoms.
 
-    `t` are the places (by default the output's central 99.8 %), `draws` (N,) values of the output to lay over. Other
-    keywords go to `ax.plot`.
+    Parameters
+    ----------
+    outputs : Outputs
+        What `reluscope.outputs(net, law)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    output : int
+        Index of the output.
+    t : sequence of float, optional
+        Where; by default over the central 99.8 % of the output.
+    draws : (N,), optional
+        Values of the output to lay over.
+    **style
+        Goes to `ax.plot`.
+
+    Returns
+    -------
+    matplotlib Axes
     """
-    expect(found, Outputs, "found", "reluscope.outputs(net, law)")
-    at = _places(found, output, t)
-    atoms = found.atoms(output)
+    expect(outputs, Outputs, "outputs", "reluscope.outputs(net, law)")
+    at = _places(outputs, output, t)
+    atoms = outputs.atoms(output)
     jumps = np.asarray(atoms.value)[np.asarray(atoms.mass.value) > 1e-3]
     jumps = jumps[(jumps > at[0]) & (jumps < at[-1])]
     at = np.unique(np.concatenate([at, jumps, np.nextafter(jumps, -np.inf)]))  # a jump is upright
-    cdf = found.cdf(at, output)
+    cdf = outputs.cdf(at, output)
     ax = axes(ax, figsize=(5.6, 3.4))
     if cdf.guarantee == "confidence":
         ax.fill_between(at, cdf.lower, cdf.upper, color=EXACT, alpha=0.2, linewidth=0)
-    ax.plot(at, cdf.value, **({"color": EXACT, "linewidth": 2.0, "label": cdf.guarantee} | style))
+    style = {"color": EXACT, "linewidth": 2.0, "label": cdf.guarantee} | style
+    ax.plot(at, cdf.value, **style)
     if draws is not None:
         y = np.sort(real_array(draws, "draws", ndim=1))
         share = np.searchsorted(y, at, side="right") / len(y)
@@ -86,12 +128,28 @@ def plot_cdf(
 
 
 def plot_pdf(
-    found: Outputs, ax: Any = None, *, output: int = 0, t: npt.ArrayLike | None = None, draws: Any = None, **style: Any
-) -> Any:
-    """The density of the output, atoms left out and named in the title; arguments as for `plot_cdf`."""
-    expect(found, Outputs, "found", "reluscope.outputs(net, law)")
-    at = _places(found, output, t)
-    pdf = found.pdf(at, output)
+    outputs: Outputs,
+    ax: Axes | None = None,
+    *,
+    output: int = 0,
+    t: npt.ArrayLike | None = None,
+    draws: Any = None,
+    **style: Any,
+) -> Axes:
+    """The density of an output; its atoms are left out and named in the title.
+
+    Parameters
+    ----------
+    outputs, ax, output, t, draws, **style
+        As for `plot_cdf`.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    expect(outputs, Outputs, "outputs", "reluscope.outputs(net, law)")
+    at = _places(outputs, output, t)
+    pdf = outputs.pdf(at, output)
     ax = axes(ax, figsize=(5.6, 3.4))
     if pdf.guarantee == "confidence":
         finite = np.isfinite(pdf.upper)
@@ -100,34 +158,53 @@ def plot_pdf(
         y = real_array(draws, "draws", ndim=1)
         counts, edges = np.histogram(y, 60, (float(at[0]), float(at[-1])))
         ax.stairs(counts / len(y) / np.diff(edges), edges, fill=True, color=DRAWN, alpha=0.3, label=f"{len(y):,} draws")
-    ax.plot(at, pdf.value, **({"color": EXACT, "linewidth": 1.8, "label": pdf.guarantee} | style))
+    style = {"color": EXACT, "linewidth": 1.8, "label": pdf.guarantee} | style
+    ax.plot(at, pdf.value, **style)
     if draws is not None:
         ax.legend(frameon=False)
-    held = float(np.sum(found.atoms(output).mass.value))
-    if held > 0:
-        ax.set_title(f"atoms, not shown, hold {held:.3g}", fontsize="medium")
+    constant = float(np.sum(outputs.atoms(output).mass.value))
+    if constant > 0:
+        ax.set_title(f"without atoms of total probability {constant:.3g}", fontsize="medium")
     ax.set_xlabel(f"y[{output}]")
     ax.set_ylabel("density")
     ax.set_ylim(bottom=0.0)
     return ax
 
 
-def plot_spectrum(found: Spectrum, ax: Any = None, *, rank: int = 1, bins: int = 30, **style: Any) -> Any:
-    """The law of the Jacobian's singular value number `rank` as a histogram with error bars. Returns the Axes.
+def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None, *, rank: int = 1, bins: int = 30, **style: Any) -> Axes:
+    """The distribution of a singular value of the Jacobian as a histogram with error bars.
 
-    Marked: that of the expected Jacobian and that at the most probable pattern. Other keywords go to `ax.stairs`.
+    Marked are the singular values of the expected Jacobian and of the Jacobian at the most probable pattern.
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        What `reluscope.spectrum(net, law)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    rank : int
+        Which singular value, 1 for the largest.
+    bins : int
+        Bins of the histogram.
+    **style
+        Goes to `ax.stairs`.
+
+    Returns
+    -------
+    matplotlib Axes
     """
-    expect(found, Spectrum, "found", "reluscope.spectrum(net, law)")
-    shown = found.histogram(rank, bins=bins)
+    expect(spectrum, Spectrum, "spectrum", "reluscope.spectrum(net, law)")
+    shown = spectrum.histogram(rank, bins=bins)
     ax = axes(ax, figsize=(5.6, 3.4))
-    ax.stairs(shown.value, shown.edges, **({"fill": True, "color": EXACT, "alpha": 0.75} | style))
+    style = {"fill": True, "color": EXACT, "alpha": 0.75} | style
+    ax.stairs(shown.value, shown.edges, **style)
     middle = 0.5 * (shown.edges[1:] + shown.edges[:-1])
     gaps = np.maximum(0.0, np.stack([shown.value - shown.lower, shown.upper - shown.value]))
     if gaps.max(initial=0.0) > 1e-9:
         ax.errorbar(middle, shown.value, gaps, fmt="none", ecolor="#222222", elinewidth=0.8)
     for value, colour, name in (
-        (found.expected.singular[rank - 1], DRAWN, "of the expected Jacobian"),
-        (found.modal.singular[rank - 1], "#2a9d55", "at the most probable pattern"),
+        (spectrum.expected.singular[rank - 1], DRAWN, "of the expected Jacobian"),
+        (spectrum.modal.singular[rank - 1], "#2a9d55", "at the most probable pattern"),
     ):
         ax.axvline(float(value), color=colour, linewidth=1.3, label=name)
     ax.legend(frameon=False, fontsize="small")
@@ -137,13 +214,13 @@ def plot_spectrum(found: Spectrum, ax: Any = None, *, rank: int = 1, bins: int =
     return ax
 
 
-def _places(found: Outputs, output: int, t: npt.ArrayLike | None) -> FloatArray:
+def _places(outputs: Outputs, output: int, t: npt.ArrayLike | None) -> FloatArray:
     """The places asked for, or 400 of them over the output's central 99.8 % and a little beyond."""
     if t is not None:
         at = np.unique(real_array(t, "t", ndim=1))
         if len(at) < 2:
             raise InputError(f"t must hold two places or more, got {len(at)}")
         return at
-    low, high = (float(v) for v in np.asarray(found.quantile([0.001, 0.999], output).value))
+    low, high = (float(v) for v in np.asarray(outputs.quantile([0.001, 0.999], output).value))
     pad = 0.05 * (high - low) or 0.1 * abs(low) or 0.5
     return np.linspace(low - pad, high + pad, 400)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,42 +10,63 @@ from reluscope.cells.complex import Complex, LevelSet
 from reluscope.errors import InputError
 from reluscope.plot._axes import axes, expect
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def plot_complex(found: Complex, ax: Any = None, *, boundary: LevelSet | None = None, vertices: bool = True) -> Any:
+
+def plot_complex(
+    complex_: Complex, ax: Axes | None = None, *, boundary: LevelSet | None = None, vertices: bool = True
+) -> Axes:
     """The edges of the complex of a network with two inputs, coloured by the hidden layer that bends there.
 
-    `boundary` is a level set of the complex (`found.level_set(...)`), drawn on top. Edges that go to infinity end at
-    the border of the picture. Returns the Axes.
+    Parameters
+    ----------
+    complex_ : Complex
+        What `reluscope.polyhedral_complex(net, box)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    boundary : LevelSet, optional
+        A level set of the complex (`complex_.level_set(...)`), drawn on top.
+    vertices : bool
+        Draw the vertices, if there are at most 2000.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Notes
+    -----
+    Edges that go to infinity end at the border of the picture.
     """
-    expect(found, Complex, "found", "reluscope.polyhedral_complex(net, box)")
-    if found.dimension != 2:
-        raise InputError(f"plot_complex draws networks with 2 inputs, got {found.dimension}")
+    expect(complex_, Complex, "complex_", "reluscope.polyhedral_complex(net, box)")
+    if complex_.dimension != 2:
+        raise InputError(f"plot_complex draws networks with 2 inputs, got {complex_.dimension}")
     ax = axes(ax)
     from matplotlib import colormaps
     from matplotlib.collections import LineCollection
 
-    points = found.vertices
-    if found.box is not None:
-        lower, upper = found.box
+    points = complex_.vertices
+    if complex_.box is not None:
+        lower, upper = complex_.box
     elif len(points):
         pad = 0.25 * np.maximum(np.ptp(points, axis=0), 1e-9)
         lower, upper = points.min(axis=0) - pad, points.max(axis=0) + pad
     else:
         lower, upper = np.full(2, -1.0), np.full(2, 1.0)
     reach = 2.0 * float(np.linalg.norm(upper - lower))
-    depth = len(found.network.hidden)
+    depth = len(complex_.network.hidden)
     for layer in range(depth):
-        units = found.network.hidden[layer].units
+        units = complex_.network.hidden[layer].units
         drawn = [
-            found.bent_hyperplane(layer, unit, step).segments(reach)
+            complex_.bent_hyperplane(layer, unit, step).segments(reach)
             for unit in range(len(units))
             for step in range(int(units.pieces[unit]) - 1)
         ]
         colour = colormaps["viridis"](0.0 if depth == 1 else 0.85 * layer / (depth - 1))
         lines = [line for part in drawn for line in part]
-        ax.add_collection(LineCollection(lines, colors=[colour], linewidths=1.1, label=f"hidden layer {layer + 1}"))
+        ax.add_collection(LineCollection(lines, colors=[colour], linewidths=1.1, label=f"hidden layer {layer}"))
     if boundary is not None:
-        expect(boundary, LevelSet, "boundary", "found.level_set(...)")
+        expect(boundary, LevelSet, "boundary", "complex_.level_set(...)")
         ax.add_collection(
             LineCollection(list(boundary.segments(reach)), colors="#d1495b", linewidths=2.2, label="level set")
         )
@@ -56,7 +77,7 @@ def plot_complex(found: Complex, ax: Any = None, *, boundary: LevelSet | None = 
     ax.set_xlabel("x[0]")
     ax.set_ylabel("x[1]")
     counts = ", ".join(
-        f"{n:,} {name}" for n, name in zip(found.f_vector, ("vertices", "edges", "regions"), strict=True)
+        f"{n:,} {name}" for n, name in zip(complex_.f_vector, ("vertices", "edges", "regions"), strict=True)
     )
     ax.set_title(counts, fontsize="medium")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")

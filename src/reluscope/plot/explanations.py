@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,13 +11,15 @@ from reluscope._text import count
 from reluscope.plot._axes import BLUE, EDGE, RED, axes, legend_above
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from reluscope.local_models.explain import Explanation
     from reluscope.local_models.inference import Intervals
 
 
 def plot_explanation(
-    e: Explanation, ax: Any = None, *, output: int | None = None, top: int = 10, centred: bool = True
-) -> Any:
+    e: Explanation, ax: Axes | None = None, *, output: int | None = None, top: int = 10, centred: bool = True
+) -> Axes:
     """Waterfall to the prediction, feature by feature, largest step first.
 
     Centred, it starts from the local model at the mean of the data; else from its intercept, in original units.
@@ -55,7 +57,7 @@ def plot_explanation(
     return ax
 
 
-def plot_intervals(found: Intervals, ax: Any = None, *, intercept: bool = False) -> Any:
+def plot_intervals(found: Intervals, ax: Axes | None = None, *, intercept: bool = False) -> Axes:
     """Intervals of the refitted coefficients, with those of the local model as crosses."""
     first = 0 if intercept else 1
     place = np.arange(len(found.names) - first)[::-1]

@@ -17,21 +17,23 @@ from reluscope.errors import InputError
 from reluscope.plot._axes import BLUE, EDGE, GREY, ORANGE, RED, axes, legend_above
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from reluscope.local_models.unwrap import Unwrapped
 
 _MOST_POINTS = 4000
 """Rows drawn as points; more are thinned out evenly."""
 
 
-def plot(u: Unwrapped, kind: str, ax: Any = None, **options: Any) -> Any:
+def plot(u: Unwrapped, kind: str, ax: Axes | None = None, **options: Any) -> Axes:
     """Draw one of `KINDS` and return the Axes."""
     choice(kind, "kind", tuple(KINDS))
     return KINDS[kind](u, ax, **options)
 
 
 def plot_models_2d(
-    u: Unwrapped, ax: Any = None, *, view: Any = None, arrows: int = 40, output: int = 0, points: bool = True
-) -> Any:
+    u: Unwrapped, ax: Axes | None = None, *, view: Any = None, arrows: int = 40, output: int = 0, points: bool = True
+) -> Axes:
     """Regions of a network with two inputs, the data, and the coefficients of the largest regions as arrows.
 
     The ground shows the output (blue below 0, red above); an arrow starts at the middle of a region's rows and
@@ -75,8 +77,8 @@ def plot_models_2d(
 
 
 def plot_parallel(
-    u: Unwrapped, ax: Any = None, *, top: int = 30, features: int = 20, output: int = 0, scaled: bool = True
-) -> Any:
+    u: Unwrapped, ax: Axes | None = None, *, top: int = 30, features: int = 20, output: int = 0, scaled: bool = True
+) -> Axes:
     """Coefficients of the largest regions as lines across the features, coloured by their mean response.
 
     `scaled` coefficients are multiplied by the feature's standard deviation over the data: the change of the output for
@@ -106,7 +108,9 @@ def plot_parallel(
     return ax
 
 
-def plot_violin(u: Unwrapped, ax: Any = None, *, features: int = 20, output: int = 0, scaled: bool = True) -> Any:
+def plot_violin(
+    u: Unwrapped, ax: Axes | None = None, *, features: int = 20, output: int = 0, scaled: bool = True
+) -> Axes:
     """How the local coefficient of each feature varies over the rows; most important feature on top.
 
     `scaled` coefficients are multiplied by the feature's standard deviation over the data (see `plot_parallel`).
@@ -122,7 +126,7 @@ def plot_violin(u: Unwrapped, ax: Any = None, *, features: int = 20, output: int
         parts = ax.violinplot(
             [C[:, k] for k in varied], place[varied], orientation="horizontal", widths=0.85, showextrema=False
         )
-        for body in parts["bodies"]:
+        for body in list(parts["bodies"]):  # type: ignore[call-overload]
             body.set(facecolor=BLUE, alpha=0.55, edgecolor=EDGE, linewidth=0.5)
     low, mid, high = np.quantile(C, [0.25, 0.5, 0.75], axis=0)
     ax.hlines(place, low, high, color=EDGE, linewidth=2.2)
@@ -133,7 +137,7 @@ def plot_violin(u: Unwrapped, ax: Any = None, *, features: int = 20, output: int
     return ax
 
 
-def plot_importance(u: Unwrapped, ax: Any = None, *, features: int = 20, output: int | None = None) -> Any:
+def plot_importance(u: Unwrapped, ax: Axes | None = None, *, features: int = 20, output: int | None = None) -> Axes:
     """Importance of the features by both conventions, largest (by variance) on top."""
     found = u.importance(output=output)
     order = np.argsort(-found.variance, kind="stable")[: integer(features, "features", low=1)]
@@ -147,7 +151,7 @@ def plot_importance(u: Unwrapped, ax: Any = None, *, features: int = 20, output:
     return ax
 
 
-def plot_profile(u: Unwrapped, ax: Any = None, *, feature: Any = None, output: int = 0) -> Any:
+def plot_profile(u: Unwrapped, ax: Axes | None = None, *, feature: Any = None, output: int = 0) -> Axes:
     """The local coefficient of one feature in every row, and its mean along the feature."""
     p = u.profile(_default(u, feature, output), output=output)
     ax = axes(ax, figsize=(5.2, 3.6))
@@ -163,7 +167,9 @@ def plot_profile(u: Unwrapped, ax: Any = None, *, feature: Any = None, output: i
     return ax
 
 
-def plot_partial(u: Unwrapped, ax: Any = None, *, feature: Any = None, output: int = 0, fraction: float = 0.3) -> Any:
+def plot_partial(
+    u: Unwrapped, ax: Axes | None = None, *, feature: Any = None, output: int = 0, fraction: float = 0.3
+) -> Axes:
     """The centred contribution of one feature in every row, and a smooth curve through it."""
     p = u.profile(_default(u, feature, output), output=output)
     ax = axes(ax, figsize=(5.2, 3.6))
@@ -176,7 +182,7 @@ def plot_partial(u: Unwrapped, ax: Any = None, *, feature: Any = None, output: i
     return ax
 
 
-def plot_pair(u: Unwrapped, ax: Any = None, *, first: Any = None, second: Any = None, output: int = 0) -> Any:
+def plot_pair(u: Unwrapped, ax: Axes | None = None, *, first: Any = None, second: Any = None, output: int = 0) -> Axes:
     """Mean joint contribution of two features on a grid of their quantiles."""
     order = _top_features(u, 2, output)
     one = order[0] if first is None else first
@@ -192,7 +198,7 @@ def plot_pair(u: Unwrapped, ax: Any = None, *, first: Any = None, second: Any = 
     return ax
 
 
-def plot_performance(u: Unwrapped, ax: Any = None, *, top: int = 20) -> Any:
+def plot_performance(u: Unwrapped, ax: Axes | None = None, *, top: int = 20) -> Axes:
     """Local and global score of the largest regions, with the network's own as a line."""
     table, metric = _scored(u)
     n = min(integer(top, "top", low=1), len(u))
@@ -214,7 +220,7 @@ def plot_performance(u: Unwrapped, ax: Any = None, *, top: int = 20) -> Any:
     return ax
 
 
-def plot_bubble(u: Unwrapped, ax: Any = None, *, top: int = 100) -> Any:
+def plot_bubble(u: Unwrapped, ax: Axes | None = None, *, top: int = 100) -> Axes:
     """The largest regions: mean response against local score, bubbles by rows, colour by global score."""
     table, metric = _scored(u)
     n = min(integer(top, "top", low=1), len(u))
@@ -266,20 +272,29 @@ def data_view(u: Unwrapped, view: Any) -> tuple[FloatArray, FloatArray]:
     return low - margin, high + margin
 
 
-def scatter_rows(u: Unwrapped, ax: Any) -> None:
+def scatter_rows(u: Unwrapped, ax: Axes) -> None:
     """The rows as points, coloured by class (numbers: all alike)."""
     step = max(1, len(u.region) // _MOST_POINTS)
     X = np.asarray(u.X[::step], dtype=np.float64)
     if u.response.code is None:
-        ax.scatter(*X.T, s=3, color=EDGE, alpha=0.5, linewidths=0)
+        ax.scatter(X[:, 0], X[:, 1], s=3, color=EDGE, alpha=0.5, linewidths=0)
         return
     code = u.response.code[::step]
     for k, name in enumerate(u.response.classes):
         colour = (BLUE, RED)[k] if len(u.response.classes) == 2 else f"C{k % 10}"
-        ax.scatter(*X[code == k].T, s=5, color=colour, edgecolors="white", linewidths=0.15, label=str(name), zorder=3)
+        ax.scatter(
+            X[code == k, 0],
+            X[code == k, 1],
+            s=5,
+            color=colour,
+            edgecolors="white",
+            linewidths=0.15,
+            label=str(name),
+            zorder=3,
+        )
 
 
-def _cloud(ax: Any, u: Unwrapped, x: FloatArray, y: FloatArray, output: int) -> None:
+def _cloud(ax: Axes, u: Unwrapped, x: FloatArray, y: FloatArray, output: int) -> None:
     step = max(1, len(x) // _MOST_POINTS)
     response = u.response.column(output)
     distinct = np.unique(x)
@@ -324,7 +339,7 @@ def _default(u: Unwrapped, feature: Any, output: int) -> Any:
     return int(_top_features(u, 1, output)[0]) if feature is None else feature
 
 
-def _name_ticks(ax: Any, place: Any, names: list[str], rotation: int | None = None) -> None:
+def _name_ticks(ax: Axes, place: Any, names: list[str], rotation: int | None = None) -> None:
     turn = (0 if len(names) <= 6 and max(map(len, names)) <= 10 else 50) if rotation is None else rotation
     ax.set_xticks(place, names, rotation=turn, ha="right" if turn else "center", fontsize="small")
 

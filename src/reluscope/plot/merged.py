@@ -12,11 +12,13 @@ from reluscope.plot._axes import BLUE, EDGE, GREY, RED, axes
 from reluscope.plot.local_models import data_view, scatter_rows, score_name
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from reluscope.local_models.l1_path import L1Path
     from reluscope.local_models.merged import MergedModels
 
 
-def plot_merged(m: MergedModels, kind: str = "dendrogram", ax: Any = None, **options: Any) -> Any:
+def plot_merged(m: MergedModels, kind: str = "dendrogram", ax: Axes | None = None, **options: Any) -> Axes:
     """`"dendrogram"`, `"validation"` (loss against the number of models) or `"regions"` (two inputs)."""
     choice(kind, "kind", ("dendrogram", "validation", "regions"))
     if kind == "dendrogram":
@@ -24,7 +26,7 @@ def plot_merged(m: MergedModels, kind: str = "dendrogram", ax: Any = None, **opt
     return _validation(m, ax, **options) if kind == "validation" else _clusters(m, ax, **options)
 
 
-def _dendrogram(m: MergedModels, ax: Any, *, leaves: int = 40) -> Any:
+def _dendrogram(m: MergedModels, ax: Axes | None, *, leaves: int = 40) -> Axes:
     if m.dendrogram is None:
         raise InputError("these models were pruned, not merged: there is no dendrogram")
     from scipy.cluster.hierarchy import dendrogram
@@ -59,7 +61,7 @@ def _dendrogram(m: MergedModels, ax: Any, *, leaves: int = 40) -> Any:
     return ax
 
 
-def _validation(m: MergedModels, ax: Any) -> Any:
+def _validation(m: MergedModels, ax: Axes | None) -> Axes:
     if not m.validation:
         raise InputError("the number of models was given, so nothing was cross-validated; merge with n=None")
     ax = axes(ax, figsize=(5.4, 3.6))
@@ -76,7 +78,7 @@ def _validation(m: MergedModels, ax: Any) -> Any:
     return ax
 
 
-def _clusters(m: MergedModels, ax: Any, *, view: Any = None) -> Any:
+def _clusters(m: MergedModels, ax: Axes | None, *, view: Any = None) -> Axes:
     u = m._source("this picture")
     if m.network.n_inputs != 2:
         raise InputError(f'the picture "regions" is for 2 inputs, got {m.network.n_inputs}')
@@ -112,7 +114,7 @@ def _clusters(m: MergedModels, ax: Any, *, view: Any = None) -> Any:
     return ax
 
 
-def plot_l1_path(path: L1Path, ax: Any = None) -> Any:
+def plot_l1_path(path: L1Path, ax: Axes | None = None) -> Axes:
     """Regions with data (log scale) and test score against the penalty; a penalty of 0 stands at the left end."""
     ax = axes(ax, figsize=(6.2, 3.8))
     penalty = path.penalties
@@ -142,7 +144,7 @@ def plot_l1_path(path: L1Path, ax: Any = None) -> Any:
     lines = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
     ax.legend(
         lines,
-        [line.get_label() for line in lines],
+        [str(line.get_label()) for line in lines],
         frameon=False,
         fontsize="small",
         ncols=2,

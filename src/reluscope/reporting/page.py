@@ -201,7 +201,7 @@ def report(
     seconds = real(parse_budget("60s" if budget is None else budget).seconds, "budget", low=0.1)
     rows = None if X is None else _rows(X, net)
     classes = law if isinstance(law, ClassMixtures) else None
-    joint, law_from = _law(net, classes.joint if classes is not None else law, rows, box)
+    joint, law_from = _law(net, law.joint if isinstance(law, ClassMixtures) else law, rows, box)
     names = None if feature_names is None else tuple(map(str, feature_names))
     if names is not None and len(names) != net.n_inputs:
         raise InputError(f"feature_names must name the {net.n_inputs} inputs, got {len(names)}")

@@ -40,8 +40,7 @@ def save(ax: Axes, path: Any) -> None:
     """Write the figure of an Axes to a file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure: Any = ax.figure  # SubFigures have no savefig
     FigureCanvasAgg(figure)
     figure.savefig(path)
 

@@ -282,9 +282,10 @@ def scatter_rows(u: Unwrapped, ax: Axes) -> None:
     code = u.response.code[::step]
     for k, name in enumerate(u.response.classes):
         colour = (BLUE, RED)[k] if len(u.response.classes) == 2 else f"C{k % 10}"
+        own = X[code == k]
         ax.scatter(
-            X[code == k, 0],
-            X[code == k, 1],
+            own[:, 0],
+            own[:, 1],
             s=5,
             color=colour,
             edgecolors="white",

@@ -111,8 +111,8 @@ def plot_cdf(
     ax = axes(ax, figsize=(5.6, 3.4))
     if cdf.guarantee == "confidence":
         ax.fill_between(at, cdf.lower, cdf.upper, color=EXACT, alpha=0.2, linewidth=0)
-    style = {"color": EXACT, "linewidth": 2.0, "label": cdf.guarantee} | style
-    ax.plot(at, cdf.value, **style)
+    marks: dict[str, Any] = {"color": EXACT, "linewidth": 2.0, "label": cdf.guarantee} | style
+    ax.plot(at, cdf.value, **marks)
     if draws is not None:
         y = np.sort(real_array(draws, "draws", ndim=1))
         share = np.searchsorted(y, at, side="right") / len(y)
@@ -158,8 +158,8 @@ def plot_pdf(
         y = real_array(draws, "draws", ndim=1)
         counts, edges = np.histogram(y, 60, (float(at[0]), float(at[-1])))
         ax.stairs(counts / len(y) / np.diff(edges), edges, fill=True, color=DRAWN, alpha=0.3, label=f"{len(y):,} draws")
-    style = {"color": EXACT, "linewidth": 1.8, "label": pdf.guarantee} | style
-    ax.plot(at, pdf.value, **style)
+    marks: dict[str, Any] = {"color": EXACT, "linewidth": 1.8, "label": pdf.guarantee} | style
+    ax.plot(at, pdf.value, **marks)
     if draws is not None:
         ax.legend(frameon=False)
     constant = float(np.sum(outputs.atoms(output).mass.value))
@@ -196,8 +196,8 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None, *, rank: int = 1, 
     expect(spectrum, Spectrum, "spectrum", "reluscope.spectrum(net, law)")
     shown = spectrum.histogram(rank, bins=bins)
     ax = axes(ax, figsize=(5.6, 3.4))
-    style = {"fill": True, "color": EXACT, "alpha": 0.75} | style
-    ax.stairs(shown.value, shown.edges, **style)
+    marks: dict[str, Any] = {"fill": True, "color": EXACT, "alpha": 0.75} | style
+    ax.stairs(shown.value, shown.edges, **marks)
     middle = 0.5 * (shown.edges[1:] + shown.edges[:-1])
     gaps = np.maximum(0.0, np.stack([shown.value - shown.lower, shown.upper - shown.value]))
     if gaps.max(initial=0.0) > 1e-9:

@@ -61,8 +61,8 @@ _CONVENIENCES = {
     "inputs._gaussian": "_truncated",
     "cells.regions": "facets storage",
     "answers.outputs": "_by_lines",
-    "local_models.merge": "_storage flatten",
-    "local_models.unwrap": "coverage evaluate explain flatten importance inference merge portrait table",
+    "local_models.merged": "_storage flatten",
+    "local_models.unwrap": "coverage evaluate explain flatten importance inference merge merged portrait table",
 }
 CONVENIENCES = {
     (f"reluscope.{module}", f"reluscope.{module.split('.')[0]}.{name}")

@@ -1,6 +1,7 @@
 """What every member of a kind must do: one check per kind, run over all of its members.
 
 `check_law(law)` takes any input law and fails at the first thing that a law promises and this one breaks.
+`check_geometry(cells)` does so for the geometries of `reluscope.cells`, from one bounded starting cell.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pickle
 import numpy as np
 import pytest
 
+from reluscope.cells.split import Geometry, Split
 from reluscope.errors import InputError
 from reluscope.inputs import Law, law_from_dict, standard
 from reluscope.inputs import check_law as checked
@@ -270,3 +272,174 @@ def _refusals(law: Law) -> None:
     other = next(c for c in Law.__subclasses__() if c is not type(law))
     with pytest.raises(InputError, match=f"must describe a {other.__name__}"):
         other.from_dict(law.to_dict())
+
+
+# -- geometries ----------------------------------------------------------------------------------------------------
+
+UNITS = 5
+BREAKS = np.array([[-0.2, 0.3], [0.0, np.inf], [0.1, 0.4], [0.0, np.inf], [np.inf, np.inf]])
+"""Break points of the units that cut: units of three, two and one piece."""
+FIRST_LABEL = 7
+
+
+def check_geometry(cell: Geometry, seed: int = 0) -> None:
+    """Everything that `Geometry` promises, from one bounded starting cell: a box, perhaps cut by half-spaces."""
+    assert len(cell) == 1
+    d, rng = cell.dimension, np.random.default_rng(seed)
+    middle, size = cell.interior()[0], float(cell.reach().max())
+    directions = rng.standard_normal((d, UNITS)) / size
+    maps = np.concatenate([directions, -(middle @ directions)[None]])[None]
+    maps[0, -1, 1] += 1e-3
+    found = _cut(cell, maps)
+    assert len(found.cells) > 3, "the units of this seed cut nothing"
+    _shape_of(cell, found.cells)
+    _conserved(cell, found, maps, rng)
+    _rows_hold(found, maps)
+    _facet_labels(cell, found, maps)
+    _batches(cell, found.cells, rng)
+    _cut_again(found, rng)
+    _degenerate(cell, maps)
+    _empty(found.cells)
+
+
+def _cut(cells: Geometry, maps: np.ndarray, tolerance: float = 1e-12, breaks: np.ndarray = BREAKS) -> Split[Geometry]:
+    maps = np.ascontiguousarray(np.broadcast_to(maps, (len(cells), *maps.shape[1:])))
+    return cells.split(maps, np.full((len(cells), maps.shape[2]), tolerance), breaks, FIRST_LABEL)
+
+
+def _values(maps: np.ndarray, X: np.ndarray) -> np.ndarray:
+    return X @ maps[0, :-1] + maps[0, -1]
+
+
+def _shape_of(cell: Geometry, cells: Geometry) -> None:
+    """Vertices, corners, reach and inner points agree, and nothing leaves the starting cell."""
+    points, offsets = cells.corners()
+    assert offsets[0] == 0 and offsets[-1] == len(points) and len(offsets) == len(cells) + 1
+    reach, inside, volumes = cells.reach(), cells.interior(), cells.volumes()
+    assert reach.shape == inside.shape == (len(cells), cells.dimension) and volumes.shape == (len(cells),)
+    assert (volumes > 0).all() and (reach <= cell.reach() * (1 + 1e-9)).all()
+    for i in range(len(cells)):
+        mine = points[offsets[i] : offsets[i + 1]]
+        np.testing.assert_allclose(np.sort(mine, axis=0), np.sort(cells.vertices(i), axis=0), atol=1e-9)
+        assert len(cells.rays_of(i)) == 0
+        np.testing.assert_allclose(np.abs(mine).max(axis=0), reach[i], rtol=1e-7, atol=1e-9)
+        assert (mine.min(axis=0) < inside[i]).all() and (inside[i] < mine.max(axis=0)).all()
+
+
+def _conserved(cell: Geometry, found: Split[Geometry], maps: np.ndarray, rng: np.random.Generator) -> None:
+    """The children are the parent: volumes add up, and every point is in the child that its pieces name, once."""
+    np.testing.assert_allclose(found.cells.volumes().sum(), cell.volumes()[0], rtol=1e-9)
+    assert (found.parent == 0).all()
+    assert len(np.unique(found.piece, axis=0)) == len(found.piece)
+    points, _ = cell.corners()
+    X = rng.dirichlet(np.ones(len(points)), 300) @ points
+    piece = (_values(maps, X)[:, :, None] > BREAKS).sum(axis=2)
+    known = {tuple(row) for row in found.piece.tolist()}
+    assert {tuple(row) for row in piece.tolist()} <= known
+
+
+def _rows_hold(found: Split[Geometry], maps: np.ndarray) -> None:
+    """On every child each unit stays between the break points of its piece; `top` bounds it on the parent."""
+    edges = np.concatenate([np.full((UNITS, 1), -np.inf), BREAKS, np.full((UNITS, 1), np.inf)], axis=1)
+    units = np.arange(UNITS)
+    points, offsets = found.cells.corners()
+    owner = np.repeat(np.arange(len(found.cells)), np.diff(offsets))
+    h, piece = _values(maps, points), found.piece[owner].astype(int)
+    assert (h >= edges[units, piece] - 1e-9).all() and (h <= edges[units, piece + 1] + 1e-9).all()
+    inside = _values(maps, found.cells.interior())
+    assert ((inside > edges[units, found.piece]) & (inside < edges[units, found.piece.astype(int) + 1])).all()
+    assert found.top.shape == (1, UNITS) and (np.abs(h) <= found.top[0] * (1 + 1e-9)).all()
+
+
+def _facet_labels(cell: Geometry, found: Split[Geometry], maps: np.ndarray) -> None:
+    """A facet's label names the break point, or the side of the domain, on which the facet lies."""
+    labels, offsets = found.cells.facet_labels()
+    points = found.cells.facet_points()
+    assert len(labels) == len(points) == offsets[-1] and len(offsets) == len(found.cells) + 1
+    assert (np.diff(offsets) >= min(2, cell.dimension + 1)).all()
+    unit, step = np.divmod(labels - FIRST_LABEL, BREAKS.shape[1])
+    cut = labels >= 0
+    assert cut.any() and (unit[cut] < UNITS).all()
+    h = _values(maps, points)[np.flatnonzero(cut), unit[cut]]
+    np.testing.assert_allclose(h, BREAKS[unit[cut], step[cut]], atol=1e-9)
+    outer, _ = cell.facet_labels()
+    assert set(labels[~cut].tolist()) == set(outer.tolist())
+    corners, _ = cell.corners()
+    for i in range(cell.dimension):
+        for side, end in ((0, corners[:, i].min()), (1, corners[:, i].max())):
+            if (mine := labels == -1 - 2 * i - side).any() and (outer < -2 * cell.dimension).sum() == 0:
+                np.testing.assert_allclose(points[mine, i], end, atol=1e-9)
+    moved, _ = found.cells.relabelled(lambda old: np.where(old >= 0, old + 100, old).astype(np.int32)).facet_labels()
+    np.testing.assert_array_equal(moved, np.where(cut, labels + 100, labels))
+
+
+def _same_cells(one: Geometry, other: Geometry) -> None:
+    assert type(one) is type(other) and len(one) == len(other)
+    np.testing.assert_array_equal(one.interior(), other.interior())
+    np.testing.assert_array_equal(one.volumes(), other.volumes())
+    for a, b in zip(one.facet_labels(), other.facet_labels(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def _batches(cell: Geometry, cells: Geometry, rng: np.random.Generator) -> None:
+    """Slices, choices and concatenations take cells apart and put them together again."""
+    n = len(cells)
+    _same_cells(type(cells).join([cells.part(0, 2), cells.part(2, n)]), cells)
+    _same_cells(cells.part(1, 3), cells.take(np.array([1, 2])))
+    _same_cells(cells.part(0, n), cells.take(np.arange(n)))
+    order = rng.permutation(n)
+    mixed = cells.take(order)
+    np.testing.assert_array_equal(mixed.interior(), cells.interior()[order])
+    _same_cells(mixed.take(np.argsort(order)), cells)
+    _same_cells(type(cells).join([cells.part(int(i), int(i) + 1) for i in order]), mixed)
+    _same_cells(type(cells).join([cells, cells.part(0, 0)]), cells)
+    assert len(type(cells).join([cell, cell])) == 2
+
+
+def _cut_again(found: Split[Geometry], rng: np.random.Generator) -> None:
+    """Cutting a batch is cutting its cells one by one, in their order."""
+    cells = found.cells
+    n, d = len(cells), cells.dimension
+    normal = rng.standard_normal((n, d))
+    offset = -np.einsum("nd,nd->n", normal, cells.interior())
+    maps = np.ascontiguousarray(np.concatenate([normal, offset[:, None]], axis=1)[:, :, None])
+    tolerance, zero = np.full((n, 1), 1e-12), np.zeros((1, 1))
+    again = cells.split(maps, tolerance, zero, FIRST_LABEL)
+    assert np.bincount(again.parent, minlength=n).tolist() == [2] * n
+    halves = np.bincount(again.parent, again.cells.volumes())
+    np.testing.assert_allclose(halves, cells.volumes(), rtol=1e-8)
+    for i in (0, n - 1):
+        alone = cells.part(i, i + 1).split(maps[i : i + 1], tolerance[:1], zero, FIRST_LABEL)
+        mine = np.flatnonzero(again.parent == i)
+        np.testing.assert_array_equal(alone.piece, again.piece[mine])
+        np.testing.assert_allclose(alone.cells.volumes(), again.cells.volumes()[mine], rtol=1e-9)
+
+
+def _degenerate(cell: Geometry, maps: np.ndarray) -> None:
+    """What only touches a cell does not cut it, and what cuts twice at one place cuts once."""
+    one = np.zeros((1, 1))
+    points, _ = cell.corners()
+    touching = maps[:, :, :1].copy()
+    touching[0, -1, 0] = -(points @ touching[0, :-1, 0]).max()  # zero at one vertex, negative inside
+    assert _cut(cell, touching, 1e-12, one).piece.tolist() == [[0]]
+    assert _cut(cell, -touching, 1e-12, one).piece.tolist() == [[1]]
+    flat = np.zeros_like(touching)
+    assert _cut(cell, flat, 1e-12, one).piece.tolist() == [[0]]  # on the break point all over: the piece below
+    flat[0, -1, 0] = 1.0
+    assert _cut(cell, flat, 1e-12, one).piece.tolist() == [[1]]
+    twice = np.concatenate([maps[:, :, 1:2], maps[:, :, 1:2], -maps[:, :, 1:2]], axis=2)
+    assert sorted(_cut(cell, twice, 1e-12, np.zeros((3, 1))).piece.tolist()) == [[0, 0, 1], [1, 1, 0]]
+    wide = float(np.abs(_values(maps, points)).max())
+    assert len(_cut(cell, maps[:, :, :1], 2 * wide, one).cells) == 1  # all of it within the tolerance
+
+
+def _empty(cells: Geometry) -> None:
+    """A batch without cells is a batch."""
+    none = cells.take(np.zeros(0, np.int64))
+    for empty in (none, cells.part(0, 0)):
+        assert len(empty) == 0 and empty.dimension == cells.dimension
+        assert empty.interior().shape == empty.reach().shape == (0, cells.dimension)
+        assert len(empty.volumes()) == 0 and len(empty.corners()[0]) == 0 and empty.corners()[1].tolist() == [0]
+        assert empty.facet_labels()[1].tolist() == [0] and len(empty.facet_points()) == 0
+        found = empty.split(np.zeros((0, cells.dimension + 1, 2)), np.zeros((0, 2)), np.zeros((2, 1)), FIRST_LABEL)
+        assert len(found.cells) == len(found.parent) == 0 and found.piece.shape == found.top.shape == (0, 2)

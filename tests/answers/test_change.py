@@ -12,8 +12,8 @@ from scipy.stats import norm
 
 from nets import random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Truncated, Uniform
+from reluscope.answers._patterns import enumerated_patterns
 from reluscope.answers.change import change
-from reluscope.answers.support import enumerated_patterns
 
 SURE = 1 - 1e-9  # every interval below misses with at most this probability, and the seeds are fixed
 LAW = Gaussian([0.3, -0.2], [[1.0, 0.4], [0.4, 0.7]])

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-import reluscope.answers.probable as module
-import reluscope.measure.regions.enumeration as enumeration
+import reluscope.answers._probable_search as module
+import reluscope.measure.regions as masses_room
 from nets import integer_net, random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Truncated, Uniform
+from reluscope.answers._patterns import enumerated_patterns
+from reluscope.answers._probable_draws import most_mass_with
 from reluscope.answers.functions import functions
-from reluscope.answers.probable import most_mass_with, probable
-from reluscope.answers.support import enumerated_patterns
+from reluscope.answers.probable import probable
 
 SURE = 1 - 1e-9  # every interval below misses with at most this probability, and the seeds are fixed
 LAW = Gaussian([0.3, -0.2], [[1.0, 0.4], [0.4, 0.7]])
@@ -218,9 +219,9 @@ def test_bound_by_count_holds_for_all_patterns_at_once():
 
 
 def test_masses_that_do_not_add_up_are_not_called_exact(monkeypatch):
-    honest = enumeration.component_masses
+    honest = masses_room.component_masses
     monkeypatch.setattr(
-        enumeration, "component_masses", lambda *args: replace(honest(*args), value=0.9 * honest(*args).value)
+        masses_room, "component_masses", lambda *args: replace(honest(*args), value=0.9 * honest(*args).value)
     )
     found = probable(NET, LAW, k=3)
     assert found.mass.guarantee == "sound"

@@ -10,8 +10,8 @@ import pytest
 import reluscope.answers.spectrum as module
 from nets import random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Uniform
+from reluscope.answers._patterns import enumerated_patterns
 from reluscope.answers.spectrum import spectrum
-from reluscope.answers.support import enumerated_patterns
 
 PHI = NormalDist().cdf
 SURE = 1 - 1e-9  # every interval below misses with at most this probability, and the seeds are fixed

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reluscope.answers.support as module
-import reluscope.measure.regions.enumeration as enumeration
+import reluscope.measure.regions as masses_room
 from nets import random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Truncated, Uniform
-from reluscope.answers.support import enumerated_patterns, piece_probabilities, share, support
+from reluscope.answers._marginals import piece_probabilities
+from reluscope.answers._patterns import enumerated_patterns, share
+from reluscope.answers.support import support
 
 SURE = 1 - 1e-9  # every interval below misses with at most this probability, and the seeds are fixed
 
@@ -223,12 +225,12 @@ def test_a_budget_leaves_a_sound_bracket():
 def test_masses_that_do_not_sum_to_one_are_not_called_exact(monkeypatch):
     net = random_net([2, 4, 4, 1], 3)
     s = support(net, LAW, 0.5)
-    honest = enumeration.enumerate_law
+    honest = masses_room.enumerate_law
 
     def lossy(*args, **kwargs):
         return tuple(replace(p, masses=p.masses.scaled(0.9)) for p in honest(*args, **kwargs))
 
-    monkeypatch.setattr(enumeration, "enumerate_law", lossy)
+    monkeypatch.setattr(masses_room, "enumerate_law", lossy)
     found = s.mass(method="enumeration")
     assert found.guarantee == "sound" and found.lower <= 1.0 <= found.upper + 1e-12 and "instead of 1" in found.note
     assert s.mass(draws=1000, rng=0).guarantee == "confidence"

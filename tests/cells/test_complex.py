@@ -441,7 +441,7 @@ def test_many_edges_and_many_columns():
 
 
 def test_cells_that_disagree_about_a_sign_put_their_vertex_on_the_break_point():
-    from reluscope.cells.faces import _star
+    from reluscope.cells.complex_faces import _star
 
     # Two cells, one vertex each, glued together; three columns: -, + (a change of sign), and + on both.
     nothing, positive = np.zeros((2, 1), np.uint64), np.array([[0b100], [0b110]], np.uint64)

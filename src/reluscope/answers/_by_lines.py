@@ -214,7 +214,7 @@ def line_patterns(net: Network, law: Law, seconds: float, level: float, rng: np.
     The bound is exact (Clopper-Pearson, one-sided at `level`) because the list is fixed before the draws. Marginals
     have a run of their own, which may use points: on wide networks these say more about single units in the same time.
     """
-    from reluscope.answers.support import draw_patterns
+    from reluscope.answers._patterns import draw_patterns
     from reluscope.inputs import standard
     from reluscope.measure.lines import Request, integrate
 

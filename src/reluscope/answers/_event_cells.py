@@ -15,28 +15,16 @@ meets the next case, so that overlapping cases are counted once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray
-from reluscope.cells.domain import starting_cell
-from reluscope.cells.interval import Intervals
-from reluscope.cells.polygon import Polygons
-from reluscope.cells.split import Split
-from reluscope.cells.subdivide import (
-    BATCH_NUMBERS,
-    PROBABLE_ERRORS,
-    Batch,
-    Pending,
-    advance,
-    first_labels,
-    squared_scale,
-)
-from reluscope.cells.vertex import VertexCells
+from reluscope.cells.split import Geometry
+from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, Plan, Stack, first_labels, traverse
 from reluscope.events.placed import CaseRows, Question
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
@@ -62,7 +50,7 @@ class Inside:
     None.
     """
 
-    cells: Any
+    cells: Geometry
     blur: FloatArray
     pattern: Pattern | None
 
@@ -77,50 +65,48 @@ class Walk:
 
     component: Component
     question: Question
-    start: Any
+    start: Geometry
     budget: Budget
-    skip: Callable[[Any], BoolArray] | None = None
+    skip: Callable[[Geometry], BoolArray] | None = None
     whole: bool = True
     """Whether cells on which the event holds throughout may be given out before they are affine."""
     visited: int = 0
     stopped: str | None = None
-    pending: list[Any] = field(default_factory=list)
+    pending: list[Geometry] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Inside]:
-        net = self.component.network
         if not self.question.cases:
             return
-        width = max(net.widths[1:])
-        rows = self.start.dimension + 1
-        size = max(64, BATCH_NUMBERS // ((rows + 1) * width))
-        plans = [_Plan.of(net, i, self.start.dimension) for i in range(len(net.hidden))]
-        screens = [[_Screen(net, self.question, i, self.whole) for _ in p.groups] for i, p in enumerate(plans)]
-        stack = [_first(net, self.start)]
-        with blas_threads(width):
-            while stack:
-                waiting = stack.pop()
-                at = waiting.made()
-                self.visited += len(at.cells)
-                if self.skip is not None:
-                    at = at.chosen(np.flatnonzero(~self.skip(at.cells)))
-                while len(at.cells) and at.layer < len(net.hidden) and at.group == len(plans[at.layer].groups):
-                    at = at.advanced(net)
-                if not len(at.cells):
-                    continue
-                if at.layer == len(net.hidden):
-                    yield from self._final(at)
-                else:
-                    held, open_ = screens[at.layer][at.group](at.cells, at.maps)
-                    if len(held):
-                        yield Inside(taken(at.cells, held), np.zeros(len(held)), None)
-                    if len(open_):
-                        stack += at.chosen(open_).split(net, plans[at.layer], size)
-                self.stopped = self.budget.spent(self.visited) if stack else None
-                if self.stopped is not None:
-                    self.pending = [w.cells for w in stack]
-                    return
+        net = self.component.network
+        plan = Plan.by_influence(net, self.start.dimension)
+        screens: dict[tuple[int, int], _Screen] = {}
+        stack = Stack(plan.start(self.start))
 
-    def _final(self, at: _Cells) -> Iterator[Inside]:
+        def screen(batch: Batch) -> tuple[Index, Index]:
+            self.visited += len(batch.root)
+            near = np.arange(len(batch.root)) if self.skip is None else np.flatnonzero(~self.skip(batch.cells))
+            if batch.final or not len(near):
+                return near[:0], near
+            place = batch.layer, batch.piece.shape[1]
+            if place not in screens:
+                screens[place] = _Screen(net, self.question, batch.layer, self.whole)
+            batch = batch.take(near)
+            settled, left = screens[place](batch.cells, batch.maps)
+            return near[settled], near[left]
+
+        def stop(visited: int) -> bool:
+            self.stopped = self.budget.spent(visited) if visited else None
+            return self.stopped is not None
+
+        with blas_threads(max(net.widths[1:])):
+            for batch in traverse(stack, screen=screen, stop=stop):
+                if batch.final:
+                    yield from self._final(batch)
+                else:
+                    yield Inside(batch.cells, np.zeros(len(batch.root)), None)
+        self.pending = [w.cells for w in stack.waiting]
+
+    def _final(self, at: Batch) -> Iterator[Inside]:
         """Cut the cases out of cells on which the network is affine, one after the other."""
         question, cells = self.question, at.cells
         features = question.features(at.pattern)
@@ -131,13 +117,13 @@ class Walk:
                 return
             maps, tolerance = _row_maps(rows, at, features)
             inside, owner, blur = cells, left, np.zeros(len(left))
-            outside: list[tuple[Any, Index]] = []
+            outside: list[tuple[Geometry, Index]] = []
             for k in range(len(rows.g)):
                 if not len(owner):
                     break
                 sign = -1.0 if rows.strict[k] else 1.0
                 here = np.ascontiguousarray(sign * maps[owner, :, k : k + 1])
-                found: Split = inside.split(here, tolerance[owner, k : k + 1], np.zeros((1, 1)), label)
+                found = inside.split(here, tolerance[owner, k : k + 1], np.zeros((1, 1)), label)
                 label += 1
                 # A cell that lies on the limit all over belongs to the piece below: in for <=, out for <.
                 is_in = (found.piece[:, 0] == 0) != bool(rows.strict[k])
@@ -149,9 +135,9 @@ class Walk:
                 blur = blur[found.parent] + shift
                 out = np.flatnonzero(~is_in)
                 if len(out):
-                    outside.append((taken(found.cells, out), parent[out]))
+                    outside.append((found.cells.take(out), parent[out]))
                 keep = np.flatnonzero(is_in)
-                inside, owner, blur = taken(found.cells, keep), parent[keep], blur[keep]
+                inside, owner, blur = found.cells.take(keep), parent[keep], blur[keep]
             if len(owner):
                 yield Inside(inside, blur, at.pattern[owner])
             if not outside:
@@ -160,128 +146,7 @@ class Walk:
             left = np.concatenate([o for _, o in outside])
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """In which groups the units of a layer cut cells: the most influential first, few at a time in many dimensions.
-
-    Cells of one layer's arrangement are too many to make at once; between groups they are screened.
-    """
-
-    groups: tuple[Index, ...]
-    first_label: int
-
-    @classmethod
-    def of(cls, net: Network, layer: int, dimension: int) -> _Plan:
-        here, following = net.layers[layer], net.layers[layer + 1]
-        # Units with one piece cut nothing.
-        cutting = np.flatnonzero(here.units.pieces > 1)
-        weight = np.asarray(abs(following.weight).sum(axis=0)).ravel() * np.sqrt(
-            np.asarray((here.weight * here.weight).sum(axis=1)).ravel()
-        )
-        order = cutting[np.argsort(-weight[cutting], kind="stable")]
-        size = _GROUP.get(dimension, 6)
-        groups = tuple(order[i : i + size] for i in range(0, len(order), size))
-        return cls(groups, first_labels(net)[layer])
-
-
-_GROUP = {1: 64, 2: 32, 3: 12}
-
-
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """Cells of layer `layer` that its groups of units before `group` have cut; `piece` is known for those."""
-
-    layer: int
-    group: int
-    cells: Any
-    maps: FloatArray
-    error2: FloatArray
-    pattern: Pattern
-    piece: Pattern
-
-    def chosen(self, index: Index) -> _Cells:
-        if len(index) == len(self.maps):
-            return self
-        return replace(
-            self,
-            cells=taken(self.cells, index),
-            maps=self.maps[index],
-            error2=self.error2[index],
-            pattern=self.pattern[index],
-            piece=self.piece[index],
-        )
-
-    def split(self, net: Network, plan: _Plan, size: int) -> list[_Waiting]:
-        """The children by the next group of units, in batches, last first."""
-        units = plan.groups[self.group]
-        breaks = net.layers[self.layer].units.breaks[units]
-        tolerance = PROBABLE_ERRORS * np.sqrt(self.error2[:, units])
-        label = plan.first_label + sum(len(g) for g in plan.groups[: self.group]) * breaks.shape[1]
-        maps = np.ascontiguousarray(self.maps[:, :, units])
-        found: Split = self.cells.split(maps, np.ascontiguousarray(tolerance), breaks, label)
-        total = len(found.cells)
-        return [
-            _Waiting(
-                self,
-                units,
-                found.cells.part(begin, min(begin + size, total)),
-                found.parent[begin : begin + size],
-                found.piece[begin : begin + size],
-            )
-            for begin in reversed(range(0, total, size))
-        ]
-
-    def advanced(self, net: Network) -> _Cells:
-        """The same cells before the next layer: its maps, their probable errors, nothing cut yet."""
-        n, _, m = self.maps.shape
-        low, high = np.empty((n, m)), np.empty((n, m))
-        _ranges(*corners(self.cells), self.maps, low, high)
-        before = Batch(
-            self.maps, self.error2, np.maximum(np.abs(low), np.abs(high)), self.pattern, np.zeros(n, np.int64)
-        )
-        pending = Pending(self.layer + 1, self.cells, np.arange(n), self.piece, before)
-        made = advance(net.layers[self.layer], net.layers[self.layer + 1], pending, last=False)
-        piece = np.zeros((n, net.layers[self.layer + 1].width), np.uint8)
-        return _Cells(self.layer + 1, 0, self.cells, made.maps, made.error2, made.pattern, piece)
-
-
-class _Waiting(NamedTuple):
-    """Children of a batch; their maps are copied from the parents' when their turn comes."""
-
-    before: _Cells
-    units: Index
-    cells: Any
-    parent: npt.NDArray[np.int64]
-    new: Pattern
-
-    def made(self) -> _Cells:
-        before, parent = self.before, self.parent
-        if not len(self.units):
-            return before
-        piece = before.piece[parent]
-        piece[:, self.units] = self.new
-        return _Cells(
-            before.layer,
-            before.group + 1,
-            self.cells,
-            before.maps[parent],
-            before.error2[parent],
-            before.pattern[parent],
-            piece,
-        )
-
-
-def _first(net: Network, cells: Any) -> _Waiting:
-    first = net.layers[0]
-    maps = np.concatenate([first.dense().T, first.bias[None]])[None]
-    maps = np.ascontiguousarray(np.broadcast_to(maps, (len(cells), *maps.shape[1:])))
-    error2 = (EPS * EPS) * squared_scale(cells, maps)
-    empty = np.zeros((len(cells), 0), np.uint8)
-    start = _Cells(0, 0, cells, maps, error2, empty, np.zeros((len(cells), first.width), np.uint8))
-    return _Waiting(start, np.zeros(0, np.intp), cells, np.arange(len(cells)), empty)
-
-
-def _row_maps(rows: CaseRows, at: _Cells, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _row_maps(rows: CaseRows, at: Batch, features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Each row minus its limit as an affine map on each cell, (n, d + 1, rows), and what counts as zero, (n, rows)."""
     maps = at.maps @ rows.G.T
     shift = features @ rows.F.T - rows.g
@@ -305,7 +170,7 @@ class _Screen:
         self.ends = np.cumsum([int(p.sum()) for p in self.plain])
         self.tried, self.decided, self.turn = 0, 0, 0
 
-    def __call__(self, cells: Any, maps: FloatArray) -> tuple[Index, Index]:
+    def __call__(self, cells: Geometry, maps: FloatArray) -> tuple[Index, Index]:
         """Indices of cells on which the event holds, and of those that are open."""
         everything, none = np.arange(len(cells)), np.zeros(0, np.intp)
         self.turn += 1
@@ -324,9 +189,9 @@ class _Screen:
         self.decided += int((does | ~can).sum())
         return np.flatnonzero(does), np.flatnonzero(can & ~does)
 
-    def _row_bounds(self, cells: Any, maps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _row_bounds(self, cells: Geometry, maps: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Least and largest value of each row on each cell, shapes (n, rows)."""
-        points, offsets = corners(cells)
+        points, offsets = cells.corners()
         n = len(cells)
         least, largest = np.zeros((n, maps.shape[2])), np.zeros((n, maps.shape[2]))  # slack around the affine part
         layers = self.net.layers
@@ -398,49 +263,3 @@ def _ranges(points, offsets, maps, low, high):  # type: ignore[no-untyped-def]
             for j in range(m):
                 low[c, j] = min(low[c, j], value[j])
                 high[c, j] = max(high[c, j], value[j])
-
-
-# -- batches of cells ----------------------------------------------------------------------------------------------
-
-
-def corners(cells: Any) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-    """Vertices of all cells, back to back, and where each cell's start; cells must be bounded."""
-    if isinstance(cells, Intervals):
-        points = np.stack([cells.low, cells.high], axis=1).reshape(-1, 1)
-        return points, 2 * np.arange(len(cells) + 1)
-    return cells.points, cells.offsets
-
-
-def _rows_of(offsets: npt.NDArray[np.int64], index: Index) -> tuple[Index, npt.NDArray[np.int64]]:
-    count = np.diff(offsets)[index]
-    ends = np.concatenate([[0], np.cumsum(count)])
-    return np.arange(ends[-1]) - np.repeat(ends[:-1] - offsets[:-1][index], count), ends
-
-
-def taken(cells: Any, index: Index) -> Any:
-    """The cells at `index` (increasing), as a batch of the same geometry."""
-    if len(index) == len(cells):
-        return cells
-    if isinstance(cells, Intervals):
-        return Intervals(cells.low[index], cells.high[index], cells.labels[index])
-    rows, offsets = _rows_of(cells.offsets, index)
-    if isinstance(cells, Polygons):
-        return Polygons(cells.points[rows], cells.labels[rows], offsets)
-    assert isinstance(cells, VertexCells) and not cells.is_open
-    facets, facet_offsets = _rows_of(cells.facet_offsets, index)
-    return VertexCells(
-        cells.points[rows],
-        cells.bits[rows],
-        cells.labels[facets],
-        offsets,
-        facet_offsets,
-        cells.rays,
-        cells.scales,
-        cells.radius,
-    )
-
-
-def start_cell(box: tuple[FloatArray, FloatArray], rows: tuple[FloatArray, FloatArray] | None, dimension: int) -> Any:
-    """The starting cell with vertices: a box, cut by rows if there are any."""
-    geometry = "vertex" if dimension > 2 else "auto"
-    return starting_cell(dimension, box=box, polytope=rows, geometry=geometry)

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray
-from reluscope.answers._event_cells import Inside, Walk, corners, start_cell
+from reluscope.answers._event_cells import Inside, Walk
 from reluscope.answers._parts import _gaussian_moments, _volume_moments, is_exact
+from reluscope.cells.domain import cell_with_vertices
 from reluscope.errors import InputError
 from reluscope.inputs import FAR
 from reluscope.measure.regions import gaussian_mass, gaussian_masses, standard_domain, uniform_masses
@@ -78,7 +79,7 @@ def component_share(
         near = NEAR if tolerance is None else min(max(_radius(r, 0.1 * tolerance), 1.0), FAR)
         outside = 2.0 * r * 0.5 * math.erfc(near / math.sqrt(2.0))
         box = np.full(r, -near), np.full(r, near)
-        found = _walked(component, question, budget, start_cell(box, None, r), moments, report)
+        found = _walked(component, question, budget, cell_with_vertices(box), moments, report)
         enough = outside <= _NEGLIGIBLE * found.value if tolerance is None else outside <= 0.1 * tolerance
         if enough or found.stopped is not None:
             return Share(
@@ -86,7 +87,7 @@ def component_share(
             )
     where = standard_domain(component)
     try:
-        start = start_cell(where["box"], where.get("polytope"), component.r)
+        start = cell_with_vertices(where["box"], where.get("polytope"))
     except InputError:  # the law's own rows leave no interior: nothing to find
         return Share(0.0, 0.0, 0.0, 0, None, np.zeros(component.r), np.zeros((component.r, component.r)))
     found = _walked(component, question, budget, start, moments, report)
@@ -187,7 +188,7 @@ def _slabs(component: Component, inside: Inside, mass: FloatArray) -> FloatArray
     """Measure of the slabs, `blur` thick, by which rounding may have moved the cuts of each cell."""
     if not inside.blur.any():
         return inside.blur
-    points, offsets = corners(inside.cells)
+    points, offsets = inside.cells.corners()
     low, high = np.minimum.reduceat(points, offsets[:-1]), np.maximum.reduceat(points, offsets[:-1])
     across = np.sqrt(((high - low) ** 2).sum(axis=1))
     power = component.r - 1

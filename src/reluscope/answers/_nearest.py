@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope.answers._event_cells import BoolArray, Walk, corners, start_cell
+from reluscope.answers._event_cells import BoolArray, Walk
 from reluscope.budget import Budget
-from reluscope.cells.polygon import Polygons
-from reluscope.cells.vertex import VertexCells
+from reluscope.cells.domain import cell_with_vertices
+from reluscope.cells.split import Geometry
 from reluscope.errors import InputError
 from reluscope.inputs import FAR
 
@@ -291,13 +291,13 @@ def prove(
         if (low >= high).any():
             return found, len(best) >= wanted or radius == radii[-1]
         try:
-            start = start_cell((low, high), component.rows, r)
+            start = cell_with_vertices((low, high), component.rows)
         except InputError:  # nothing of the law's own polytope is that near
             continue
         known = sorted(best)
         limit = known[wanted - 1] if len(known) >= wanted else radius * np.sqrt(r)
 
-        def skip(cells: Any) -> BoolArray:
+        def skip(cells: Geometry) -> BoolArray:
             return lower_bounds(cells) > limit  # noqa: B023
 
         walk = Walk(component, question, start, budget, skip=skip)
@@ -320,15 +320,15 @@ def prove(
     return found, True
 
 
-def lower_bounds(cells: Any) -> FloatArray:
+def lower_bounds(cells: Geometry) -> FloatArray:
     """A lower bound on the distance of each cell from the origin: its bounding box, and one supporting direction."""
     if not len(cells):
         return np.zeros(0)
-    points, offsets = corners(cells)
+    points, offsets = cells.corners()
     starts = offsets[:-1]
     low, high = np.minimum.reduceat(points, starts), np.maximum.reduceat(points, starts)
     box = np.sqrt((np.maximum(np.maximum(low, -high), 0.0) ** 2).sum(axis=1))
-    if not isinstance(cells, (Polygons, VertexCells)):
+    if cells.dimension == 1:
         return box
     owner = np.repeat(np.arange(len(cells)), np.diff(offsets))
     size = np.einsum("ij,ij->i", points, points)

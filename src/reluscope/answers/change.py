@@ -18,7 +18,7 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
 from reluscope.activations import Units
 from reluscope.answer import Answer
-from reluscope.answers.support import checked, enumerable, enumerated_patterns, share, summed
+from reluscope.answers._patterns import checked, enumerable, enumerated_patterns, share, summed
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.network import Network, Pattern

@@ -18,7 +18,7 @@ from scipy import sparse
 from reluscope import intervals
 from reluscope._check import FloatArray, choice, describe, generator, integer, real
 from reluscope.answer import Answer
-from reluscope.answers.support import (
+from reluscope.answers._patterns import (
     PatternMasses,
     checked,
     draw_patterns,

@@ -18,26 +18,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope._check import FloatArray, choice, describe, generator, integer, real, real_array
 from reluscope.answer import Answer
+from reluscope.answers._marginals import Index, Mask, advance, combinations, marginals, products, unique_rows
+from reluscope.answers._patterns import checked, draw_patterns, enumerable, enumerated_patterns, share, summed
 from reluscope.errors import InputError
-from reluscope.intervals import binomial
-from reluscope.network import Layer, Network, Pattern
+from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
-    from reluscope.activations import Units
     from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
 
-Mask = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.intp]
 _Leaves: TypeAlias = tuple[Pattern, Mask, FloatArray]
 
 _MAP_NUMBERS = 1 << 21
 """Numbers in the affine maps of one batch of prefixes: 16 MB."""
-_DRAW_NUMBERS = 1 << 21
-"""Numbers in one batch of draws."""
 _RANKED_PREFIXES = 100_000
 _RANKED_WORK = 1 << 34
 """Iteration is in exact order of score for up to this many prefixes, and multiplications to walk them."""
@@ -45,97 +40,6 @@ _NEVER = 1e-12
 """Pieces of lower probability are left out even for a free unit (of three or more pieces, or at threshold 1/2)."""
 _TIES = 10
 """Probabilities are compared after rounding to this many decimals, so that equal units tie however they were summed."""
-MOST_UNIFORM_DIMENSIONS = 6
-"""Up to here volumes under a uniform law are exact."""
-
-
-# -- a law's patterns: drawn, counted, enumerated ----------------------------------------------------------------
-
-
-def share(hits: int, draws: int, confidence: float, method: str = "") -> Answer:
-    """`hits / draws` with the exact binomial (Clopper-Pearson) interval: it holds for any true probability and any
-    number of draws, as long as that number was fixed beforehand."""
-    low, high = binomial(hits, draws, confidence)
-    return Answer(hits / draws, low, high, "confidence", confidence, method or f"{draws:,} draws")
-
-
-def draw_patterns(
-    net: Network, law: Law, components: tuple[Component, ...], draws: int, rng: np.random.Generator
-) -> Iterator[Pattern]:
-    """Patterns of `draws` independent inputs from the law, in batches.
-
-    Gaussian components are drawn in the few coordinates the network can see; how many draws each gets is multinomial.
-    """
-    plain = all(c.kind == "gaussian" for c in components)
-    sources = [c.network for c in components] if plain else [net]
-    weights = np.array([c.weight for c in components]) if plain else np.ones(1)
-    counts = rng.multinomial(draws, weights / weights.sum())
-    for network, count in zip(sources, counts, strict=True):
-        size = max(64, _DRAW_NUMBERS // max(network.n_inputs, net.n_units, 1))
-        for begin in range(0, int(count), size):
-            n = min(size, int(count) - begin)
-            rows = rng.standard_normal((n, network.n_inputs)) if plain else law.sample(n, rng)
-            yield network.pattern(rows)
-
-
-def enumerable(components: tuple[Component, ...]) -> bool:
-    """Whether complete enumeration gives exact masses for every component."""
-    return all(c.kind == "point" or c.r <= (MOST_UNIFORM_DIMENSIONS if c.kind == "uniform" else 3) for c in components)
-
-
-class PatternMasses(NamedTuple):
-    """Different patterns (n, units), their masses under a law, and a bound on the mass not enumerated."""
-
-    pattern: Pattern
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    missing: float
-    stopped: str | None
-
-
-def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = None) -> PatternMasses:
-    """Every pattern that has mass under the law, by enumeration; for laws that are `enumerable`."""
-    from reluscope.measure.regions import enumerate_law
-
-    parts = enumerate_law(net, law, budget=budget, progress=progress)
-    masses = [p.masses.scaled(p.component.weight) for p in parts]
-    pattern = np.concatenate([p.regions.pattern for p in parts])
-    stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)
-    # The masses of a complete subdivision sum to 1. If they do not, say so instead of calling the answer exact.
-    gap = [1.0 - float(p.masses.value.sum()) for p in parts]
-    slack = [1e-9 + float((p.masses.upper - p.masses.lower).sum()) for p in parts]
-    if not stopped and any(abs(g) > e for g, e in zip(gap, slack, strict=True)):
-        stopped = f"the masses of all cells sum to {1.0 - max(gap, key=abs):.9g} instead of 1"
-    _, first, inverse = np.unique(net.key(pattern), return_index=True, return_inverse=True)
-    columns = [np.concatenate([getattr(m, k) for m in masses]) for k in ("value", "lower", "upper")]
-    value, lower, upper = (np.bincount(inverse, column).astype(np.float64) for column in columns)
-    missing = max(0.0, 1.0 - float(lower.sum())) if stopped else 0.0
-    if stopped:
-        lower = np.maximum(lower - max(0.0, float(value.sum()) - 1.0), 0.0)
-    return PatternMasses(pattern[first], value, lower, np.minimum(upper, 1.0), missing, stopped)
-
-
-def summed(found: PatternMasses, members: Mask) -> Answer:
-    """Mass of the named patterns, with what was not enumerated added to the upper end."""
-    inside = float(found.value[members].sum())
-    low = float(found.lower[members].sum())
-    slack = len(members) * EPS * inside
-    high = min(1.0, float(found.upper[members].sum()) + found.missing + slack)
-    how = f"enumeration, {len(found.value):,} patterns"
-    if found.stopped:
-        return Answer(inside, max(0.0, low - slack), high, "sound", method=how, note=found.stopped)
-    return Answer(inside, max(0.0, low - slack), high, "exact", method=how)
-
-
-def checked(net: Any, law: Law) -> tuple[Component, ...]:
-    """The law's components in the coordinates the network sees, or an `InputError` about `net` or `law`."""
-    from reluscope.inputs import standard
-
-    return standard(law, net)
-
-
-# -- the algorithm -----------------------------------------------------------------------------------------------
 
 
 class _Run(NamedTuple):
@@ -214,7 +118,7 @@ class Support:
         """Mark the rows `left` that are in the set; `owner` gives each one's prefix (second axis of `maps`)."""
         units = self.network.hidden[layer].units
         piece = rows[left, self.network.offsets[layer] : self.network.offsets[layer + 1]]
-        allowed = self._allowed(layer, _marginals(units, maps, run.weights))
+        allowed = self._allowed(layer, marginals(units, maps, run.weights))
         agrees = allowed[owner[:, None], np.arange(len(units)), piece].all(axis=1)
         left, owner, piece = left[agrees], owner[agrees], piece[agrees]
         if layer + 1 == len(self.network.hidden):
@@ -222,14 +126,14 @@ class Support:
             return
         if not len(left):
             return
-        first, inverse = _unique(owner, piece)
+        first, inverse = unique_rows(owner, piece)
         order = np.argsort(inverse, kind="stable")
         starts = np.searchsorted(inverse[order], np.arange(len(first) + 1))
         size = self._batch(layer + 1, maps)
         for begin in range(0, len(first), size):
             chosen = first[begin : begin + size]
             mine = order[starts[begin] : starts[min(begin + size, len(first))]]
-            after = _advance(self.network, layer, [m[:, owner[chosen]] for m in maps], piece[chosen])
+            after = advance(self.network, layer, [m[:, owner[chosen]] for m in maps], piece[chosen])
             self._walk(run, layer + 1, after, rows, left[mine], inverse[mine] - begin, inside)
 
     def _batch(self, layer: int, maps: list[FloatArray]) -> int:
@@ -281,7 +185,7 @@ class Support:
                 found, *rest = self._last_layer(run, most)
                 leaves.append(found)
                 rests.append(rest)
-        sizes = [sum(int(_products(allowed).sum()) for _, allowed, _ in found) for found in leaves]
+        sizes = [sum(int(products(allowed).sum()) for _, allowed, _ in found) for found in leaves]
         walked = sum(len(allowed) for found in leaves for _, allowed, _ in found)
         how = f"{walked:,} prefixes of {len(self.runs)} pass{'es' * (len(self.runs) > 1)}"
         low = max(s + r[0] for s, r in zip(sizes, rests, strict=True))
@@ -304,22 +208,22 @@ class Support:
         walked, rest_low, rest_high = 1, 0, 0
         while stack:
             layer, maps, prefix, score = stack.pop()
-            probability = _marginals(self.network.hidden[layer].units, maps, run.weights)
+            probability = marginals(self.network.hidden[layer].units, maps, run.weights)
             allowed = self._allowed(layer, probability)
             if layer == last:
                 found.append((prefix, allowed, score + np.log(probability.max(axis=2)).sum(axis=1)))
                 continue
-            children = int(_products(allowed).sum())
+            children = int(products(allowed).sum())
             if walked + children > most:
                 rest_low += children
                 rest_high += children * self._most_after(layer + 1)
                 continue
             walked += children
-            parent, piece = _combinations(allowed)
+            parent, piece = combinations(allowed)
             size = self._batch(layer + 1, maps)
             for begin in range(0, len(parent), size):
                 some = slice(begin, begin + size)
-                after = _advance(self.network, layer, [m[:, parent[some]] for m in maps], piece[some])
+                after = advance(self.network, layer, [m[:, parent[some]] for m in maps], piece[some])
                 chosen = probability[parent[some][:, None], np.arange(piece.shape[1]), piece[some]]
                 scores = score[parent[some]] + np.log(chosen).sum(axis=1)
                 stack.append((layer + 1, after, np.concatenate([prefix[parent[some]], piece[some]], axis=1), scores))
@@ -336,10 +240,10 @@ class Support:
         """Size of the union of the passes' sets; prefix by prefix by inclusion and exclusion."""
         prefix = np.concatenate([p for found in leaves for p, _, _ in found])
         allowed = np.concatenate([a for found in leaves for _, a, _ in found])
-        _, inverse = _unique(np.zeros(len(prefix), dtype=np.intp), prefix)
+        _, inverse = unique_rows(np.zeros(len(prefix), dtype=np.intp), prefix)
         members = np.bincount(inverse)
         alone = members[inverse] == 1
-        total = int(_products(allowed[alone]).sum())
+        total = int(products(allowed[alone]).sum())
         if members.max() > 12:
             return None
         for group in np.flatnonzero(members > 1):
@@ -347,7 +251,7 @@ class Support:
             for size in range(1, len(boxes) + 1):
                 for some in itertools.combinations(range(len(boxes)), size):
                     both = boxes[list(some)].all(axis=0)
-                    total += (-1) ** (size + 1) * int(_products(both[None])[0])
+                    total += (-1) ** (size + 1) * int(products(both[None])[0])
         return total
 
     # -- listing -------------------------------------------------------------------------------------------------
@@ -404,7 +308,7 @@ class Support:
             pattern = np.concatenate([prefix, piece])
             if node.layer < last:
                 with blas_threads(max(self.network.widths)):
-                    after = _advance(self.network, node.layer, node.maps, piece[None])
+                    after = advance(self.network, node.layer, node.maps, piece[None])
                     child = self._node(run, node.layer + 1, after, score)
                 heapq.heappush(heap, (cost, next(serial), run, pattern, child, (0,) * len(child.free), 0))
                 continue
@@ -445,13 +349,13 @@ class Support:
         with blas_threads(max(self.network.widths)):
             for layer in range(last):
                 piece = prefix[self.network.offsets[layer] : self.network.offsets[layer + 1]]
-                probability = _marginals(self.network.hidden[layer].units, maps, run.weights)[0]
+                probability = marginals(self.network.hidden[layer].units, maps, run.weights)[0]
                 score += float(np.log(probability[np.arange(len(piece)), piece]).sum())
-                maps = _advance(self.network, layer, maps, piece[None])
+                maps = advance(self.network, layer, maps, piece[None])
             return self._node(run, last, maps, score)
 
     def _node(self, run: _Run, layer: int, maps: list[FloatArray], score: float) -> _Node:
-        probability = _marginals(self.network.hidden[layer].units, maps, run.weights)
+        probability = marginals(self.network.hidden[layer].units, maps, run.weights)
         allowed = self._allowed(layer, probability)[0]
         logs = np.where(allowed, np.log(np.where(allowed, probability[0], 1.0)), -np.inf)
         free = np.flatnonzero(allowed.sum(axis=1) > 1).tolist()
@@ -583,80 +487,3 @@ def _thresholds(threshold: Any, kind: str, net: Network) -> tuple[float, ...]:
         hint = "; for an entropy in bits pass threshold_kind='entropy'" if kind == "distance" else ""
         raise InputError(f"threshold must be {unit}, got {describe(threshold)}{hint}")
     return tuple(float(v) for v in np.broadcast_to(values, (layers,)))
-
-
-def _advance(net: Network, layer: int, maps: list[FloatArray], piece: Pattern) -> list[FloatArray]:
-    """Maps of the next layer's pre-activations on each prefix, shape (units, prefixes, r + 1), per Gaussian part."""
-    here: Layer = net.hidden[layer]
-    following = net.layers[layer + 1]
-    slope, intercept = here.units.on(piece)
-    out = []
-    for m in maps:
-        scaled = m * slope.T[:, :, None]
-        scaled[:, :, -1] += intercept.T
-        n, columns = scaled.shape[1:]
-        new = np.asarray(following.weight @ scaled.reshape(here.width, n * columns))
-        new = new.reshape(following.width, n, columns)
-        new[:, :, -1] += following.bias[:, None]
-        out.append(new)
-    return out
-
-
-def _marginals(units: Units, maps: list[FloatArray], weights: FloatArray) -> FloatArray:
-    """Piece probabilities, shape (prefixes, units, pieces), of units with the maps (units, prefixes, r + 1)."""
-    total: Any = 0.0
-    for m, weight in zip(maps, weights, strict=True):
-        sd = np.sqrt(np.einsum("ijk,ijk->ji", m[:, :, :-1], m[:, :, :-1]))
-        total = total + weight * piece_probabilities(m[:, :, -1].T, sd, units.breaks)
-    return np.asarray(total)
-
-
-def piece_probabilities(mean: FloatArray, sd: FloatArray, breaks: FloatArray) -> FloatArray:
-    """`P(t_j < h <= t_{j+1})` for `h ~ N(mean, sd^2)`, shape (..., units, k + 1).
-
-    `mean` and `sd` have shape (..., units), `breaks` (units, k). Differences of Phi are taken on the side where they
-    are small; `sd = 0` is a point and follows the tie rule.
-    """
-    from scipy.special import ndtr
-
-    ends = np.full((len(breaks), 1), np.inf)
-    edges = np.concatenate([-ends, breaks, ends], axis=1)
-    gap = edges - mean[..., None]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        z = np.where(sd[..., None] > 0, gap / sd[..., None], np.where(gap >= 0, np.inf, -np.inf))
-    low, high = z[..., :-1], z[..., 1:]
-    return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-
-
-def _products(allowed: Mask) -> npt.NDArray[Any]:
-    """Number of combinations of allowed pieces per prefix, as Python integers (they may be huge)."""
-    counts = allowed.sum(axis=2)
-    if allowed.shape[0] and np.log2(np.maximum(counts, 1)).sum(axis=1).max() < 52:
-        return np.prod(counts, axis=1, dtype=np.int64).astype(object)
-    out = np.ones(len(counts), dtype=object)
-    for column in counts.T:
-        out = out * column.astype(object)
-    return out
-
-
-def _combinations(allowed: Mask) -> tuple[Index, Pattern]:
-    """All combinations of allowed pieces: the prefix each comes from, and its pieces (n, units)."""
-    each = _products(allowed).astype(np.int64)
-    parent = np.repeat(np.arange(len(allowed)), each)
-    number = np.arange(len(parent)) - np.repeat(np.cumsum(each) - each, each)
-    counts = allowed.sum(axis=2)
-    places = np.argsort(~allowed, axis=2, kind="stable").astype(np.uint8)  # the allowed pieces first
-    piece = np.empty((len(parent), allowed.shape[1]), dtype=np.uint8)
-    for unit in range(allowed.shape[1]):
-        number, digit = np.divmod(number, counts[parent, unit])
-        piece[:, unit] = places[parent, unit, digit]
-    return parent, piece
-
-
-def _unique(owner: Index, piece: Pattern) -> tuple[Index, Index]:
-    """First occurrence and inverse of the distinct rows (owner, piece)."""
-    label = np.ascontiguousarray(owner, dtype=np.int64).view(np.uint8).reshape(len(owner), 8)
-    rows = np.ascontiguousarray(np.concatenate([label, piece], axis=1))
-    keys = rows.view(f"V{rows.shape[1]}")[:, 0]
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    return first, inverse

@@ -291,7 +291,8 @@ def _in_box(
     law: Law, event: Event, net: Network, wanted: int, limit: Budget, checker: _Replay, rng: np.random.Generator
 ) -> Witnesses:
     """The deepest of many draws; if there are none, what pulling and enumeration find."""
-    from reluscope.answers._event_cells import Walk, start_cell
+    from reluscope.answers._event_cells import Walk
+    from reluscope.cells.domain import cell_with_vertices
     from reluscope.events.placed import pieces
     from reluscope.inputs import standard
 
@@ -323,7 +324,7 @@ def _in_box(
         if component.r > MOST_PROOF_DIMENSIONS:
             proved = False
             continue
-        walk = Walk(component, asked, start_cell((component.lower, component.upper), None, component.r), limit)
+        walk = Walk(component, asked, cell_with_vertices((component.lower, component.upper)), limit)
         for inside in walk:
             for u in inside.cells.interior()[:wanted]:
                 made = checker(component.to_x(u), None, 0, False)

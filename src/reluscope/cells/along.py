@@ -7,6 +7,7 @@ the line meets, so the break points are complete, and many lines are traced toge
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +89,7 @@ def along(net: Network, a: npt.ArrayLike, b: npt.ArrayLike, *, extend: bool = Fa
     low, high = (-np.inf, np.inf) if extend else (0.0, 1.0)
     leaves = list(subdivide(net, Intervals.box(np.full(n, low), np.full(n, high)), maps))
     root = np.concatenate([leaf.root for leaf in leaves])
-    cells = Intervals.join([leaf.cells for leaf in leaves])
+    cells = Intervals.join([cast(Intervals, leaf.cells) for leaf in leaves])
     order = np.lexsort((cells.low, root))
     found = np.concatenate([leaf.maps for leaf in leaves])[order]
     return Paths(

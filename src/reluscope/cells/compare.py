@@ -24,10 +24,11 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray, describe, real
 from reluscope.activations import Units
 from reluscope.answer import Answer
-from reluscope.cells.domain import box_bounds
-from reluscope.cells.faces import MOST_DIMENSIONS, vertex_geometry, with_vertices
+from reluscope.cells.domain import MOST_DIMENSIONS, box_bounds, vertex_geometry
+from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, stream_regions, too_large
 from reluscope.cells.subdivide import PROBABLE_ERRORS
+from reluscope.cells.vertex import with_vertices
 from reluscope.errors import InputError
 from reluscope.network import Layer, Network
 
@@ -272,6 +273,7 @@ def _extremes(found: Regions, i: int) -> FloatArray:
     from reluscope.cells.lp import Program
     from reluscope.cells.simplex import maximise_small
 
+    assert isinstance(found.cells, HPolytopes)
     A, b, _ = found.cells.rows(i)
     assert found.domain.box is not None
     lower, upper = found.domain.box

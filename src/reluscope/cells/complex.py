@@ -22,35 +22,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import EPS, FloatArray, integer, real
-from reluscope.cells.faces import (
-    FAR_TOLERANCE,
-    MOST_DIMENSIONS,
-    PROBABLE_ERRORS,
-    Index,
-    Level,
-    Nodes,
-    Words,
-    gather,
-    glue,
-    label_columns,
-    lattice,
-    mark_facets,
-    mark_zeros,
-    vertex_geometry,
-    with_vertices,
-)
+from reluscope._check import FloatArray, integer, real
+from reluscope.cells.complex_faces import Level, Nodes, count_components, gather, lattice, segments
+from reluscope.cells.complex_glue import glue
+from reluscope.cells.complex_labels import label_columns, mark_facets, mark_zeros, unpacked
+from reluscope.cells.csr import rows_of
+from reluscope.cells.domain import MOST_DIMENSIONS, vertex_geometry
 from reluscope.cells.regions import Regions, regions
+from reluscope.cells.vertex import with_vertices
 from reluscope.errors import InputError
 from reluscope.network import Network
 
+if TYPE_CHECKING:
+    from reluscope.cells.level_set import LevelSet
+
+Index = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+_ROOM_AROUND = 64.0
+"""Half-width of the square that stands for the plane, in units of the farthest vertex."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +151,7 @@ class Complex:
         """
         level, rows = self._levels[self._k(k)], self._real(k)
         n = len(self.columns)
-        zero, positive = _unpacked(level.zero[rows], n), _unpacked(level.positive[rows], n)
+        zero, positive = unpacked(level.zero[rows], n), unpacked(level.positive[rows], n)
         return np.where(zero, 0, np.where(positive, 1, -1)).astype(np.int8)
 
     def sides(self, k: int) -> npt.NDArray[np.int8]:
@@ -163,7 +159,7 @@ class Complex:
         level, rows = self._levels[self._k(k)], self._real(k)
         if self.box is None:
             return np.zeros((len(rows), self.dimension), np.int8)
-        on = _unpacked(level.sides[rows, None], 2 * self.dimension).astype(np.int8)
+        on = unpacked(level.sides[rows, None], 2 * self.dimension).astype(np.int8)
         return on[:, 1::2] - on[:, 0::2]
 
     def on_boundary(self, k: int) -> Flags:
@@ -187,7 +183,7 @@ class Complex:
         In a rectangle the vertices of a region come counter-clockwise. Vertices at infinity are left out.
         """
         level, rows = self._levels[self._k(k)], self._real(k)
-        nodes, offsets = _rows_of(level.nodes, level.offsets, rows)
+        nodes, offsets = rows_of(level.nodes, level.offsets, rows)
         finite = nodes < self._nodes.finite
         return np.concatenate([[0], np.cumsum(finite)])[offsets], nodes[finite]
 
@@ -198,7 +194,7 @@ class Complex:
         level, at = self._levels[k], int(rows[i])
         nodes = level.nodes[level.offsets[at] : level.offsets[at + 1]]
         n = len(self.columns)
-        zero, positive = _unpacked(level.zero[at : at + 1], n)[0], _unpacked(level.positive[at : at + 1], n)[0]
+        zero, positive = unpacked(level.zero[at : at + 1], n)[0], unpacked(level.positive[at : at + 1], n)[0]
         far = self._nodes.rays[nodes[nodes >= self._nodes.finite]]
         return Face(
             k,
@@ -249,7 +245,9 @@ class Complex:
             other = integer(other, "other", low=0, high=outputs - 1)
             if other == output:
                 raise InputError(f"other must be another output than output, got {other} twice")
-        return _level_set(self, output, other, level)
+        from reluscope.cells.level_set import level_set
+
+        return level_set(self, output, other, level)
 
     # -- out -----------------------------------------------------------------------------------------------------
 
@@ -350,7 +348,7 @@ class Subcomplex:
         for k in range(1, len(self.faces)):
             part = self.complex.incidence(k)[self.faces[k]][:, self.faces[k - 1]].tocoo()
             joined.append(np.stack([part.row + starts[k], part.col + starts[k - 1]]))
-        return _components(int(starts[-1]), np.concatenate(joined, axis=1))
+        return count_components(int(starts[-1]), np.concatenate(joined, axis=1))
 
     def segments(self, reach: float = 1.0) -> FloatArray:
         """In the plane: the ends of its edges, shape (edges, 2, 2); an end at infinity is put `reach` away."""
@@ -359,70 +357,10 @@ class Subcomplex:
             raise InputError(f"segments are for networks with 2 inputs, this one has {c.dimension}; use faces")
         level = c._levels[1]
         ends = level.nodes[level.offsets[c._real(1)[self.faces[1]]][:, None] + np.arange(2)]
-        return _drawn(c._nodes.points, c._nodes.rays, ends, c._nodes.finite, real(reach, "reach", low=0.0))
+        return segments(c._nodes.points, c._nodes.rays, ends, c._nodes.finite, real(reach, "reach", low=0.0))
 
     def __repr__(self) -> str:
         return f"Subcomplex(f-vector {self.f_vector} of {self.complex!r})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LevelSet:
-    """The inputs where an output, or the difference of two, has a given value.
-
-    Piece i is a convex polytope of dimension d - 1 with the vertices `points[nodes[offsets[i]:offsets[i+1]]]`, in no
-    particular order; it lies in region `region[i]`. The first `finite` points are finite, the others are `points + R
-    * rays` with R towards infinity. `regions` are those all over which the value is attained. `f_vector` counts faces
-    of dimension 0 to d of the whole set.
-    """
-
-    complex: Complex
-    points: FloatArray
-    rays: FloatArray
-    finite: int
-    offsets: Index
-    nodes: Index
-    region: Index
-    regions: Index
-    f_vector: tuple[int, ...]
-    _links: Index
-
-    def __len__(self) -> int:
-        return len(self.region)
-
-    @property
-    def vertices(self) -> FloatArray:
-        """Coordinates of its vertices."""
-        return self.points[: self.finite]
-
-    @property
-    def euler(self) -> int:
-        """`sum (-1)^k f_k`, unbounded faces counted like bounded ones."""
-        return sum((-1) ** k * count for k, count in enumerate(self.f_vector))
-
-    def piece(self, i: int) -> FloatArray:
-        """Finite vertices of piece i, shape (k, inputs)."""
-        i = integer(i, "i", low=0, high=len(self) - 1)
-        mine = self.nodes[self.offsets[i] : self.offsets[i + 1]]
-        return self.points[mine[mine < self.finite]]
-
-    def components(self) -> int:
-        """Into how many connected parts the set falls, whole regions and lower-dimensional parts included."""
-        here = np.arange(len(self.points)) < self.finite
-        here[self._links] = True
-        return _components(len(self.points), self._links) - int((~here).sum())
-
-    def segments(self, reach: float = 1.0) -> FloatArray:
-        """In the plane: the ends of the pieces, shape (pieces, 2, 2); an end at infinity is put `reach` away."""
-        if self.complex.dimension != 2:
-            raise InputError(
-                f"segments are for networks with 2 inputs, this one has {self.complex.dimension}; use piece"
-            )
-        ends = self.nodes[np.stack([self.offsets[:-1], self.offsets[1:] - 1], axis=1)]
-        return _drawn(self.points, self.rays, ends, self.finite, real(reach, "reach", low=0.0))
-
-    def __repr__(self) -> str:
-        whole = f" and {len(self.regions):,} whole regions" if len(self.regions) else ""
-        return f"LevelSet({len(self):,} pieces{whole} of {self.complex.network!r})"
 
 
 def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, progress: Any = "auto") -> Complex:
@@ -468,10 +406,6 @@ def build_complex(found: Regions) -> Complex:
     nodes, node_of, gap = gather(cells, glued, zero, positive, sides)
     levels = lattice(cells, nodes, node_of, positive)
     return Complex(found, columns, unmatched, gap, nodes, levels, output_error)
-
-
-_ROOM_AROUND = 64.0
-"""Half-width of the square that stands for the plane, in units of the farthest vertex."""
 
 
 def _plane_complex(net: Network, doubtful: Complex, progress: Any) -> Complex:
@@ -536,152 +470,3 @@ def _to_infinity(made: Complex, half: float) -> tuple[Nodes, tuple[Level, ...]]:
     )
     edges = edges._replace(nodes=number[edges.nodes], below=number[edges.below])
     return nodes, (corners, edges, top._replace(nodes=number[top.nodes]))
-
-
-# -- level sets ----------------------------------------------------------------------------------------------------
-
-
-def _level_set(c: Complex, output: int, other: int | None, value: float) -> LevelSet:
-    nodes, d = c._nodes, c.dimension
-    maps = c.regions.maps[:, :, output] - (0.0 if other is None else c.regions.maps[:, :, other])
-    error = c._output_error[:, output] ** 2 + (0.0 if other is None else c._output_error[:, other] ** 2)
-    mine = maps[nodes.cell]
-    height = np.einsum("nq,nq->n", mine[:, :-1], nodes.points) + mine[:, -1] - value
-    blur = PROBABLE_ERRORS * np.sqrt(error)[nodes.cell] + EPS * abs(value)
-    rise = np.zeros(len(height))
-    if c.box is None:
-        rise = np.einsum("nq,nq->n", mine[:, :-1], nodes.rays)
-        terms = np.abs(mine[:, :-1])
-        rise[np.abs(rise) <= FAR_TOLERANCE * terms.sum(axis=1)] = 0.0
-        blur += FAR_TOLERANCE * np.einsum("nq,nq->n", terms, np.abs(nodes.points))
-    sign = np.where(rise != 0, np.sign(rise), np.where(np.abs(height) > blur, np.sign(height), 0.0))
-
-    crossed, on = [], []
-    for level in c._levels:
-        low, high = (f.reduceat(sign[level.nodes], level.offsets[:-1]) for f in (np.minimum, np.maximum))
-        crossed.append((low < 0) & (high > 0))
-        on.append((low == 0) & (high == 0))
-    count = [int(part[c._real(k)].sum()) for k, part in enumerate(on)]
-    for k in range(d):
-        count[k] += int(crossed[k + 1][c._real(k + 1)].sum())
-
-    # Vertices of the set: those of the complex that are on it, and one on each edge that crosses it.
-    edge = np.flatnonzero(crossed[1])
-    level = c._levels[1]
-    a, b = (level.nodes[level.offsets[edge] + i] for i in (0, 1))
-    at_infinity = level.sides[edge] != 0 if c.box is None else np.zeros(len(edge), np.bool_)
-    points, rays = _crossings(nodes, a, b, height, rise, at_infinity)
-    kept = np.flatnonzero(on[0])
-    points, rays = np.concatenate([nodes.points[kept], points]), np.concatenate([nodes.rays[kept], rays])
-    far = np.concatenate([kept >= nodes.finite, at_infinity])
-    order = np.argsort(far, kind="stable")
-    place = np.empty(len(far), np.int64)
-    place[order] = np.arange(len(far))
-    of_node, of_edge = np.full(len(nodes.points), -1), np.full(len(level.owner), -1)
-    of_node[kept], of_edge[edge] = place[: len(kept)], place[len(kept) :]
-
-    # Pieces: the cut of each region that crosses it, and facets that lie in it but in no region that does.
-    top, cut = c._levels[-1], np.flatnonzero(crossed[-1])
-    whole = np.flatnonzero(on[-1])
-    to_edges = sparse.eye_array(len(top.owner), format="csr", dtype=np.int8)[cut]
-    for k in range(d, 1, -1):
-        to_edges = (to_edges @ c._incidence(k)).astype(np.bool_).astype(np.int8)
-    to_edges = to_edges.tocoo()
-    hit = of_edge[to_edges.col] >= 0
-    around, around_offsets = _rows_of(top.nodes, top.offsets, cut)
-    touch = of_node[around] >= 0
-    owner = [to_edges.row[hit], np.repeat(np.arange(len(cut)), np.diff(around_offsets))[touch]]
-    listed = [of_edge[to_edges.col[hit]], of_node[around[touch]]]
-    side = c._levels[-2]
-    covered = np.zeros(len(side.owner), np.bool_)
-    covered[_rows_of(top.below, top.below_offsets, whole)[0]] = True
-    flat = c._real(d - 1)[(on[-2] & ~covered)[c._real(d - 1)]]
-    ends, ends_offsets = _rows_of(side.nodes, side.offsets, flat)
-    owner.append(len(cut) + np.repeat(np.arange(len(flat)), np.diff(ends_offsets)))
-    listed.append(of_node[ends])
-    piece, node = np.concatenate(owner), np.concatenate(listed)
-    by_piece = np.lexsort((node, piece))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(piece, minlength=len(cut) + len(flat)))]).astype(np.int64)
-    node = node[by_piece]
-    # What hangs together: the nodes of a piece, of a whole region, of an edge in the set.
-    links = [_chains(node, offsets)]
-    for k, level in enumerate(c._levels):
-        if k in (1, d):
-            inner, inner_offsets = _rows_of(level.nodes, level.offsets, np.flatnonzero(on[k]))
-            links.append(_chains(of_node[inner], inner_offsets))
-    return LevelSet(
-        c,
-        points[order],
-        rays[order],
-        int((~far).sum()),
-        offsets,
-        node,
-        np.concatenate([cut, side.owner[flat]]),
-        whole,
-        tuple(count),
-        np.concatenate(links, axis=1),
-    )
-
-
-def _crossings(
-    nodes: Nodes, a: Index, b: Index, height: FloatArray, rise: FloatArray, at_infinity: Flags
-) -> tuple[FloatArray, FloatArray]:
-    """Where a function with the values `height + R * rise` at the nodes vanishes on the edges from a to b.
-
-    With the share `w = w0 + w1 / R` of the way from a to b, the crossing is again of the form `point + R * ray`.
-    """
-    steep = rise[a] - rise[b]
-    flat = steep == 0
-    drop = height[a] - height[b]
-    safe = np.where(flat, 1.0, steep)
-    w0 = np.where(flat, height[a] / np.where(drop == 0, 1.0, drop), rise[a] / safe)[:, None]
-    w1 = np.where(flat, 0.0, (height[a] - w0[:, 0] * drop) / safe)[:, None]
-    turn = nodes.rays[b] - nodes.rays[a]
-    points = nodes.points[a] + w0 * (nodes.points[b] - nodes.points[a]) + w1 * turn
-    rays = np.where(at_infinity[:, None], nodes.rays[a] + w0 * turn, 0.0)
-    return points, rays
-
-
-# -- small things --------------------------------------------------------------------------------------------------
-
-
-def _unpacked(sets: Words, n: int) -> Flags:
-    """Sets in 64-bit words as rows of n truth values."""
-    each = np.arange(n)
-    return (sets[:, each // 64] >> (each % 64).astype(np.uint64)) & np.uint64(1) != 0
-
-
-def _rows_of(values: Index, offsets: Index, rows: Index) -> tuple[Index, Index]:
-    """Some rows of a CSR list, back to back again."""
-    counts = offsets[rows + 1] - offsets[rows]
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    place = np.arange(starts[-1]) - np.repeat(starts[:-1] - offsets[rows], counts)
-    return values[place], starts
-
-
-def _chains(values: Index, offsets: Index) -> Index:
-    """Pairs of neighbours in each row of a CSR list, shape (2, pairs)."""
-    inside = np.ones(max(len(values) - 1, 0), np.bool_)
-    ends = offsets[1:-1] - 1
-    inside[ends[(ends >= 0) & (ends < len(inside))]] = False
-    return np.stack([values[:-1][inside], values[1:][inside]])
-
-
-def _components(n: int, pairs: Index) -> int:
-    from scipy.sparse.csgraph import connected_components
-
-    graph = sparse.coo_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(n, n))
-    return int(connected_components(graph, directed=False)[0])
-
-
-def _drawn(points: FloatArray, rays: FloatArray, ends: Index, finite: int, reach: float) -> FloatArray:
-    """Segments between nodes; a far end becomes a point at the distance `reach` from the other end."""
-    out = points[ends]
-    for here, there in ((0, 1), (1, 0)):
-        far = ends[:, here] >= finite
-        ray = rays[ends[far, here]]
-        # A line without vertices: the finite parts of its far ends lie on it.
-        other = points[ends[far, there]]
-        base = np.where((ends[far, there] < finite)[:, None], other, 0.5 * (other + points[ends[far, here]]))
-        out[far, here] = base + reach * ray / np.linalg.norm(ray, axis=1, keepdims=True)
-    return out

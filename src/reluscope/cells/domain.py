@@ -8,11 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, describe, real_array
+from reluscope.cells.split import Geometry
 from reluscope.errors import InputError
 from reluscope.inputs import Law
 from reluscope.network import Polytope
 
 GEOMETRIES = ("auto", "interval", "polygon", "vertex", "polytope")
+
+MOST_DIMENSIONS = 6
+"""Above this, cells have too many vertices and faces to list them all."""
 
 MOST_VERTEX_DIMENSIONS = 5
 """Above this, cells have so many vertices that half-spaces and linear programs are cheaper."""
@@ -104,7 +108,7 @@ def starting_cell(
     box: tuple[FloatArray, FloatArray] | None = None,
     polytope: tuple[FloatArray, FloatArray] | None = None,
     geometry: str = "auto",
-) -> Any:
+) -> Geometry:
     """One cell that holds the domain: the box, cut by the half-spaces; the whole space when neither is given.
 
     Facets of the box are labelled -1 - 2 i (lower side of input i) and -2 - 2 i (upper); row k of the half-spaces is
@@ -121,6 +125,19 @@ def starting_cell(
     return cell if polytope is None else clip(cell, *polytope)
 
 
+def vertex_geometry(dimension: int) -> str:
+    """The geometry whose cells carry vertices, by name; the one of half-spaces beyond `MOST_DIMENSIONS`."""
+    return "auto" if dimension <= 2 else "vertex" if dimension <= MOST_DIMENSIONS else "polytope"
+
+
+def cell_with_vertices(
+    box: tuple[FloatArray, FloatArray], rows: tuple[FloatArray, FloatArray] | None = None
+) -> Geometry:
+    """A box, cut by half-spaces if there are any, as a starting cell that carries its vertices."""
+    dimension = len(box[0])
+    return starting_cell(dimension, box=box, polytope=rows, geometry=vertex_geometry(dimension))
+
+
 def _box_around(dimension: int, A: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """A box with room to spare around a bounded polytope; None when unbounded or too high-dimensional to ask."""
     if dimension > MOST_VERTEX_DIMENSIONS:
@@ -133,7 +150,7 @@ def _box_around(dimension: int, A: FloatArray, b: FloatArray) -> tuple[FloatArra
     return low - (high - low), high + (high - low)
 
 
-def clip(cell: Any, A: FloatArray, b: FloatArray) -> Any:
+def clip(cell: Geometry, A: FloatArray, b: FloatArray) -> Geometry:
     """The part of one starting cell where `A x <= b` (rows of unit length); an empty result is an error."""
     if not len(A):
         return cell

@@ -34,6 +34,14 @@ class Intervals:
         """The whole line."""
         return cls.box(np.array([-np.inf]), np.array([np.inf]))
 
+    def take(self, index: npt.NDArray[np.integer]) -> Intervals:
+        """The cells at `index`, in that order."""
+        return Intervals(self.low[index], self.high[index], self.labels[index])
+
+    def corners(self) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """Both ends of every interval, back to back, and where each cell's start."""
+        return np.stack([self.low, self.high], axis=1).reshape(-1, 1), 2 * np.arange(len(self) + 1)
+
     def relabelled(self, rename: Callable[[npt.NDArray[np.int32]], npt.NDArray[np.int32]]) -> Intervals:
         """The same cells with other facet labels."""
         return replace(self, labels=rename(self.labels))
@@ -56,7 +64,7 @@ class Intervals:
             np.concatenate([p.labels for p in parts]),
         )
 
-    def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split:
+    def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split[Intervals]:
         """Cut every interval where a unit reaches a break point; see `reluscope.cells.split`."""
         low, high, labels, parent, piece, top = _split_intervals(
             self.low, self.high, self.labels, maps, tolerance, breaks, first_label

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope.cells.csr import joined, places
 from reluscope.cells.split import Split
 
 
@@ -44,6 +45,15 @@ class Polygons:
         first, last = self.offsets[start], self.offsets[stop]
         return Polygons(self.points[first:last], self.labels[first:last], self.offsets[start : stop + 1] - first)
 
+    def take(self, index: npt.NDArray[np.integer]) -> Polygons:
+        """The cells at `index`, in that order."""
+        rows, offsets = places(self.offsets, index)
+        return Polygons(self.points[rows], self.labels[rows], offsets)
+
+    def corners(self) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """Vertices of all cells, back to back, and where each cell's start."""
+        return self.points, self.offsets
+
     def relabelled(self, rename: Callable[[npt.NDArray[np.int32]], npt.NDArray[np.int32]]) -> Polygons:
         """The same cells with other facet labels."""
         return replace(self, labels=rename(self.labels))
@@ -53,15 +63,13 @@ class Polygons:
         """The cells of several batches, one after the other."""
         if not parts:
             return cls(np.zeros((0, 2)), np.zeros(0, np.int32), np.zeros(1, np.int64))
-        starts = np.cumsum([0, *(p.offsets[-1] for p in parts)])
-        offsets = [p.offsets[:-1] + s for p, s in zip(parts, starts[:-1], strict=True)]
         return cls(
             np.concatenate([p.points for p in parts]),
             np.concatenate([p.labels for p in parts]),
-            np.concatenate([*offsets, starts[-1:]]).astype(np.int64),
+            joined([p.offsets for p in parts]),
         )
 
-    def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split:
+    def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split[Polygons]:
         """Cut every cell by the lines where a unit reaches a break point; see `reluscope.cells.split`."""
         points, labels, offsets, parent, piece, top = _split_polygons(
             self.points, self.labels, self.offsets, maps, tolerance, breaks, first_label

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, integer, real_array
+from reluscope.cells.csr import joined, places
 from reluscope.cells.lp import interior_point
 from reluscope.cells.polytope_shape import (
     bounding_boxes,
@@ -173,6 +174,26 @@ class HPolytopes:
             self.clean[start:stop],
         )
 
+    def take(self, index: npt.NDArray[np.integer]) -> HPolytopes:
+        """The cells at `index`, in that order."""
+        rows, offsets = places(self.offsets, index)
+        return HPolytopes(
+            self.frame,
+            self.A[rows],
+            self.b[rows],
+            self.error[rows],
+            self.labels[rows],
+            offsets,
+            self.basis[index],
+            self.clean[index],
+        )
+
+    def corners(self) -> tuple[FloatArray, Index]:
+        """Vertices of all cells, back to back, and where each cell's start; by Qhull, slow, for bounded cells."""
+        each = [self.vertices(i) for i in range(len(self))]
+        offsets = np.concatenate([[0], np.cumsum([len(v) for v in each])]).astype(np.int64)
+        return np.concatenate([np.zeros((0, self.dimension)), *each]), offsets
+
     @classmethod
     def join(cls, parts: list[HPolytopes]) -> HPolytopes:
         """The cells of several batches, one after the other. Batches of different domains get all bounds as
@@ -181,15 +202,13 @@ class HPolytopes:
             raise InputError("parts must hold at least one batch of cells, to know the dimension")
         if not all(_same_frame(p.frame, parts[0].frame) for p in parts[1:]):
             parts = [p._with_all_rows() for p in parts]
-        starts = np.cumsum([0, *(p.offsets[-1] for p in parts)])
-        offsets = [p.offsets[:-1] + s for p, s in zip(parts, starts[:-1], strict=True)]
         return cls(
             parts[0].frame,
             np.concatenate([p.A for p in parts]),
             np.concatenate([p.b for p in parts]),
             np.concatenate([p.error for p in parts]),
             np.concatenate([p.labels for p in parts]),
-            np.concatenate([*offsets, starts[-1:]]).astype(np.int64),
+            joined([p.offsets for p in parts]),
             np.concatenate([p.basis for p in parts]),
             np.concatenate([p.clean for p in parts]),
         )
@@ -201,7 +220,7 @@ class HPolytopes:
 
     # -- splitting -----------------------------------------------------------------------------------------------
 
-    def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split:
+    def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split[HPolytopes]:
         """Cut every cell by the hyperplanes where a unit reaches a break point; see `reluscope.cells.split`.
 
         Here `top` is a bound: the largest `|h_j|` on the box around the domain (on the unit box around the
@@ -258,8 +277,8 @@ class HPolytopes:
             if len(child):
                 children.append(child)
                 pieces.append(part.piece)
-        joined = HPolytopes.join(children) if children else self.part(0, 0)
-        return joined, np.array(pieces, np.uint8).reshape(-1, maps.shape[1])
+        cut = HPolytopes.join(children) if children else self.part(0, 0)
+        return cut, np.array(pieces, np.uint8).reshape(-1, maps.shape[1])
 
     def _fitted(self) -> HPolytopes:
         """One cell, in coordinates in which its bounding box has size 1."""
@@ -290,8 +309,7 @@ class HPolytopes:
         kept = replace(self, basis=basis)
         if (status == OPTIMAL).all():
             return kept
-        good = [kept.part(int(i), int(i) + 1) for i in np.flatnonzero(status == OPTIMAL)]
-        return HPolytopes.join(good) if good else kept.part(0, 0)
+        return kept.take(np.flatnonzero(status == OPTIMAL))
 
     def _with_all_rows(self) -> HPolytopes:
         """The sides of the box as rows of every cell, in the coordinates of `x`."""

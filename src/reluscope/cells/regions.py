@@ -21,7 +21,8 @@ from reluscope._doors import door
 from reluscope._text import count
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds, half_spaces, law_box, starting_cell
-from reluscope.cells.subdivide import PROBABLE_ERRORS, Leaves, first_labels, subdivide
+from reluscope.cells.split import Geometry
+from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, first_labels, subdivide
 from reluscope.errors import InputError
 from reluscope.inputs import Law, check_law
 from reluscope.limits import DEFAULT_LIMITS, Limits
@@ -94,7 +95,7 @@ class Regions:
 
     network: Network
     domain: Domain
-    cells: Any
+    cells: Geometry
     pattern: Pattern
     maps: FloatArray
     stopped: str | None = None
@@ -510,10 +511,10 @@ def _warm(inputs: int, domain: Domain, geometry: str) -> None:
         pass
 
 
-def _leaves(net: Network, domain: Domain, geometry: str) -> Iterator[Leaves]:
+def _leaves(net: Network, domain: Domain, geometry: str) -> Iterator[Batch]:
     """The traversal with the geometry that fits the dimension and, between the two, what the first cells look like."""
 
-    def walk(chosen: str) -> Iterator[Leaves]:
+    def walk(chosen: str) -> Iterator[Batch]:
         return subdivide(net, starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=chosen))
 
     batches = walk(geometry)
@@ -521,7 +522,7 @@ def _leaves(net: Network, domain: Domain, geometry: str) -> Iterator[Leaves]:
         yield from batches
         return
     first = next(batches)
-    if len(first.cells.points) > _MANY_VERTICES * len(first.cells):
+    if len(first.cells.corners()[0]) > _MANY_VERTICES * len(first.cells):
         yield from walk("polytope")
     else:
         yield first
@@ -535,7 +536,7 @@ _MANY_VERTICES = 60
 """Vertices per cell above which half-spaces are faster (measured in 5 to 7 dimensions)."""
 
 
-def _regions(net: Network, domain: Domain, leaves: Leaves) -> Regions:
+def _regions(net: Network, domain: Domain, leaves: Batch) -> Regions:
     return Regions(net, domain, leaves.cells, leaves.pattern, leaves.maps)
 
 

@@ -1,38 +1,24 @@
-"""What a geometry gives back when it splits its cells by the units of one layer.
+"""What a geometry offers to the traversal, and what it gives back when it splits its cells by the units of one layer.
 
-A geometry (`Intervals`, `Polygons`, `VertexCells`, `HPolytopes`) is a batch of cells with
-
-    len(cells)                                     how many
-    Cells.box(lower, upper), Cells.space(d)        one starting cell: a box, or the whole space
-    cells.part(start, stop), Cells.join(parts)     slices and concatenation
-    cells.relabelled(rename)                       the same cells with other facet labels
-    cells.split(maps, tolerance, breaks, first_label) -> Split
-    cells.reach()                                  largest |x_i| on each cell, (n, dimension)
-    cells.interior()                               a point strictly inside each cell, (n, dimension)
-    cells.vertices(i), cells.rays_of(i)            finite vertices and unit directions to infinity of cell i
-    cells.facet_labels() -> labels, offsets        irredundant facets of all cells, back to back
-    cells.facet_points()                           a point inside each of those facets
-    cells.volumes()                                length, area, volume of each cell
-
-`maps` has shape (n, dimension + 1, m): on cell c, unit j of the layer has the pre-activation
-`h_j(x) = maps[c, :-1, j] . x + maps[c, -1, j]`. `breaks` (m, steps) holds the units' break points, padded with +inf. A
-value within `tolerance[c, j]` of a break point counts as being on it: such a unit touches the cell but does not
-cut it. Cutting is strict: both parts have points with values beyond the tolerance, so no lower-dimensional cell
-is ever produced. The facet cut by break point k of unit j is labelled `first_label + j * steps + k`; facets of the
-starting domain have negative labels, -1 - 2 i and -2 - 2 i for the lower and upper side of input i.
+`Intervals`, `Polygons`, `VertexCells` and `HPolytopes` are geometries: each is a batch of cells of one dimension.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
 
+Index = npt.NDArray[np.int64]
+Labels = npt.NDArray[np.int32]
+Cells = TypeVar("Cells", bound="Geometry")
 
-class Split(NamedTuple):
+
+class Split(NamedTuple, Generic[Cells]):
     """The children of a batch of cells.
 
     `parent[i]` is the cell that child i was cut from, `piece[i, j]` the piece of unit j on child i (a unit that is
@@ -40,7 +26,86 @@ class Split(NamedTuple):
     largest `|h_j|` at the vertices of *parent* c (the finite parts of those at infinity): the scale of rounding.
     """
 
-    cells: Any
-    parent: npt.NDArray[np.int64]
+    cells: Cells
+    parent: Index
     piece: npt.NDArray[np.uint8]
     top: FloatArray
+
+
+class Geometry(Protocol):
+    """A batch of convex cells.
+
+    Facets of the starting domain have negative labels, -1 - 2 i and -2 - 2 i for the lower and upper side of input i.
+    """
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    @classmethod
+    def box(cls, lower: FloatArray, upper: FloatArray) -> Self:
+        """One starting cell, a box. Geometries that have unbounded cells also have `space(dimension)`."""
+        ...
+
+    @classmethod
+    def join(cls, parts: list[Self]) -> Self:
+        """The cells of several batches, one after the other."""
+        ...
+
+    def part(self, start: int, stop: int) -> Self:
+        """Cells `start:stop`, as views."""
+        ...
+
+    def take(self, index: npt.NDArray[np.integer]) -> Self:
+        """The cells at `index`, in that order."""
+        ...
+
+    def relabelled(self, rename: Callable[[Labels], Labels]) -> Self:
+        """The same cells with other facet labels."""
+        ...
+
+    def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split[Self]:
+        """Cut every cell by the hyperplanes where a unit reaches a break point.
+
+        `maps` has shape (n, dimension + 1, m): on cell c, unit j has the pre-activation
+        `h_j(x) = maps[c, :-1, j] . x + maps[c, -1, j]`. `breaks` (m, steps) holds the break points, padded with +inf.
+        A value within `tolerance[c, j]` of a break point counts as being on it: such a unit touches the cell but does
+        not cut it. Cutting is strict: both parts have points with values beyond the tolerance, so no lower-dimensional
+        cell is ever produced. The facet cut by break point k of unit j is labelled `first_label + j * steps + k`.
+        """
+        ...
+
+    def reach(self) -> FloatArray:
+        """Largest `|x_i|` on each cell, shape (n, dimension); of the finite parts where it is unbounded."""
+        ...
+
+    def interior(self) -> FloatArray:
+        """A point strictly inside each cell, shape (n, dimension)."""
+        ...
+
+    def vertices(self, i: int) -> FloatArray:
+        """The finite vertices of cell i."""
+        ...
+
+    def rays_of(self, i: int) -> FloatArray:
+        """Unit directions in which cell i is unbounded; no rows when it is bounded."""
+        ...
+
+    def corners(self) -> tuple[FloatArray, Index]:
+        """Vertices of all cells, back to back, and where each cell's start; for bounded cells."""
+        ...
+
+    def facet_labels(self) -> tuple[Labels, Index]:
+        """Labels of the irredundant facets of all cells, back to back, and where each cell's start."""
+        ...
+
+    def facet_points(self) -> FloatArray:
+        """A point inside each of those facets."""
+        ...
+
+    def volumes(self) -> FloatArray:
+        """Length, area or volume of each cell; `inf` when unbounded."""
+        ...

@@ -1,9 +1,14 @@
 """The one traversal: layer by layer, split each cell by the hyperplanes that cross it.
 
-Cells are worked on in batches. A geometry cuts a batch by the units of one layer (compiled code); one matrix
-product gives the next layer's affine maps on all children at once; the children wait on a stack, in batches again,
-so memory is bounded by depth times batch size however many regions there are. Nothing is visited twice: the cost
-is linear in the number of cells over all layers.
+Cells are worked on in batches. A geometry cuts a batch by units of one layer (compiled code); one matrix product gives
+the next layer's affine maps on all children at once; the children wait in batches again. Nothing is visited twice: the
+cost is linear in the number of cells over all layers. What can be chosen:
+
+- the `Plan`: in which order, and how many at a time, the units of a layer cut;
+- the frontier: `Stack` goes depth first, so memory is bounded by depth times batch size however many regions there
+  are; `BestFirst` takes the cells of highest priority first;
+- a screen, asked before every cut: which cells to drop, which to give out as they are, which to go on with;
+- when to stop.
 
 Rounding. Next to every affine map travels the probable error `e` of the pre-activations on its cell,
 
@@ -16,16 +21,20 @@ stay, however thin, as long as double precision can tell them from a coincidence
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
-from reluscope.network import Layer, Network, Pattern
+from reluscope.cells.split import Geometry, Index
+from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
 BATCH_NUMBERS = 1 << 17
@@ -37,122 +46,356 @@ MOST_CHILDREN = 1 << 17
 PROBABLE_ERRORS = 16.0
 """A unit switches inside a cell when it does so by more than this many probable rounding errors."""
 
-
-class Leaves(NamedTuple):
-    """A batch of final cells: where the whole network is affine.
-
-    `maps[i]` has shape (dimension + 1, outputs): `y = maps[i, :-1].T x + maps[i, -1]`. `root[i]` is the starting cell.
-    """
-
-    cells: Any
-    pattern: Pattern
-    maps: FloatArray
-    root: npt.NDArray[np.int64]
-
-
-class Pending(NamedTuple):
-    """Children waiting to be split by layer `layer`; maps are made from the parents' when their turn comes.
-
-    `piece` holds the pieces of the layer before; fewer than it has units where these take their turn in groups.
-    """
-
-    layer: int
-    cells: Any
-    parent: npt.NDArray[np.int64]
-    piece: Pattern
-    before: Batch
+_GROUPS = {1: 64, 2: 32, 3: 12}
+_SMALL_GROUP = 6
+"""Units that cut together between two screens, by dimension: n cut a cell into about `n^dimension` parts."""
 
 
 class Batch(NamedTuple):
-    """Cells about to be split by a layer: its maps on them, squared errors, scales, and what is known so far."""
+    """Cells that the layers before `layer` have cut, and the first units of that layer in the plan's order.
 
+    `maps` (n, dimension + 1, units) are the layer's pre-activations (the outputs after the last hidden layer) as affine
+    functions, `y = maps[i, :-1].T x + maps[i, -1]`, and `error2` (n, units) their squared probable errors. `pattern`
+    has the pieces of the layers before, `piece` and `top` the pieces and the scales of those units of this layer that
+    have cut. `root[i]` is the starting cell.
+    """
+
+    plan: Plan
+    layer: int
+    cells: Geometry
     maps: FloatArray
     error2: FloatArray
-    top: FloatArray
     pattern: Pattern
-    root: npt.NDArray[np.int64]
+    root: Index
+    piece: Pattern
+    top: FloatArray
+
+    @property
+    def final(self) -> bool:
+        """Whether all layers have cut: the network is affine on every cell."""
+        return self.layer == len(self.plan.net.hidden)
+
+    def take(self, index: npt.NDArray[np.integer]) -> Batch:
+        """The cells at `index` (increasing)."""
+        if len(index) == len(self.root):
+            return self
+        return Batch._make([self.plan, self.layer, self.cells.take(index), *(array[index] for array in self[3:])])
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[tuple[Batch, int]]) -> Batch:
+        """Single cells of several batches of one plan and layer, as one batch."""
+        first, i = rows[0]
+        if len(rows) == 1:
+            one = (array[i : i + 1] for array in first[3:])
+            return cls._make([first.plan, first.layer, first.cells.part(i, i + 1), *one])
+        cells = type(first.cells).join([b.cells.part(i, i + 1) for b, i in rows])
+        columns = zip(*([array[i] for array in b[3:]] for b, i in rows), strict=True)
+        return cls._make([first.plan, first.layer, cells, *map(np.stack, columns)])
+
+
+class Waiting(NamedTuple):
+    """Children of a batch; what is known of them is made from their parents' when their turn comes."""
+
+    before: Batch
+    cells: Geometry
+    parent: Index
+    piece: Pattern
+
+    def ready(self) -> Batch:
+        """The children; advanced to the next layer where all units of their layer have cut."""
+        before, parent = self.before, self.parent
+        if self.piece.shape[1] == before.maps.shape[2]:
+            return before.plan.advance(self)
+        return before._replace(
+            cells=self.cells,
+            maps=before.maps[parent],
+            error2=before.error2[parent],
+            pattern=before.pattern[parent],
+            root=before.root[parent],
+            piece=self.piece,
+            top=before.top[parent],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How one network cuts: batches of `size` cells, and `group(layer, first, cells)` units at a time.
+
+    `order[layer]` lists the units of a layer in the order in which they cut (None: as they are numbered). Facets are
+    labelled by the position in that order. With `output_errors` the errors of the outputs are computed too.
+    """
+
+    net: Network
+    size: int
+    order: tuple[Index | None, ...]
+    group: Callable[[int, int, int], int]
+    output_errors: bool = False
+
+    @classmethod
+    def plain(cls, net: Network, dimension: int, size: int | None = None) -> Plan:
+        """All units of a layer at once, except that a wide first layer takes turns."""
+        hidden = net.hidden
+
+        def group(layer: int, first: int, cells: int) -> int:
+            width, steps = hidden[layer].units.breaks.shape
+            # All units of the first layer may cross a starting cell: in groups, so that each cut ends soon.
+            return _group(dimension, width - first, steps, cells) if layer == 0 else width - first
+
+        return cls(net, size or batch_size(net, dimension), (None,) * len(hidden), group)
+
+    @classmethod
+    def whole_layers(cls, net: Network, size: int) -> Plan:
+        """All units of every layer at once: children are cells of whole layers."""
+        return cls(net, size, (None,) * len(net.hidden), lambda layer, first, cells: net.hidden[layer].width - first)
+
+    @classmethod
+    def by_influence(cls, net: Network, dimension: int) -> Plan:
+        """The most influential units first, few at a time, so that cells can be screened in between.
+
+        The cells of one layer's arrangement are too many to make at once in three dimensions and more.
+        """
+        order: list[Index] = []
+        cutting: list[int] = []
+        for here, following in itertools.pairwise(net.layers):
+            weight = np.asarray(abs(following.weight).sum(axis=0)).ravel() * np.sqrt(
+                np.asarray((here.weight * here.weight).sum(axis=1)).ravel()
+            )
+            bent = here.units.pieces > 1  # the others cut nothing, and come along with the last group
+            order.append(np.lexsort((-weight, ~bent)))
+            cutting.append(int(bent.sum()))
+        most = _GROUPS.get(dimension, _SMALL_GROUP)
+
+        def group(layer: int, first: int, cells: int) -> int:
+            return most if cutting[layer] - first > most else len(order[layer]) - first
+
+        return cls(net, batch_size(net, dimension), tuple(order), group, output_errors=True)
+
+    def start(self, cells: Geometry, maps: FloatArray | None = None) -> list[Waiting]:
+        """The starting cells in batches, last first; `maps` are the first layer's pre-activations on them."""
+        first = self.net.layers[0]
+        if maps is None:
+            maps = np.concatenate([first.dense().T, first.bias[None]])[None]
+        n = len(cells)
+        maps = np.broadcast_to(maps, (n, *maps.shape[1:]))
+        none = np.zeros((n, 0), np.uint8)
+        error2 = (EPS * EPS) * squared_scale(cells, maps)
+        whole = Batch(self, 0, cells, maps, error2, none, np.arange(n), none, np.zeros((n, 0)))
+        return self._waiting(whole, cells, np.arange(n), none)
+
+    def cut(self, batch: Batch) -> list[Waiting]:
+        """Split a batch by the next units of its layer; the children come in batches, last first."""
+        layer, begin = batch.layer, batch.piece.shape[1]
+        breaks = self.net.layers[layer].units.breaks
+        end = begin + self.group(layer, begin, len(batch.cells))
+        order = self.order[layer]
+        units = slice(begin, end) if order is None else order[begin:end]
+        label = first_labels(self.net)[layer] + begin * breaks.shape[1]
+        maps = np.ascontiguousarray(batch.maps[:, :, units])
+        tolerance = np.ascontiguousarray(PROBABLE_ERRORS * np.sqrt(batch.error2[:, units]))
+        found = batch.cells.split(maps, tolerance, breaks[units], label)
+        piece, top = found.piece, found.top
+        if begin:
+            piece = np.concatenate([batch.piece[found.parent], piece], axis=1)
+            top = np.concatenate([batch.top, top], axis=1)
+        return self._waiting(batch._replace(top=top), found.cells, found.parent, piece)
+
+    def _waiting(self, before: Batch, cells: Geometry, parent: Index, piece: Pattern) -> list[Waiting]:
+        n, size = len(parent), self.size
+        return [
+            Waiting(before, cells.part(i, min(i + size, n)), parent[i : i + size], piece[i : i + size])
+            for i in reversed(range(0, n, size))
+        ]
+
+    def advance(self, waiting: Waiting) -> Batch:
+        """Affine maps, probable errors and patterns of the children, for the units of the following layer."""
+        before, cells, parent, piece = waiting
+        layer, top, order = before.layer, before.top, self.order[before.layer]
+        if order is not None:
+            back = np.argsort(order)
+            piece, top = np.ascontiguousarray(piece[:, back]), np.ascontiguousarray(top[:, back])
+        errors = self.output_errors or layer + 1 < len(self.net.hidden)
+        maps, error2 = next_maps(self.net, layer, before.maps, before.error2, top, parent, piece, errors)
+        n = len(parent)
+        pattern = np.concatenate([before.pattern[parent], piece], axis=1)
+        none = np.zeros((n, 0), np.uint8)
+        return Batch(self, layer + 1, cells, maps, error2, pattern, before.root[parent], none, np.zeros((n, 0)))
+
+
+# -- in which order ------------------------------------------------------------------------------------------------
+
+
+class Frontier(Protocol):
+    """The cells that wait to be cut, and which of them come next."""
+
+    def push(self, waiting: list[Waiting]) -> None:
+        """Take in the children of the batch that was popped last."""
+        ...
+
+    def pop(self) -> Batch:
+        """The next cells."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class Stack:
+    """Depth first."""
+
+    def __init__(self, waiting: list[Waiting]) -> None:
+        self.waiting = waiting
+
+    def push(self, waiting: list[Waiting]) -> None:
+        """Take in the children of the batch that was popped last."""
+        self.waiting += waiting
+
+    def pop(self) -> Batch:
+        """The batch that came last."""
+        return self.waiting.pop().ready()
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+
+Known = TypeVar("Known")
+
+
+class Entry(NamedTuple, Generic[Known]):
+    """One cell of a best-first frontier; `known` is what the priority was made from, for its whole batch.
+
+    `key` is the plan's `id` and the pattern so far.
+    """
+
+    batch: Batch
+    row: int
+    known: Known
+    key: tuple[int, bytes]
+
+
+class BestFirst(Generic[Known]):
+    """Cells of highest priority first, up to `together` at a time; final cells come alone, once they lead.
+
+    `priority(batch)` gives one number for each cell (those with 0 are dropped) and a record to keep with them. It must
+    not rise from a cell to its parts. Batches of several plans may wait together.
+    """
+
+    def __init__(self, priority: Callable[[Batch], tuple[FloatArray, Known]], together: int) -> None:
+        self.priority, self.together = priority, together
+        self.heap: list[tuple[float, int, Entry[Known]]] = []
+        self.open: dict[tuple[int, bytes], Entry[Known]] = {}
+        self.parents: list[Entry[Known]] = []
+        """The entries of the batch that was popped last."""
+        self._serial = itertools.count()
+        self._next: list[list[tuple[float, Entry[Known]]]] = []
+
+    def push(self, waiting: list[Waiting]) -> None:
+        """Take in the children of the batch that was popped last."""
+        for children in waiting:
+            batch = children.ready()
+            worth, known = self.priority(batch)
+            for row in np.flatnonzero(worth > 0):
+                entry = Entry(batch, int(row), known, (id(batch.plan), batch.pattern[row].tobytes()))
+                heapq.heappush(self.heap, (-float(worth[row]), next(self._serial), entry))
+                self.open[entry.key] = entry
+
+    def pop(self) -> Batch:
+        """The cells of highest priority that one cut can take together, or one final cell."""
+        if not self._next:
+            self._next = self._leading()
+        return self.remove([entry for _, entry in self._next.pop(0)])
+
+    def remove(self, entries: list[Entry[Known]]) -> Batch:
+        """These cells (of one plan and layer) as a batch; they no longer wait."""
+        for entry in entries:
+            del self.open[entry.key]
+        self.parents = entries
+        return Batch.of_rows([(e.batch, e.row) for e in entries])
+
+    def highest(self) -> dict[int, float]:
+        """The highest priority of the waiting cells of each plan, by the plan's `id`."""
+        out: dict[int, float] = {}
+        for group in self._next:
+            for worth, entry in group:
+                out[entry.key[0]] = max(worth, out.get(entry.key[0], 0.0))
+        for cost, _, entry in self.heap:
+            if -cost > out.get(entry.key[0], 0.0) and self.open.get(entry.key) is entry:
+                out[entry.key[0]] = -cost
+        return out
+
+    def _leader(self) -> tuple[float, Entry[Known]] | None:
+        while self.heap and self.open.get(self.heap[0][2].key) is not self.heap[0][2]:
+            heapq.heappop(self.heap)
+        return (-self.heap[0][0], self.heap[0][2]) if self.heap else None
+
+    def _leading(self) -> list[list[tuple[float, Entry[Known]]]]:
+        groups: dict[tuple[int, int], list[tuple[float, Entry[Known]]]] = {}
+        count = 0
+        while count < self.together and (leader := self._leader()) is not None:
+            batch = leader[1].batch
+            if batch.final and groups:
+                break
+            heapq.heappop(self.heap)
+            groups.setdefault((id(batch.plan), batch.layer), []).append(leader)
+            count += 1
+            if batch.final:
+                break
+        return list(groups.values())
+
+    def __len__(self) -> int:
+        return len(self.open)
+
+
+# -- the walk ------------------------------------------------------------------------------------------------------
+
+Screen = Callable[[Batch], tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]
+"""Which cells of a batch to give out as they are, and which to go on with; the others are dropped."""
+
+
+def traverse(
+    frontier: Frontier, *, screen: Screen | None = None, stop: Callable[[int], bool] | None = None
+) -> Iterator[Batch]:
+    """Cut until nothing waits; gives out final cells, and cells that the screen settled before (`final` tells which).
+
+    `stop(visited)` is asked before every batch with the number of cells looked at so far. What then still waits stays
+    in the frontier.
+    """
+    visited = 0
+    while len(frontier):
+        if stop is not None and stop(visited):
+            return
+        batch = frontier.pop()
+        visited += len(batch.root)
+        if screen is not None:
+            settled, left = screen(batch)
+            if len(settled):
+                yield batch.take(settled)
+            if not len(left):
+                continue
+            batch = batch.take(left)
+        if batch.final:
+            yield batch
+        else:
+            frontier.push(batch.plan.cut(batch))
 
 
 def subdivide(
-    net: Network, cells: Any, start: FloatArray | None = None, *, batch: int | None = None
-) -> Iterator[Leaves]:
+    net: Network, cells: Geometry, start: FloatArray | None = None, *, batch: int | None = None
+) -> Iterator[Batch]:
     """All cells on which `net` is affine inside the starting cells, in batches.
 
     `cells` is a geometry (see `reluscope.cells.split`). `start` gives the first layer's pre-activations on the starting
     cells, shape (n, dimension + 1, units) or (1, ...); by default the cells live in the network's input space.
     """
-    first = net.layers[0]
-    if start is None:
-        start = np.concatenate([first.dense().T, first.bias[None]])[None]
-    n = len(cells)
-    maps = np.broadcast_to(start, (n, *start.shape[1:]))
-    width = max(net.widths[1:])
-    size = batch or max(64, BATCH_NUMBERS // ((maps.shape[1] + 1) * width))
-    error2 = (EPS * EPS) * squared_scale(cells, maps)
-    empty = np.zeros((n, 0), np.uint8)
-    root = np.arange(n)
-    with blas_threads(width):
-        if not net.hidden:
-            yield Leaves(cells, empty, np.ascontiguousarray(maps), root)
-            return
-        stack: list[Pending] = []
-        for begin in reversed(range(0, n, size)):
-            end = min(begin + size, n)
-            none = np.zeros((end - begin, 0))
-            part = Batch(maps[begin:end], error2[begin:end], none, empty[begin:end], root[begin:end])
-            # All units of the first layer may cross a starting cell: in groups, so that it takes no time without end.
-            stack += children(net, 0, cells.part(begin, end), part, size, empty[begin:end])
-        while stack:
-            pending = stack.pop()
-            if pending.piece.shape[1] < net.layers[pending.layer - 1].width:
-                stack += children(net, pending.layer - 1, pending.cells, _taken(pending), size, pending.piece)
-                continue
-            last = pending.layer == len(net.hidden)
-            made = advance(net.layers[pending.layer - 1], net.layers[pending.layer], pending, last)
-            if last:
-                yield Leaves(pending.cells, made.pattern, made.maps, made.root)
-            else:
-                stack += children(net, pending.layer, pending.cells, made, size)
+    plan = Plan.plain(net, cells.dimension, batch)
+    with blas_threads(max(net.widths[1:])):
+        yield from traverse(Stack(plan.start(cells, start)))
 
 
-def children(net: Network, layer: int, cells: Any, at: Batch, size: int, known: Pattern | None = None) -> list[Pending]:
-    """Split a batch by one layer's units; the children come in batches, last first.
-
-    With `known` (n, k), the pieces of the layer's first k units (k may be 0), by which the cells are split already,
-    only the next units take their turn, so many that they cannot make more than about `MOST_CHILDREN`.
-    """
-    units = net.layers[layer].units
-    width, steps = units.breaks.shape
-    begin = 0 if known is None else known.shape[1]
-    group = width if known is None else _group(at.maps.shape[1] - 1, width - begin, steps, len(cells))
-    end = min(begin + group, width)
-    part = slice(begin, end)
-    tolerance = PROBABLE_ERRORS * np.sqrt(at.error2[:, part])
-    first_label = first_labels(net)[layer] + begin * steps
-    found = cells.split(np.ascontiguousarray(at.maps[:, :, part]), tolerance, units.breaks[part], first_label)
-    piece, top = found.piece, found.top
-    if begin:
-        assert known is not None
-        piece, top = np.concatenate([known[found.parent], piece], axis=1), np.concatenate([at.top, top], axis=1)
-    at = at._replace(top=top)
-    total = len(found.cells)
-    return [
-        Pending(
-            layer + 1,
-            found.cells.part(first, min(first + size, total)),
-            found.parent[first : first + size],
-            piece[first : first + size],
-            at,
-        )
-        for first in reversed(range(0, total, size))
-    ]
+# -- small things --------------------------------------------------------------------------------------------------
 
 
-def _taken(pending: Pending) -> Batch:
-    """What is known of the parents, for the children."""
-    maps, error2, top, pattern, root = pending.before
-    i = pending.parent
-    return Batch(maps[i], error2[i], top[i], pattern[i], root[i])
+def batch_size(net: Network, dimension: int) -> int:
+    """How many cells make a batch."""
+    return max(64, BATCH_NUMBERS // ((dimension + 2) * max(net.widths[1:])))
 
 
 def _group(dimension: int, units: int, steps: int, cells: int) -> int:
@@ -166,30 +409,32 @@ def _group(dimension: int, units: int, steps: int, cells: int) -> int:
     return count
 
 
-def advance(layer: Layer, following: Layer, pending: Pending, last: bool) -> Batch:
-    """Affine maps, probable errors and patterns of the children, for the units of the following layer."""
+def next_maps(
+    net: Network,
+    layer: int,
+    maps: FloatArray,
+    error2: FloatArray,
+    top: FloatArray,
+    parent: Index,
+    piece: Pattern,
+    errors: bool = True,
+) -> tuple[FloatArray, FloatArray]:
+    """Affine maps of the layer after `layer` and their squared errors (n, units), or (n, 0) without `errors`.
+
+    Child i has the pieces `piece[i]` and the maps, errors and scales `top` of cell `parent[i]`.
+    """
     from reluscope.cells._advance import after_layer
 
-    before, parent = pending.before, pending.parent
-    maps, error2 = after_layer(
-        before.maps,
-        before.error2,
-        before.top,
-        parent,
-        pending.piece,
-        layer.units.slopes,
-        layer.units.intercepts,
-        layer.units.is_relu,
-        not last,
-    )
+    units, following = net.layers[layer].units, net.layers[layer + 1]
+    maps, error2 = after_layer(maps, error2, top, parent, piece, units.slopes, units.intercepts, units.is_relu, errors)
     n, rows, m = maps.shape
     new = _times(maps.reshape(n * rows, m), following.weight).reshape(n, rows, following.width)
     new[:, -1, :] += following.bias
-    if not last:
-        error2 = _times(error2, following.weight**2)
-        error2 += (EPS * EPS) * following.bias**2
-    pattern = np.concatenate([before.pattern[parent], pending.piece], axis=1)
-    return Batch(new, error2, np.zeros((0, 0)), pattern, before.root[parent])
+    if not errors:
+        return new, np.zeros((n, 0))
+    error2 = _times(error2, following.weight**2)
+    error2 += (EPS * EPS) * following.bias**2
+    return new, error2
 
 
 def _times(rows: FloatArray, weight: Any) -> FloatArray:
@@ -198,7 +443,7 @@ def _times(rows: FloatArray, weight: Any) -> FloatArray:
     return rows @ weight.T
 
 
-def squared_scale(cells: Any, maps: FloatArray) -> FloatArray:
+def squared_scale(cells: Geometry, maps: FloatArray) -> FloatArray:
     """Sum of squares of the terms of each first-layer pre-activation, at the far corner of each starting cell."""
     reach = cells.reach()
     with np.errstate(over="ignore"):

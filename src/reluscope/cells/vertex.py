@@ -22,7 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, describe, integer, real_array
-from reluscope.cells.split import Split
+from reluscope.cells.csr import joined, places
+from reluscope.cells.interval import Intervals
+from reluscope.cells.polygon import Polygons
+from reluscope.cells.split import Geometry, Split
 from reluscope.cells.vertex_shape import corner_bits, corners, facet_means, far_ends, pack, side_labels, volumes
 from reluscope.cells.vertex_split import Given, Words, split_cells, widened
 from reluscope.errors import InputError
@@ -169,6 +172,28 @@ class VertexCells:
             self.radius[start:stop],
         )
 
+    def take(self, index: npt.NDArray[np.integer]) -> VertexCells:
+        """The cells at `index`, in that order."""
+        rows, offsets = places(self.offsets, index)
+        facets, facet_offsets = places(self.facet_offsets, index)
+        open_ = self.is_open
+        return VertexCells(
+            self.points[rows],
+            self.bits[rows],
+            self.labels[facets],
+            offsets,
+            facet_offsets,
+            self.rays[rows] if open_ else self.rays,
+            self.scales[rows] if open_ else self.scales,
+            self.radius[index] if open_ else self.radius,
+        )
+
+    def corners(self) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """Vertices of all cells, back to back, and where each cell's start; for bounded cells."""
+        if self.is_open:
+            raise InputError("cells cut from the whole space have corners at infinity; give a box")
+        return self.points, self.offsets
+
     @classmethod
     def join(cls, parts: list[VertexCells]) -> VertexCells:
         """The cells of several batches, one after the other: all cut from bounded cells, or all from the space."""
@@ -180,14 +205,16 @@ class VertexCells:
             np.concatenate([p.points for p in parts]),
             np.concatenate([widened(p.bits, words) for p in parts]),
             np.concatenate([p.labels for p in parts]),
-            _joined([p.offsets for p in parts]),
-            _joined([p.facet_offsets for p in parts]),
+            joined([p.offsets for p in parts]),
+            joined([p.facet_offsets for p in parts]),
             np.concatenate([p.rays for p in parts]),
             np.concatenate([p.scales for p in parts]),
             np.concatenate([p.radius for p in parts]),
         )
 
-    def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split:
+    def split(
+        self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int
+    ) -> Split[VertexCells]:
         """Cut every cell by the hyperplanes where a unit reaches a break point; see `reluscope.cells.split`.
 
         Cost of one cut: negative times positive vertices (one `and` and one bit count each), plus copying the parts.
@@ -333,6 +360,39 @@ class VertexCells:
         return f"VertexCells({len(self)} cells in R^{self.dimension}, {len(self.points)} vertices)"
 
 
-def _joined(offsets: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    starts = np.cumsum([0, *(o[-1] for o in offsets)])
-    return np.concatenate([*(o[:-1] + s for o, s in zip(offsets, starts[:-1], strict=True)), starts[-1:]])
+def with_vertices(cells: Geometry) -> VertexCells:
+    """Cells of one or two dimensions in the form that carries vertices and facets; those of more pass unchanged."""
+    if isinstance(cells, VertexCells):
+        return cells
+    if isinstance(cells, Intervals):
+        n = len(cells)
+        ends = np.stack([cells.low, cells.high], axis=1).reshape(-1, 1)
+        far = np.isinf(ends)
+        points, rays = np.where(far, 0.0, ends), np.where(far, np.sign(ends), 0.0)
+        bits = np.tile(np.array([1, 2], np.uint64), n)[:, None]
+        offsets, facets, labels = 2 * np.arange(n + 1), 2 * np.arange(n + 1), cells.labels.reshape(-1)
+        open_ = bool(far.any())
+    elif isinstance(cells, Polygons):
+        counts = np.diff(cells.offsets)
+        here = np.arange(len(cells.points)) - np.repeat(cells.offsets[:-1], counts)
+        before = np.where(here == 0, np.repeat(counts, counts) - 1, here - 1)
+        bits = np.zeros((len(here), max(1, -(-int(counts.max(initial=1)) // 64))), np.uint64)
+        each = np.arange(len(here))
+        for edge in (here, before):
+            bits[each, edge // 64] |= np.uint64(1) << (edge % 64).astype(np.uint64)
+        points, rays, labels = cells.points, np.zeros((0, 2)), cells.labels
+        offsets = facets = cells.offsets
+        open_ = False
+    else:
+        raise InputError(f"cells must carry vertices, got {type(cells).__name__}; use another geometry")
+    none = np.zeros((0, points.shape[1]))
+    return VertexCells(
+        points,
+        bits,
+        labels,
+        offsets,
+        facets,
+        rays if open_ else none,
+        np.abs(points) if open_ else none,
+        np.zeros(len(offsets) - 1 if open_ else 0),
+    )

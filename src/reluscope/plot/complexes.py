@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reluscope.cells.complex import Complex, LevelSet
+from reluscope.cells.complex import Complex
+from reluscope.cells.level_set import LevelSet
 from reluscope.errors import InputError
 from reluscope.plot._axes import axes, expect
 

@@ -54,7 +54,8 @@ def plot_regions(
         if len(given) != count:
             raise InputError(f"masses must have one entry per region ({count}), got {len(given)}")
         masses = given[which]
-    shapes = np.split(regions.cells.points, regions.cells.offsets[1:-1])
+    points, offsets = regions.cells.corners()
+    shapes = np.split(points, offsets[1:-1])
     cmap = {"output": "RdBu_r", "mass": "viridis", "gradient": "magma_r", "pattern": "tab20"}[colour]
     style: dict[str, Any] = {
         "edgecolors": EDGE if edges else "face",

@@ -23,8 +23,9 @@ import numpy as np
 
 from reluscope._check import FloatArray, generator
 from reluscope._extras import require
+from reluscope.answers._marginals import advance, marginals
 from reluscope.answers.spectrum import _decomposed, _narrowed, _singular
-from reluscope.answers.support import Support, _advance, _marginals, support
+from reluscope.answers.support import Support, support
 from reluscope.inputs import Gaussian
 from reluscope.measure.lines import segment_patterns
 from reluscope.network import Network, Pattern
@@ -120,14 +121,14 @@ def _from_set(found: Support, n: int, rng: np.random.Generator) -> Pattern:
     maps = [np.repeat(m, n, axis=1) for m in run_.first]
     pieces = []
     for layer, hidden in enumerate(net.hidden):
-        probability = _marginals(hidden.units, maps, run_.weights)
+        probability = marginals(hidden.units, maps, run_.weights)
         probability = np.where(found._allowed(layer, probability), probability, 0.0)
         steps = np.cumsum(probability, axis=2)
         u = rng.random(steps.shape[:2])[:, :, None] * steps[:, :, -1:]
         piece = (u > steps[:, :, :-1]).sum(axis=2).astype(np.uint8)
         pieces.append(piece)
         if layer + 1 < len(net.hidden):
-            maps = _advance(net, layer, maps, piece)
+            maps = advance(net, layer, maps, piece)
     return np.concatenate(pieces, axis=1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS, Masses, exac
 from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
+    from reluscope.cells.split import Geometry
     from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.network import Network
@@ -99,7 +100,8 @@ def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Re
     if not len(found):
         return found, gaussian_masses(found.cells)
     starts = np.arange(0, len(found), _BLOCK)
-    corner = np.minimum.reduceat(np.linalg.norm(found.cells.points, axis=1), found.cells.offsets[:-1])
+    points, offsets = found.cells.corners()
+    corner = np.minimum.reduceat(np.linalg.norm(points, axis=1), offsets[:-1])
     centre = found.find(np.zeros((1, found.cells.dimension)))
     corner[centre[centre >= 0]] = 0.0  # its corners may be far
     distance = np.minimum.reduceat(corner, starts)
@@ -160,5 +162,5 @@ def _particles(component: Component) -> Enumerated:
     value = np.bincount(inverse, component.point_weights).astype(np.float64)
     C, d = net.output_maps(pattern[first])
     maps = np.concatenate([C.transpose(0, 2, 1), d[:, None, :]], axis=1)
-    found = Regions(net, Domain(None, None), None, pattern[first], maps)
+    found = Regions(net, Domain(None, None), cast("Geometry", None), pattern[first], maps)
     return Enumerated(component, found, exact(value, np.asarray(len(pattern) * EPS * value)))

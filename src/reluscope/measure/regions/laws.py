@@ -15,6 +15,9 @@ from reluscope.answer import Answer
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import clip, half_spaces, law_box, starting_cell
 from reluscope.cells.facets import facet_rows
+from reluscope.cells.interval import Intervals
+from reluscope.cells.polygon import Polygons
+from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
 from reluscope.inputs import FAR, far_sides
 from reluscope.intervals import binomial
@@ -282,17 +285,18 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Mas
     L = law.factor.push(np.eye(law.factor.k)).T
     square = L.shape == (n, n) and np.linalg.cond(L) < 1e8
     if n <= MOST_EXACT_DIMENSIONS and square:
-        if n == 1:
-            ends = np.stack([regions.cells.low, regions.cells.high])
+        cells = regions.cells
+        if isinstance(cells, Intervals):
+            ends = np.stack([cells.low, cells.high])
             with np.errstate(invalid="ignore"):
                 ends = np.sort((ends - law.mean[0]) / L[0, 0], axis=0)
-            return gaussian_masses(replace(regions.cells, low=ends[0], high=ends[1]))
-        if not hasattr(regions.cells, "points"):
+            return gaussian_masses(replace(cells, low=ends[0], high=ends[1]))
+        if not isinstance(cells, (Polygons, VertexCells)):
             raise InputError("cells reach to infinity: look for regions with law= or a box that holds the law")
-        points = np.linalg.solve(L, (regions.cells.points - law.mean).T).T
+        points = np.linalg.solve(L, (cells.points - law.mean).T).T
         if n == 2 and np.linalg.det(L) < 0:
             points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric
-        return gaussian_masses(replace(regions.cells, points=np.ascontiguousarray(points)))
+        return gaussian_masses(replace(cells, points=np.ascontiguousarray(points)))
     from reluscope.measure.polytope import measure_together
 
     def rows_of(cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:

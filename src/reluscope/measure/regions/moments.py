@@ -155,7 +155,7 @@ def _standard(
             from reluscope.measure.exact import polygon_moments as measured
         else:
             from reluscope.measure.exact import polyhedra_moments as measured
-        m0, m1, m2 = measured(cell.points, cell.offsets)
+        m0, m1, m2 = measured(*cell.corners())
         return float(m0[0]), m1[0], m2[0], *none, True
     from reluscope.measure.polytope import polytope_moments
 

@@ -1,0 +1,106 @@
+"""The patterns of a law: drawn, counted and enumerated, with their masses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import EPS, FloatArray
+from reluscope.answer import Answer
+from reluscope.intervals import binomial
+from reluscope.network import Network, Pattern
+
+if TYPE_CHECKING:
+    from reluscope.inputs import Law
+    from reluscope.inputs._standard import Component
+
+_DRAW_NUMBERS = 1 << 21
+"""Numbers in one batch of draws."""
+MOST_UNIFORM_DIMENSIONS = 6
+"""Up to here volumes under a uniform law are exact."""
+
+
+def share(hits: int, draws: int, confidence: float, method: str = "") -> Answer:
+    """`hits / draws` with the exact binomial (Clopper-Pearson) interval: it holds for any true probability and any
+    number of draws, as long as that number was fixed beforehand."""
+    low, high = binomial(hits, draws, confidence)
+    return Answer(hits / draws, low, high, "confidence", confidence, method or f"{draws:,} draws")
+
+
+def draw_patterns(
+    net: Network, law: Law, components: tuple[Component, ...], draws: int, rng: np.random.Generator
+) -> Iterator[Pattern]:
+    """Patterns of `draws` independent inputs from the law, in batches.
+
+    Gaussian components are drawn in the few coordinates the network can see; how many draws each gets is multinomial.
+    """
+    plain = all(c.kind == "gaussian" for c in components)
+    sources = [c.network for c in components] if plain else [net]
+    weights = np.array([c.weight for c in components]) if plain else np.ones(1)
+    counts = rng.multinomial(draws, weights / weights.sum())
+    for network, count in zip(sources, counts, strict=True):
+        size = max(64, _DRAW_NUMBERS // max(network.n_inputs, net.n_units, 1))
+        for begin in range(0, int(count), size):
+            n = min(size, int(count) - begin)
+            rows = rng.standard_normal((n, network.n_inputs)) if plain else law.sample(n, rng)
+            yield network.pattern(rows)
+
+
+def enumerable(components: tuple[Component, ...]) -> bool:
+    """Whether complete enumeration gives exact masses for every component."""
+    return all(c.kind == "point" or c.r <= (MOST_UNIFORM_DIMENSIONS if c.kind == "uniform" else 3) for c in components)
+
+
+class PatternMasses(NamedTuple):
+    """Different patterns (n, units), their masses under a law, and a bound on the mass not enumerated."""
+
+    pattern: Pattern
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    missing: float
+    stopped: str | None
+
+
+def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = None) -> PatternMasses:
+    """Every pattern that has mass under the law, by enumeration; for laws that are `enumerable`."""
+    from reluscope.measure.regions import enumerate_law
+
+    parts = enumerate_law(net, law, budget=budget, progress=progress)
+    masses = [p.masses.scaled(p.component.weight) for p in parts]
+    pattern = np.concatenate([p.regions.pattern for p in parts])
+    stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)
+    # The masses of a complete subdivision sum to 1. If they do not, say so instead of calling the answer exact.
+    gap = [1.0 - float(p.masses.value.sum()) for p in parts]
+    slack = [1e-9 + float((p.masses.upper - p.masses.lower).sum()) for p in parts]
+    if not stopped and any(abs(g) > e for g, e in zip(gap, slack, strict=True)):
+        stopped = f"the masses of all cells sum to {1.0 - max(gap, key=abs):.9g} instead of 1"
+    _, first, inverse = np.unique(net.key(pattern), return_index=True, return_inverse=True)
+    columns = [np.concatenate([getattr(m, k) for m in masses]) for k in ("value", "lower", "upper")]
+    value, lower, upper = (np.bincount(inverse, column).astype(np.float64) for column in columns)
+    missing = max(0.0, 1.0 - float(lower.sum())) if stopped else 0.0
+    if stopped:
+        lower = np.maximum(lower - max(0.0, float(value.sum()) - 1.0), 0.0)
+    return PatternMasses(pattern[first], value, lower, np.minimum(upper, 1.0), missing, stopped)
+
+
+def summed(found: PatternMasses, members: npt.NDArray[np.bool_]) -> Answer:
+    """Mass of the named patterns, with what was not enumerated added to the upper end."""
+    inside = float(found.value[members].sum())
+    low = float(found.lower[members].sum())
+    slack = len(members) * EPS * inside
+    high = min(1.0, float(found.upper[members].sum()) + found.missing + slack)
+    how = f"enumeration, {len(found.value):,} patterns"
+    if found.stopped:
+        return Answer(inside, max(0.0, low - slack), high, "sound", method=how, note=found.stopped)
+    return Answer(inside, max(0.0, low - slack), high, "exact", method=how)
+
+
+def checked(net: Any, law: Law) -> tuple[Component, ...]:
+    """The law's components in the coordinates the network sees, or an `InputError` about `net` or `law`."""
+    from reluscope.inputs import standard
+
+    return standard(law, net)

@@ -1,0 +1,141 @@
+"""The most probable patterns by draws: candidates from one set of draws, judged by an independent one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope.answer import Answer
+from reluscope.answers._patterns import draw_patterns, share
+from reluscope.answers._probable_record import Probable
+from reluscope.budget import Budget
+from reluscope.intervals import dkw
+from reluscope.measure.regions import Masses
+from reluscope.network import Network, Pattern
+
+if TYPE_CHECKING:
+    from reluscope.inputs import Law
+    from reluscope.inputs._standard import Component
+
+_MOST_POLYTOPES = 300
+_MOST_POLYTOPE_DIMENSIONS = 40
+
+
+def from_draws(
+    net: Network,
+    law: Law,
+    components: tuple[Component, ...],
+    target: float | None,
+    count: int | None,
+    draws: int,
+    relative: float,
+    confidence: float,
+    budget: Budget,
+    rng: np.random.Generator,
+) -> Probable:
+    candidates, seen = _tally(net, draw_patterns(net, law, components, draws, rng))
+    order = np.argsort(-seen, kind="stable")
+    candidates = candidates[order]
+    judged, hits = _tally(net, draw_patterns(net, law, components, draws, rng))
+    listed = {key: i for i, key in enumerate(net.key(candidates).tolist())}
+    rank = np.array([listed.get(key, len(candidates)) for key in net.key(judged).tolist()])
+    again = np.bincount(rank, hits, minlength=len(candidates) + 1)
+    stopped = None
+    if count is not None:
+        size = min(count, len(candidates))
+        inside = int(again[:size].sum())
+        found = share(inside, draws, confidence)
+        if size < count:
+            stopped = f"only {size:,} patterns in {draws:,} draws"
+    else:
+        assert target is not None
+        covered = np.cumsum(again[:-1]) / draws
+        half = dkw(draws, confidence)
+        enough = np.flatnonzero(covered - half >= target)
+        size = int(enough[0]) + 1 if len(enough) else len(candidates)
+        value = float(covered[size - 1])
+        found = Answer(value, max(0.0, value - half), min(1.0, value + half), "confidence", confidence)
+        if not len(enough):
+            stopped = f"{draws:,} draws do not show a mass of {target:g}; more draws may"
+    chosen = candidates[:size]
+    each = [share(int(h), draws, confidence) for h in again[:size]]
+    columns = [np.array([getattr(a, name) for a in each]) for name in ("value", "lower", "upper")]
+    masses = Masses(columns[0], columns[1], columns[2], "confidence", confidence)
+    masses = refined(masses, components, chosen, relative, confidence, budget, rng)
+    most = int(max(hits[rank >= size].max(initial=0), 0))
+    # Half of the risk each for this bound and for the upper end of what is left, of which the smaller counts.
+    bound = most_mass_with(most, draws, 0.5 * (1.0 - confidence))
+    order = np.argsort(-masses.value, kind="stable")
+    masses = Masses(masses.value[order], masses.lower[order], masses.upper[order], masses.guarantee, masses.level)
+    left = Answer(1.0 - found.value, 1.0 - found.upper, 1.0 - found.lower, "confidence", confidence)
+    nothing = Answer(most / draws, 0.0, min(bound, left.upper), "confidence", confidence)
+    return Probable(
+        net, chosen[order], masses, found, left, nothing, stopped, f"{draws:,} draws, judged by as many others"
+    )
+
+
+def _tally(net: Network, batches: Iterator[Pattern]) -> tuple[Pattern, npt.NDArray[np.int64]]:
+    """Distinct patterns and how often they occur."""
+    rows: list[Pattern] = []
+    counts: list[npt.NDArray[np.int64]] = []
+    for batch in batches:
+        _, first, number = np.unique(net.key(batch), return_index=True, return_counts=True)
+        rows.append(batch[first])
+        counts.append(number.astype(np.int64))
+    pattern = np.concatenate(rows)
+    _, first, inverse = np.unique(net.key(pattern), return_index=True, return_inverse=True)
+    return pattern[first], np.bincount(inverse, np.concatenate(counts)).astype(np.int64)
+
+
+def most_mass_with(hits: int, draws: int, risk: float) -> float:
+    """A mass that no pattern with at most `hits` draws exceeds, for all patterns and all `hits` at once.
+
+    At most `1/p` patterns have mass p or more, and each shows up at most c times in n draws with probability at most
+    `P(Bin(n, p) <= c)`. So the mass is the p where `P(Bin(n, p) <= c) / p` falls to `risk / ((c+1)(c+2))`; these shares
+    sum to `risk` over c = 0, 1, 2, ...
+    """
+    from scipy.optimize import brentq
+    from scipy.special import bdtr
+
+    allowed = np.log(risk / ((hits + 1.0) * (hits + 2.0)))
+
+    def excess(p: float) -> float:
+        return float(np.log(max(bdtr(hits, draws, p), 1e-300)) - np.log(p) - allowed)
+
+    if hits >= draws or excess(1.0 - 1e-12) > 0:
+        return 1.0
+    low = max(hits / draws, 1e-15)
+    if excess(low) <= 0:
+        return low
+    return float(brentq(excess, low, 1.0 - 1e-12, xtol=1e-12, rtol=1e-9)) * (1 + 1e-9)
+
+
+def refined(
+    counted: Masses,
+    components: tuple[Component, ...],
+    chosen: Pattern,
+    relative: float,
+    confidence: float,
+    budget: Budget,
+    rng: np.random.Generator,
+) -> Masses:
+    """Masses of the leading patterns computed as those of polytopes where that is cheap; the others as they were."""
+    if any(c.kind != "gaussian" or c.r > _MOST_POLYTOPE_DIMENSIONS for c in components):
+        return counted
+    from reluscope.measure.regions import gaussian_mass
+
+    value, low, high = counted.value.copy(), counted.lower.copy(), counted.upper.copy()
+    each = 1.0 - (1.0 - confidence) / len(components)
+    for i in range(min(len(chosen), _MOST_POLYTOPES // len(components))):
+        if budget.spent():
+            break
+        parts = []
+        for c in components:
+            rows = c.network.polytope(chosen[i])
+            parts.append(gaussian_mass(rows.A, rows.b, relative, each, rng).scaled(c.weight))
+        both = Masses.added(parts)
+        value[i], low[i], high[i] = float(both.value[0]), float(both.lower[0]), float(both.upper[0])
+    return Masses(value, low, high, counted.guarantee, counted.level)

@@ -1,0 +1,83 @@
+"""The record of the most probable patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import integer
+from reluscope.answer import Answer
+from reluscope.measure.regions import Masses
+from reluscope.network import Network, Pattern
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Probable:
+    """Patterns (n, units), most probable first, with their masses and what is left.
+
+    `found` is the probability of all listed patterns together, `left` that of all others, and `next` bounds the mass of
+    any single pattern that is not listed: [0, upper]. `ranked` leading patterns are certainly the most probable ones,
+    in some order. `reached` says whether the target was reached, otherwise `stopped` says why not. With guarantee
+    "confidence" each number's interval holds on its own at the stated level.
+    """
+
+    network: Network
+    pattern: Pattern
+    mass: Masses
+    found: Answer
+    left: Answer
+    next: Answer
+    stopped: str | None
+    method: str
+
+    def __len__(self) -> int:
+        return len(self.pattern)
+
+    def __iter__(self) -> Iterator[tuple[Pattern, Answer]]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> tuple[Pattern, Answer]:
+        i = integer(i, "i", low=-len(self), high=len(self) - 1) % len(self)
+        m = self.mass
+        answer = Answer(float(m.value[i]), float(m.lower[i]), float(m.upper[i]), m.guarantee, m.level, self.method)
+        return self.pattern[i], answer
+
+    @property
+    def reached(self) -> bool:
+        """Whether the mass or the number that was asked for has been found (at the stated guarantee)."""
+        return self.stopped is None
+
+    @property
+    def ranked(self) -> int:
+        """How many leading patterns are certainly at least as probable as everything after them.
+
+        With guarantee "confidence": if all intervals hold, each of which does so at the stated level only by itself.
+        """
+        after = np.append(np.maximum.accumulate(self.mass.upper[::-1])[::-1][1:], 0.0)
+        sure = np.minimum.accumulate(self.mass.lower) >= np.maximum(after, self.next.upper)
+        return int(np.flatnonzero(sure)[-1]) + 1 if sure.any() else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Patterns as text with their masses, and the certificate."""
+        return {
+            "pattern": ["".join(map(str, row)) for row in self.pattern.tolist()],
+            "mass": self.mass.value.tolist(),
+            "mass_lower": self.mass.lower.tolist(),
+            "mass_upper": self.mass.upper.tolist(),
+            "guarantee": self.mass.guarantee,
+            "found": self.found.to_dict(),
+            "left": self.left.to_dict(),
+            "next": self.next.to_dict(),
+            "stopped": self.stopped,
+            "method": self.method,
+        }
+
+    def __repr__(self) -> str:
+        state = "" if self.reached else f", {self.stopped}"
+        return (
+            f"Probable({len(self):,} patterns, mass {self.found}, any other at most {self.next.upper:.3g}, "
+            f"{self.method}{state})"
+        )

@@ -59,6 +59,7 @@ BY_NAME = {"reluscope._doors", "reluscope._extras", "reluscope._lazy", "reluscop
 _CONVENIENCES = {
     "inputs._law": "_gaussian _plain",
     "inputs._gaussian": "_truncated",
+    "cells.complex": "level_set",
     "cells.regions": "facets storage",
     "answers.outputs": "_by_lines",
     "local_models.merged": "_storage flatten",

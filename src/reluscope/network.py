@@ -558,8 +558,8 @@ def _arrow(widths: tuple[int, ...]) -> str:
     return "-".join(parts)
 
 
-def check_network(net: Any) -> Network:
-    """`net` if it is a `Network`, else an `InputError` that says how to get one."""
+def check_network(net: Any, name: str = "net") -> Network:
+    """`net` if it is a `Network`, else an `InputError` about the argument `name` that says how to get one."""
     if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+        raise InputError(f"{name} must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     return net

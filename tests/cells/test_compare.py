@@ -50,11 +50,11 @@ def affine(C, d):
     st.sampled_from([(3, 1), (3, 2, 3), (3, 3, 3, 3, 2)]),
 )
 def test_side_by_side_computes_both(seed, one, two):
-    net1, net2 = random_net(one, seed, ac.hardtanh()), random_net(two, seed + 1, ac.leaky_relu(0.1))
-    both = side_by_side(net1, net2)
+    net, other = random_net(one, seed, ac.hardtanh()), random_net(two, seed + 1, ac.leaky_relu(0.1))
+    both = side_by_side(net, other)
     X = np.random.default_rng(seed).normal(size=(50, 3)) * 3
-    np.testing.assert_allclose(both(X), np.concatenate([net1(X), net2(X)], axis=1), rtol=1e-13, atol=1e-13)
-    assert len(both.layers) == max(len(net1.layers), len(net2.layers))
+    np.testing.assert_allclose(both(X), np.concatenate([net(X), other(X)], axis=1), rtol=1e-13, atol=1e-13)
+    assert len(both.layers) == max(len(net.layers), len(other.layers))
 
 
 def test_side_by_side_keeps_sparse_layers_sparse():
@@ -167,17 +167,17 @@ def test_different_architectures_of_one_function():
         assert float(distance(a, b, (-5, 4), 2)) < 1e-14
 
 
-def test_tolerance_and_rounding():
+def test_max_difference_and_rounding():
     net, other = affine([[1.0]], [0.0]), affine([[1.0]], [1e-6])
     assert equivalent(net, other, (-1, 1)).equal is False
-    assert equivalent(net, other, (-1, 1), tolerance=2e-6).equal is True
-    # Outputs of 1e9 carry a rounding of 1e-6 or so: a tolerance of 1e-9 is beyond them.
+    assert equivalent(net, other, (-1, 1), max_difference=2e-6).equal is True
+    # Outputs of 1e9 carry a rounding of 1e-6 or so: a difference of 1e-9 is beyond them.
     scaled = random_net((2, 5, 1), 0).then([[1e9]])
     found = equivalent(scaled, disguised(scaled, 1), (-1, 1))
     assert found.equal is None
     assert "rounding" in found.guarantee
     assert found.rounding > 1e-9
-    assert equivalent(scaled, disguised(scaled, 1), (-1, 1), tolerance=1e-3).equal is True
+    assert equivalent(scaled, disguised(scaled, 1), (-1, 1), max_difference=1e-3).equal is True
 
 
 def test_budgets():
@@ -313,13 +313,16 @@ def test_records():
 @pytest.mark.parametrize(
     "call, text",
     [
-        (lambda: equivalent("a", affine([[1.0]], [0.0]), (0, 1)), "net1 must be a Network"),
-        (lambda: side_by_side(affine([[1.0]], [0.0]), 3), "net2 must be a Network"),
+        (lambda: equivalent("a", affine([[1.0]], [0.0]), (0, 1)), "net must be a Network"),
+        (lambda: side_by_side(affine([[1.0]], [0.0]), 3), "other must be a Network"),
         (lambda: side_by_side(affine([[1.0]], [0.0]), affine([[1.0, 2.0]], [0.0])), "equally many inputs"),
         (lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0, 1.0]], [0.0]), (0, 1)), "inputs and outputs"),
         (lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0], [2.0]], [0.0, 0.0]), (0, 1)), "inputs and outputs"),
         (lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), None), "box must be a pair"),
-        (lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), tolerance=-1.0), "tolerance"),
+        (
+            lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), max_difference=-1.0),
+            "max_difference",
+        ),
         (lambda: distance(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), 3), "p must be 1, 2 or inf"),
         (lambda: distance(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), "2"), "p must be 1, 2 or inf"),
         (lambda: distance(affine(np.ones((1, 7)), [0.0]), affine(np.ones((1, 7)), [0.0]), (0, 1), 2), "p=inf works"),

@@ -163,7 +163,7 @@ def test_single_precision_reaches_single_precision():
 def test_equivalence_is_proved_in_the_plane():
     net = net_of(2, 6, 1, seed=4)
     found = rs.recover(rs.Oracle(net), BOX, rng=0, check=0)
-    assert rs.equivalent(net, found.network, BOX, tolerance=1e-10)
+    assert rs.equivalent(net, found.network, BOX, max_difference=1e-10)
 
 
 def test_same_seed_same_answer():

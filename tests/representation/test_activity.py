@@ -8,8 +8,9 @@ from rational import rational_regions
 
 import reluscope as rs
 from nets import integer_net, random_net
+from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
-from reluscope.representation.activity import AFFINE, OFF, ON, SWITCHES, UNDECIDED, box_preactivations, stable_units
+from reluscope.representation.activity import AFFINE, OFF, ON, SWITCHES, UNDECIDED, stable_units
 
 
 @pytest.mark.parametrize("act", ["relu", "leaky_relu", "hardtanh", "abs", "relu6"])

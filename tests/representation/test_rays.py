@@ -11,9 +11,9 @@ from scipy.special import betaincinv
 
 import reluscope as rs
 from nets import integer_net, random_net
+from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
 from reluscope.representation._prefix import recession
-from reluscope.representation.activity import box_preactivations
 from reluscope.representation.laboratory import bounded_shares, random_network
 from reluscope.representation.rays import _dead_by_bounds, _tightest, boundedness, boundedness_bounds
 

@@ -24,13 +24,14 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray, describe, real
 from reluscope.activations import Units
 from reluscope.answer import Answer
+from reluscope.cells.bounds import box_outputs
 from reluscope.cells.domain import MOST_DIMENSIONS, box_bounds, vertex_geometry
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, stream_regions, too_large
 from reluscope.cells.subdivide import PROBABLE_ERRORS
 from reluscope.cells.vertex import with_vertices
 from reluscope.errors import InputError
-from reluscope.network import Layer, Network
+from reluscope.network import Layer, Network, check_network
 
 _VOLUME_ROUNDING = 1e-12
 """Relative error allowed for volumes and sums in the brackets of integrals."""
@@ -40,9 +41,9 @@ _VOLUME_ROUNDING = 1e-12
 class Equivalence:
     """Whether two networks agree on a box, and where they differ most.
 
-    `equal` is True when `|f1 - f2| <= tolerance` everywhere (every output counts), False when `witness` shows more,
-    None when the budget ended before that was known or when rounding leaves it open. `difference` is the largest one
-    found, at the input `witness`, with the outputs `first` and `second` there. `rounding` bounds the probable
+    `equal` is True when `|f1 - f2| <= max_difference` everywhere (every output counts), False when `witness` shows
+    more, None when the budget ended before that was known or when rounding leaves it open. `difference` is the largest
+    one found, at the input `witness`, with the outputs `first` and `second` there. `rounding` bounds the probable
     rounding of `difference`, `cells` counts the regions of the common refinement that were looked at.
     """
 
@@ -51,7 +52,7 @@ class Equivalence:
     witness: FloatArray
     first: FloatArray
     second: FloatArray
-    tolerance: float
+    max_difference: float
     rounding: float
     cells: int
     stopped: str | None
@@ -65,13 +66,15 @@ class Equivalence:
     def __bool__(self) -> bool:
         """Whether the networks are equal; an undecided answer is an error, not a verdict."""
         if self.equal is None:
-            raise InputError(f"equality is undecided: {self!r}; look at .equal, or give more budget or tolerance")
+            raise InputError(
+                f"equality is undecided: {self!r}; look at .equal, or give more budget or a larger max_difference"
+            )
         return self.equal
 
     def __repr__(self) -> str:
         verdict = {True: "equal", False: "different", None: "undecided"}[self.equal]
         return (
-            f"Equivalence({verdict}: largest difference {self.difference:.3g} (tolerance {self.tolerance:g}) "
+            f"Equivalence({verdict}: largest difference {self.difference:.3g} (allowed {self.max_difference:g}) "
             f"over {self.cells:,} cells; {self.guarantee})"
         )
 
@@ -83,7 +86,7 @@ class Equivalence:
             "witness": self.witness.tolist(),
             "first": self.first.tolist(),
             "second": self.second.tolist(),
-            "tolerance": self.tolerance,
+            "max_difference": self.max_difference,
             "rounding": self.rounding,
             "cells": self.cells,
             "stopped": self.stopped,
@@ -91,19 +94,18 @@ class Equivalence:
         }
 
 
-def side_by_side(net1: Network, net2: Network) -> Network:
-    """The network `x -> (net1(x), net2(x))`: stacked first layers, block-diagonal later ones.
+def side_by_side(net: Network, other: Network) -> Network:
+    """The network `x -> (net(x), other(x))`: stacked first layers, block-diagonal later ones.
 
     The outputs of the shallower network are carried past the remaining layers by identity units, exactly.
     """
-    for name, net in (("net1", net1), ("net2", net2)):
-        if not isinstance(net, Network):
-            raise InputError(f"{name} must be a Network, got {describe(net)}; reluscope.load makes one from a model")
-    if net1.n_inputs != net2.n_inputs:
-        raise InputError(f"net1 and net2 must have equally many inputs, got {net1.n_inputs} and {net2.n_inputs}")
-    depth = max(len(net1.layers), len(net2.layers))
+    check_network(net)
+    check_network(other, "other")
+    if net.n_inputs != other.n_inputs:
+        raise InputError(f"net and other must have equally many inputs, got {net.n_inputs} and {other.n_inputs}")
+    depth = max(len(net.layers), len(other.layers))
     layers = []
-    for i, (a, b) in enumerate(zip(_padded(net1, depth), _padded(net2, depth), strict=True)):
+    for i, (a, b) in enumerate(zip(_padded(net, depth), _padded(other, depth), strict=True)):
         units = Units.concatenate([a.units, b.units])
         if sparse.issparse(a.weight) or sparse.issparse(b.weight):
             join = sparse.vstack if i == 0 else sparse.block_diag
@@ -114,55 +116,87 @@ def side_by_side(net1: Network, net2: Network) -> Network:
             weight = np.zeros((a.width + b.width, a.n_inputs + b.n_inputs))
             weight[: a.width, : a.n_inputs], weight[a.width :, a.n_inputs :] = a.weight, b.weight
         layers.append((weight, np.concatenate([a.bias, b.bias]), units))
-    return Network(layers, name=f"{net1.name} | {net2.name}")
+    return Network(layers, name=f"{net.name} | {other.name}")
 
 
 def equivalent(
-    net1: Network, net2: Network, box: Any, *, tolerance: float = 1e-9, budget: Any = None, progress: Any = None
+    net: Network, other: Network, box: Any, *, max_difference: float = 1e-9, budget: Any = None, progress: Any = None
 ) -> Equivalence:
-    """Whether `|net1(x) - net2(x)| <= tolerance` for all outputs and all `x` in the box `(lo, hi)`, with the worst `x`.
+    """Whether two networks are the same function on a box.
 
-    Decided on the common refinement: at the vertices of every region (up to 6 inputs), or by two small linear
-    programs per output and region (above). Cost: the regions of both networks together. Guarantee: exact up to
-    rounding, which is estimated and kept apart: if `tolerance` is within the rounding of the largest difference, the
-    answer is None. When a budget ends the search, a witness found by then still decides; without one the answer is
-    None.
+    Parameters
+    ----------
+    net, other : Network
+        Networks with equally many inputs and outputs.
+    box : tuple
+        `(lower, upper)`, numbers or one entry per input.
+    max_difference : float
+        The networks count as equal when no output differs by more than this anywhere in the box.
+    budget, progress
+        When to end early (`"60s"`, `"10000 regions"`), and whether to show how far the work is.
+
+    Returns
+    -------
+    Equivalence
+        `equal` is True, False or None (undecided), `difference` the largest difference and `witness` where it is.
+
+    Raises
+    ------
+    InputError
+        If the networks do not fit each other, or the box is not one or is too large for double precision.
+
+    Notes
+    -----
+    Decided on the common refinement of the regions of both networks: at the vertices of every region (up to 6 inputs),
+    or by two small linear programs per output and region (above). Cost: the regions of both networks together.
+    Guarantee: exact up to rounding, which is estimated and kept apart. If `max_difference` is within the rounding of
+    the largest difference, the answer is None. When a budget ends the search, a witness found by then still decides;
+    without one the answer is None.
+
+    Examples
+    --------
+    >>> from reluscope import Network
+    >>> net = Network([([[1.0], [-1.0]], None), ([[1.0, 1.0]], None)])  # |x|
+    >>> line = Network([([[1.0]], None)])
+    >>> equivalent(net, line, (0, 1)).equal
+    True
+    >>> found = equivalent(net, line, (-1, 1))
+    >>> found.equal, found.difference, found.witness.tolist()
+    (False, 2.0, [-1.0])
     """
-    tolerance = real(tolerance, "tolerance", low=0.0)
-    lower, upper = _same_shape(net1, net2, box)
+    allowed = real(max_difference, "max_difference", low=0.0)
+    lower, upper = _same_shape(net, other, box)
     worst, rounding, cells, stopped = -1.0, 0.0, 0, None
     witness = 0.5 * (lower + upper)
-    for part in _refinement(net1, net2, (lower, upper), budget, progress):
+    for part in _refinement(net, other, (lower, upper), budget, progress):
         stopped = part.found.stopped
         cells += len(part.found)
-        size, x = _largest(net1, net2, part)
+        size, x = _largest(net, other, part)
         rounding = max(rounding, part.rounding)
         if size > worst:
             worst, witness = size, x
-    first, second = net1(witness), net2(witness)
+    first, second = net(witness), other(witness)
     worst = float(np.abs(first - second).max())
     verdict: bool | None = None
-    if worst - rounding > tolerance:
+    if worst - rounding > allowed:
         verdict = False
-    elif stopped is None and worst + rounding <= tolerance:
+    elif stopped is None and worst + rounding <= allowed:
         verdict = True
     if verdict is False:
         text = "the witness shows the difference"
         text += ", the largest there is up to rounding" if stopped is None else "; larger ones may exist"
     elif stopped is not None:
-        text = f"{stopped}: no difference above the tolerance so far"
+        text = f"{stopped}: no difference above max_difference so far"
     elif verdict is None:
-        text = (
-            f"the largest difference is within rounding ({rounding:.1g}) of the tolerance; a larger tolerance decides"
-        )
+        text = f"the largest difference is within rounding ({rounding:.1g}) of max_difference; a larger one decides"
     else:
         text = "exact: every region of the common refinement was looked at, only rounding remains"
-    return Equivalence(verdict, worst, witness, first, second, tolerance, rounding, cells, stopped, text)
+    return Equivalence(verdict, worst, witness, first, second, allowed, rounding, cells, stopped, text)
 
 
 def distance(
-    net1: Network,
-    net2: Network,
+    net: Network,
+    other: Network,
     box: Any,
     p: float = inf,
     *,
@@ -170,37 +204,67 @@ def distance(
     budget: Any = None,
     progress: Any = None,
 ) -> Answer:
-    """The L^p distance of two networks on the box `(lo, hi)`, for p = 1, 2 or inf, with g = net1 - net2:
+    """The L^p distance of two networks on a box, for p = 1, 2 or inf.
 
-    - p = inf: `sup_x max_k |g_k(x)|`
-    - p = 2: `sqrt(int sum_k g_k(x)^2 dx)`
-    - p = 1: `int sum_k |g_k(x)| dx`
+    Parameters
+    ----------
+    net, other : Network
+        Networks with equally many inputs and outputs.
+    box : tuple
+        `(lower, upper)`, numbers or one entry per input.
+    p : {1, 2, inf}
+        Which distance; see Notes.
+    normalised : bool
+        Divide integrals by the volume of the box, so that they are means.
+    budget, progress
+        When to end early (`"60s"`, `"10000 regions"`), and whether to show how far the work is.
 
-    With `normalised=True` the integrals are means over the box: divided by its volume. Guarantee: `exact`, with a
-    bracket for rounding. p = inf works in any dimension, integrals for up to 6 inputs. When a budget ends the search
-    the answer is a `sound` bracket: what was found, plus interval bounds on what was not.
+    Returns
+    -------
+    Answer
+        The distance with a bracket: `exact` up to rounding, or `sound` when a budget ended the search (what was found,
+        plus interval bounds on what was not).
+
+    Raises
+    ------
+    InputError
+        If the networks do not fit each other, p is another number, or an integral has more than 6 inputs.
+
+    Notes
+    -----
+    With `g = net - other`: p = inf is `sup_x max_k |g_k(x)|`, p = 2 is `sqrt(int sum_k g_k(x)^2 dx)`, and p = 1 is
+    `int sum_k |g_k(x)| dx`. On every region of the common refinement g is affine, so all three have closed forms. Cost:
+    the regions of both networks together. p = inf works in any dimension.
+
+    Examples
+    --------
+    >>> from reluscope import Network
+    >>> net = Network([([[1.0], [-1.0]], None), ([[1.0, 1.0]], None)])  # |x|
+    >>> line = Network([([[1.0]], None)])
+    >>> distance(net, line, (-1, 1)).value, round(distance(net, line, (-1, 1), 1).value, 9)
+    (2.0, 1.0)
     """
     if isinstance(p, bool) or not isinstance(p, (int, float)) or p not in (1, 2, inf):
         raise InputError(f"p must be 1, 2 or inf, got {describe(p)}")
-    lower, upper = _same_shape(net1, net2, box)
-    if p != inf and net1.n_inputs > MOST_DIMENSIONS:
+    lower, upper = _same_shape(net, other, box)
+    if p != inf and net.n_inputs > MOST_DIMENSIONS:
         raise InputError(
-            f"integrals are computed for up to {MOST_DIMENSIONS} inputs, these networks have {net1.n_inputs}; "
+            f"integrals are computed for up to {MOST_DIMENSIONS} inputs, these networks have {net.n_inputs}; "
             "p=inf works in any dimension"
         )
     total = worst = rounding = done = 0.0
     cells, stopped = 0, None
-    for part in _refinement(net1, net2, (lower, upper), budget, progress):
+    for part in _refinement(net, other, (lower, upper), budget, progress):
         stopped = part.found.stopped
         cells += len(part.found)
         rounding = max(rounding, part.rounding)
         if p == inf:
-            worst = max(worst, _largest(net1, net2, part)[0])
+            worst = max(worst, _largest(net, other, part)[0])
         else:
-            volume, integral = _integral(net1, net2, part, int(p))
+            volume, integral = _integral(net, other, part, int(p))
             done, total = done + volume, total + integral
-    outputs, volume = net1.n_outputs, float(np.prod(upper - lower))
-    limit = _interval_difference(net1, net2, lower, upper) if stopped is not None else np.zeros(outputs)
+    outputs, volume = net.n_outputs, float(np.prod(upper - lower))
+    limit = _interval_difference(net, other, lower, upper) if stopped is not None else np.zeros(outputs)
     rest = max(volume - done, 0.0) if stopped is not None else 0.0
     if p == inf:
         value, low, high = worst, max(worst - rounding, 0.0), max(worst, float(limit.max(initial=0.0))) + rounding
@@ -241,13 +305,13 @@ class _Part(NamedTuple):
 
 
 def _refinement(
-    net1: Network, net2: Network, box: tuple[FloatArray, FloatArray], budget: Any, progress: Any
+    net: Network, other: Network, box: tuple[FloatArray, FloatArray], budget: Any, progress: Any
 ) -> Iterator[_Part]:
-    both = side_by_side(net1, net2)
-    m = net1.n_outputs
+    both = side_by_side(net, other)
+    m = net.n_outputs
     apart = both.then(np.concatenate([np.eye(m), -np.eye(m)], axis=1))
-    for found in stream_regions(apart, box, geometry=vertex_geometry(net1.n_inputs), budget=budget, progress=progress):
-        if net1.n_inputs > MOST_DIMENSIONS:
+    for found in stream_regions(apart, box, geometry=vertex_geometry(net.n_inputs), budget=budget, progress=progress):
+        if net.n_inputs > MOST_DIMENSIONS:
             points = found.interior
         else:
             points = with_vertices(found.cells).points
@@ -255,15 +319,15 @@ def _refinement(
         yield _Part(found, points, values[:, :m] - values[:, m:], _rounding(both, points, box))
 
 
-def _largest(net1: Network, net2: Network, part: _Part) -> tuple[float, FloatArray]:
+def _largest(net: Network, other: Network, part: _Part) -> tuple[float, FloatArray]:
     """The largest difference of any output on these regions, and a point where it is attained."""
-    if net1.n_inputs <= MOST_DIMENSIONS:
+    if net.n_inputs <= MOST_DIMENSIONS:
         size = np.abs(part.difference).max(axis=1)
         i = int(size.argmax())
         return float(size[i]), part.vertices[i]
     points = [_extremes(part.found, i) for i in range(len(part.found))]
     found = np.concatenate(points)
-    size = np.abs(net1(found) - net2(found)).max(axis=1)
+    size = np.abs(net(found) - other(found)).max(axis=1)
     i = int(size.argmax())
     return float(size[i]), found[i]
 
@@ -301,18 +365,17 @@ def _rounding(both: Network, points: FloatArray, box: tuple[FloatArray, FloatArr
     return PROBABLE_ERRORS * float(np.sqrt((error2[:m] + error2[m:]).max()))
 
 
-def _same_shape(net1: Any, net2: Any, box: Any) -> tuple[FloatArray, FloatArray]:
-    for name, net in (("net1", net1), ("net2", net2)):
-        if not isinstance(net, Network):
-            raise InputError(f"{name} must be a Network, got {describe(net)}; reluscope.load makes one from a model")
-    if (net1.n_inputs, net1.n_outputs) != (net2.n_inputs, net2.n_outputs):
+def _same_shape(net: Any, other: Any, box: Any) -> tuple[FloatArray, FloatArray]:
+    check_network(net)
+    check_network(other, "other")
+    if (net.n_inputs, net.n_outputs) != (other.n_inputs, other.n_outputs):
         raise InputError(
-            "net1 and net2 must have equally many inputs and outputs, got "
-            f"{net1.n_inputs} -> {net1.n_outputs} and {net2.n_inputs} -> {net2.n_outputs}"
+            "net and other must have equally many inputs and outputs, got "
+            f"{net.n_inputs} -> {net.n_outputs} and {other.n_inputs} -> {other.n_outputs}"
         )
-    bounds = box_bounds(box, net1.n_inputs)
-    for net in (net1, net2):
-        words = too_large(net, bounds)
+    bounds = box_bounds(box, net.n_inputs)
+    for each in (net, other):
+        words = too_large(each, bounds)
         if words is not None:
             raise InputError(words)
     return bounds
@@ -324,29 +387,16 @@ def _padded(net: Network, depth: int) -> list[Layer]:
     return [*net.layers, *[carry] * (depth - len(net.layers))]
 
 
-def _interval_difference(net1: Network, net2: Network, lower: FloatArray, upper: FloatArray) -> FloatArray:
+def _interval_difference(net: Network, other: Network, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """A bound on `|f1 - f2|` on the box for each output, by interval arithmetic through the layers."""
-    (a, b), (c, d) = (_interval(net, lower, upper) for net in (net1, net2))
+    (a, b), (c, d) = (box_outputs(each, lower, upper) for each in (net, other))
     return np.maximum(np.abs(b - c), np.abs(d - a))
-
-
-def _interval(net: Network, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
-    low, high = lower, upper
-    for layer in net.layers:
-        middle = layer.weight @ (0.5 * (low + high)) + layer.bias
-        radius = abs(layer.weight) @ (0.5 * (high - low)) * (1 + 1e-9)
-        ends = np.stack([middle - radius, middle + radius])
-        # A piecewise-linear function on an interval is extreme at its ends or at break points in between.
-        kinks = np.clip(layer.units.breaks.T, ends[0], ends[1])
-        values = layer.units(np.concatenate([ends, kinks]))
-        low, high = values.min(axis=0), values.max(axis=0)
-    return low, high
 
 
 # -- integrals -----------------------------------------------------------------------------------------------------
 
 
-def _integral(net1: Network, net2: Network, part: _Part, p: int) -> tuple[float, float]:
+def _integral(net: Network, other: Network, part: _Part, p: int) -> tuple[float, float]:
     """Volume of these regions, and the integral of `sum_k |g_k|^p` over them."""
     cells = with_vertices(part.found.cells)
     if p == 2:
@@ -354,12 +404,12 @@ def _integral(net1: Network, net2: Network, part: _Part, p: int) -> tuple[float,
         return float(volumes.sum()), float(sums.sum())
     total = 0.0
     volume = float(part.found.cells.volumes().sum())
-    for k in range(net1.n_outputs):
+    for k in range(net.n_outputs):
         # Cut by the zero set of one output's difference: on the parts it has one sign.
         maps = np.ascontiguousarray(part.found.maps[:, :, k : k + 1])
         blur = np.full((len(maps), 1), part.rounding)
         halves = with_vertices(part.found.cells.split(maps, blur, _AT_ZERO, 0).cells)
-        values = np.abs(net1(halves.points)[:, k] - net2(halves.points)[:, k])[:, None]
+        values = np.abs(net(halves.points)[:, k] - other(halves.points)[:, k])[:, None]
         _, sums = _moments(halves.points, halves.bits, halves.offsets, values, 1)
         total += float(sums.sum())
     return volume, total

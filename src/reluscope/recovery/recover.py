@@ -357,7 +357,7 @@ def _compare(found: Recovered, known: Network, certify: bool, budget: Any) -> Co
         if certify and net.n_inputs <= MOST_INPUTS:
             from reluscope.cells.compare import equivalent
 
-            verdict = equivalent(known, net, found.box, tolerance=max(1e-9, 10 * sampled), budget=budget)
+            verdict = equivalent(known, net, found.box, max_difference=max(1e-9, 10 * sampled), budget=budget)
             if verdict.complete:
                 certified, how = verdict.difference + verdict.rounding, "every region of the common refinement"
             else:

@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, generator, integer
 from reluscope.budget import Budget, parse_budget
+from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
 from reluscope.network import Network
 from reluscope.representation._prefix import checked, chunk_size, layer_maps, recession
-from reluscope.representation.activity import box_preactivations
 
 METHODS = ("auto", "enumerate", "bounds")
 

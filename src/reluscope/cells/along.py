@@ -69,10 +69,38 @@ class Paths:
 
 
 def along(net: Network, a: npt.ArrayLike, b: npt.ArrayLike, *, extend: bool = False) -> Paths:
-    """`net` on the segment from `a` (t = 0) to `b` (t = 1), or on the whole line through them with `extend=True`.
+    """A network along segments or lines, as exact piecewise-linear functions of one variable.
 
-    `a` and `b` are points (inputs,) or batches (n, inputs); one may be a single point shared by all. Cost per line: one
-    pair of matrix-vector products per layer for each piece found. Guarantee: complete, up to rounding.
+    Parameters
+    ----------
+    net : Network
+        The network.
+    a, b : array_like
+        Points (inputs,) or batches (n, inputs), at `t = 0` and `t = 1`; one may be a single point shared by all.
+    extend : bool
+        The whole lines through `a` and `b` instead of the segments between them.
+
+    Returns
+    -------
+    Paths
+        The pieces of every line, back to back.
+
+    Raises
+    ------
+    InputError
+        If the points do not fit the network or each other.
+
+    Notes
+    -----
+    Cost per line: one pair of matrix-vector products per layer for each piece found. Guarantee: complete, up to
+    rounding.
+
+    Examples
+    --------
+    >>> net = Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, -1.0]), ([[1.0, 1.0]], None)])
+    >>> path = along(net, [-2.0, 0.0], [2.0, 2.0])
+    >>> path.breaks().tolist(), path.values()[:, 0].tolist()
+    ([0.0, 0.5, 1.0], [0.0, 0.0, 3.0])
     """
     start, end = real_array(a, "a", ndim=(1, 2)), real_array(b, "b", ndim=(1, 2))
     for name, array in (("a", start), ("b", end)):

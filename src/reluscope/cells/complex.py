@@ -364,15 +364,42 @@ class Subcomplex:
 
 
 def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, progress: Any = "auto") -> Complex:
-    """The polyhedral complex of `net` in a box `(lo, hi)`, or in the whole space: all faces with their ternary labels.
+    """The polyhedral complex of a network: its regions and all their faces, with ternary labels.
 
-    For up to 6 inputs. The sides of the box are faces too (`on_boundary` tells them, `inner_f_vector` leaves them
-    out). A budget (`"60s"`, `"10000 regions"`) ends the search for regions early; then the complex is that of the
-    regions found, where two that touch in a face of lower dimension share it only if the regions between were found
-    too. Cost: the traversal, plus a few operations per vertex and facet of each face. Guarantee: complete, up to
-    rounding, and `Complex.face_to_face` tells when rounding spoiled it. In the whole space of three or more inputs that
-    happens for networks with saturating units, whose cells can have ill-determined vertices at infinity; a box that
-    holds all vertices has the same faces then (`inner_f_vector`).
+    Parameters
+    ----------
+    net : Network
+        A network with up to 6 inputs.
+    box : tuple, optional
+        `(lower, upper)`, numbers or one entry per input; the whole space without it. The sides of the box are faces
+        too (`on_boundary` tells them, `inner_f_vector` leaves them out).
+    budget, progress
+        When to end the search for regions early (`"60s"`, `"10000 regions"`), and whether to show how far it is. After
+        a budget the complex is that of the regions found, where two that touch in a face of lower dimension share it
+        only if the regions between were found too.
+
+    Returns
+    -------
+    Complex
+        Faces of every dimension; `face_to_face` tells when rounding spoiled them.
+
+    Raises
+    ------
+    InputError
+        If there are more than 6 inputs, or the box does not fit the network.
+
+    Notes
+    -----
+    Cost: the traversal, plus a few operations per vertex and facet of each face. Guarantee: complete, up to rounding.
+    In the whole space of three or more inputs rounding can spoil networks with saturating units, whose cells can have
+    ill-determined vertices at infinity; a box that holds all vertices has the same faces then (`inner_f_vector`).
+
+    Examples
+    --------
+    >>> net = Network([([[1.0, 0.0], [0.0, 1.0]], None), ([[1.0, 1.0]], None)])
+    >>> found = polyhedral_complex(net, (-1, 1), progress=None)
+    >>> found.f_vector, found.inner_f_vector, found.face_to_face
+    ((9, 12, 4), (1, 4, 4), True)
     """
     if isinstance(net, Network) and net.n_inputs > MOST_DIMENSIONS:
         raise InputError(

@@ -213,15 +213,15 @@ class Regions:
         pairs = np.column_stack([one[keep], self._across[keep]])
         return np.unique(pairs, axis=0) if len(pairs) else pairs.astype(np.int64)
 
-    def merge_equal(self, tolerance: float = 1e-9) -> Merged:
-        """Join regions that touch and have the same affine map, within `tolerance` of the maps' size."""
+    def merge_equal(self, agreement: float = 1e-9) -> Merged:
+        """Join regions that touch and have the same linear model, up to the share `agreement` of its size."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
         pairs = self.adjacency()
         a, b = self.maps[pairs[:, 0]], self.maps[pairs[:, 1]]
         size = np.maximum(np.abs(a), np.abs(b)).max(axis=(1, 2), initial=0)
-        same = pairs[np.abs(a - b).max(axis=(1, 2), initial=0) <= tolerance * size]
+        same = pairs[np.abs(a - b).max(axis=(1, 2), initial=0) <= agreement * size]
         n = len(self)
         graph = coo_array((np.ones(len(same)), (same[:, 0], same[:, 1])), shape=(n, n))
         count, group = connected_components(graph, directed=False)
@@ -397,9 +397,28 @@ def stream_regions(
     budget: Any = None,
     progress: Any = None,
 ) -> Iterator[Regions]:
-    """The regions in batches, without holding all of them in memory. The arguments are those of `regions`.
+    """The regions in batches, without holding all of them in memory.
 
-    When the budget ends, the batch at hand is the last one and its `stopped` says why.
+    Parameters
+    ----------
+    net, box, polytope, law, geometry, budget, progress
+        Those of `regions`.
+
+    Yields
+    ------
+    Regions
+        A batch of regions. When the budget ends, the batch at hand is the last one and its `stopped` says why.
+
+    Raises
+    ------
+    InputError
+        As `regions` does.
+
+    Examples
+    --------
+    >>> net = Network([([[1.0], [1.0]], [0.0, -1.0]), ([[1.0, 1.0]], None)])
+    >>> sum(len(batch) for batch in stream_regions(net, (-2, 2)))
+    3
     """
     net, domain = _domain(net, box, polytope, law)
     if parse_budget(budget).seconds < float("inf"):
@@ -430,13 +449,49 @@ def regions(
     progress: Any = "auto",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Regions:
-    """All regions of `net` in a box `(lo, hi)`, in a polytope `(A, b)` (`A x <= b`), or where a law lives.
+    """All regions of a network: the maximal sets on which it is affine, each with its linear model.
 
-    With none of these, the whole space. The geometry follows the dimension (intervals, polygons, cells with vertices,
-    half-spaces with linear programs) unless named. Cost is linear in the number of regions. A budget (`"60s"`, `"10000
-    regions"`) or Ctrl-C ends the search early and keeps what was found; so does `limits.region_bytes` of memory
-    (`stream_regions` needs little memory however many there are). Guarantee: the enumeration is complete up to
-    double-precision rounding (see `reluscope.cells.subdivide`).
+    Parameters
+    ----------
+    net : Network
+        The network.
+    box : tuple, optional
+        `(lower, upper)`, numbers or one entry per input.
+    polytope : tuple or Polytope, optional
+        `(A, b)`: only where `A x <= b`, inside the box if there is one.
+    law : Law, optional
+        Where this input distribution lives, instead of a box. With none of the three, the whole space.
+    geometry : {"auto", "interval", "polygon", "vertex", "polytope"}
+        How cells are stored. "auto" follows the dimension: intervals, polygons, cells with vertices, half-spaces with
+        linear programs.
+    budget : str or float, optional
+        `"60s"`, `"10000 regions"`: ends the search early. So does Ctrl-C. What was found by then is kept.
+    progress : optional
+        Whether to show how far the work is.
+    limits : Limits
+        `limits.region_bytes` of memory end the search early too; `stream_regions` needs little memory.
+
+    Returns
+    -------
+    Regions
+        `complete` says whether these are all, otherwise `stopped` says why not.
+
+    Raises
+    ------
+    InputError
+        If `net` is no network, or the box, polytope or law does not fit it.
+
+    Notes
+    -----
+    Cost: linear in the number of regions. Guarantee: the enumeration is complete up to double-precision rounding (see
+    `reluscope.cells.subdivide`). Regions too thin to distinguish from rounding error are skipped.
+
+    Examples
+    --------
+    >>> net = Network([([[1.0], [1.0]], [0.0, -1.0]), ([[1.0, 1.0]], None)])
+    >>> found = regions(net, (-2, 2), progress=None)
+    >>> len(found), found.pattern.tolist(), found.C[:, 0, 0].tolist()
+    (3, [[0, 0], [1, 0], [1, 1]], [0.0, 1.0, 2.0])
     """
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be a reluscope.Limits record, got {describe(limits)}")

@@ -196,6 +196,7 @@ def test_pictures_of_merged_models():
     image = ax.images[0]
     left, right, low, high = image.get_extent()
     cells = image.get_array()
+    assert image.origin == "lower"
     for i, j in ((0, 0), (150, 20), (199, 199)):
         spot = [left + (j + 0.5) / 200 * (right - left), low + (i + 0.5) / 200 * (high - low)]
         assert cells[i, j] == m.assign([spot])[0]

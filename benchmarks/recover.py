@@ -120,7 +120,7 @@ def walk() -> None:
     """Pieces found by the walk beside the regions there are."""
     for shape in ("2-5-1", "2-6-5-1", "3-6-4-2", "2-10-10-1"):
         net = random_network([int(w) for w in shape.split("-")], 1)
-        found = rs.recover(rs.Oracle(net), (-2.0, 2.0), "regions", rng=0, check=5000)
+        found = rs.recover(rs.Oracle(net), (-2.0, 2.0), method="regions", rng=0, check=5000)
         parts = rs.regions(net, (-2.0, 2.0), progress=None)
         print(
             f"{shape}: {len(found.result)} pieces, {len(parts)} regions ({parts.merge_equal().count} after merging "

@@ -15,7 +15,15 @@ author = "The Reluscope developers"
 project_copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_gallery.gen_gallery"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
+]
+napoleon_google_docstring = False
+napoleon_use_ivar = True
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "gallery", "images"]
 myst_enable_extensions = ["dollarmath", "deflist"]

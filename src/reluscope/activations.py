@@ -31,8 +31,32 @@ _CONTINUITY = 1e-12
 class Activation:
     """A continuous piecewise-linear function of one variable.
 
-    `breaks` has k entries in increasing order, `slopes` and `intercepts` have k + 1. Pieces must meet at the break
-    points; a function that jumps is refused, because a network with it would not be piecewise affine and continuous.
+    Parameters
+    ----------
+    breaks : tuple of float
+        The k break points, increasing.
+    slopes, intercepts : tuple of float
+        k + 1 of each: piece j is `slopes[j] * h + intercepts[j]`.
+    name : str
+
+    Raises
+    ------
+    InputError
+        If the counts do not fit, or pieces do not meet at a break point: a network of units that jump would not be
+        continuous.
+
+    Notes
+    -----
+    `reluscope.activations` has `relu`, `leaky_relu`, `relu6`, `hardtanh`, `hard_sigmoid`, `clip`, `absolute` and
+    `identity` ready, and `piecewise(breaks, slopes)`, which works out the intercepts.
+
+    Examples
+    --------
+    >>> act = Activation((0.0,), (0.1, 1.0), (0.0, 0.0), "leaky")
+    >>> act([-2.0, 3.0])
+    array([-0.2,  3. ])
+    >>> act.piece([-2.0, 0.0, 3.0])
+    array([0, 0, 1], dtype=uint8)
     """
 
     breaks: tuple[float, ...]

@@ -4,8 +4,9 @@ A network with input `x = z_0` computes, layer by layer,
 
     h_l = W_l z_{l-1} + b_l,      z_l = act_l(h_l)      (l = 1..L),      y = h_L,
 
-where the last layer has no activation. Where no unit sits on a break point the network is affine: with the slopes
-`s_l` and intercepts `t_l` of the pieces in force, `h_l = C_l x + d_l` with
+where the last layer has no activation; `net.layers` counts from 0, so `W_l` is `net.layers[l - 1].weight`. Where no
+unit sits on a break point the network is affine: with the slopes `s_l` and intercepts `t_l` of the pieces in force,
+`h_l = C_l x + d_l` with
 
     C_1 = W_1,  d_1 = b_1,      C_l = W_l diag(s_{l-1}) C_{l-1},      d_l = W_l (s_{l-1} * d_{l-1} + t_{l-1}) + b_l.
 
@@ -75,7 +76,10 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class AffineMaps:
-    """The affine maps of one activation pattern: `h_l = C_l x + d_l` for each hidden layer, `y = C x + d`."""
+    """The linear model of one pattern, `y = C x + d`, and those of its hidden layers, `h_l = C_l x + d_l`.
+
+    `hidden[l]` is the pair for layer l, counted from 0: shapes (units, inputs) and (units,).
+    """
 
     hidden: tuple[tuple[FloatArray, FloatArray], ...]
     C: FloatArray
@@ -84,7 +88,7 @@ class AffineMaps:
 
 @dataclass(frozen=True, eq=False)
 class LocalMaps:
-    """The affine map in force at each row: `y = C[i] x + d[i]`. Shapes (n, outputs, inputs) and (n, outputs)."""
+    """The linear model in force at each row: `y = C[i] x + d[i]`. Shapes (n, outputs, inputs) and (n, outputs)."""
 
     pattern: Pattern
     C: FloatArray
@@ -100,10 +104,10 @@ class LocalMaps:
 
 @dataclass(frozen=True, eq=False)
 class Polytope:
-    """The inputs `{x : A x <= b}` of one activation pattern; `strict` rows hold with `<`.
+    """The region `{x : A x <= b}` of one activation pattern; `strict` rows hold with `<`.
 
-    `unit[i]` is the hidden unit (index into the pattern) that row i belongs to. By the tie rule the lower end of a
-    piece is strict, the upper end is not.
+    `unit[i]` is the hidden unit (index into the pattern) that row i belongs to. By the tie rule the lower bound of a
+    piece is strict, the upper bound is not.
     """
 
     A: FloatArray
@@ -125,14 +129,38 @@ class Polytope:
 class Network:
     """An immutable piecewise-affine network.
 
-    `layers` is a sequence of `(W, b)` or `(W, b, activation)` with `W` of shape (outputs, inputs), dense or scipy
-    sparse, and `b` of shape (outputs,) or None. `activation` (a name, an `Activation`, or one per unit) applies to
-    every layer that does not bring its own, except the last, which is affine. If the last layer is given an
-    activation, an identity output layer follows it.
+    Parameters
+    ----------
+    layers : sequence of (W, b) or (W, b, activation)
+        `W` of shape (outputs, inputs), dense or scipy sparse; `b` of shape (outputs,) or None.
+    activation : str, Activation or list, default "relu"
+        For every layer that does not bring its own, except the last, which is affine; a list has one per unit. If
+        the last layer is given an activation, an identity output layer follows it.
+    input_shape, output_shape : sequence of int, optional
+        Shapes that multiply to the numbers of inputs and outputs, such as (1, 28, 28).
+    name : str
+    notes : sequence of str
+        What a loader changed or left out.
 
+    Raises
+    ------
+    InputError
+        If shapes do not fit, or a number is not finite.
+
+    Notes
+    -----
+    Layers, units, inputs and outputs count from 0. Numbers are float64; weights with fewer than a quarter of
+    non-zeros stay sparse. A value exactly on a break point belongs to the piece below it.
+
+    Examples
+    --------
     >>> net = Network([([[1.0, -1.0], [0.5, 2.0]], [0.0, -1.0]), ([[1.0, 1.0]], [0.0])])
+    >>> net
+    Network(2-2-1, relu, 9 parameters)
     >>> net([1.0, 2.0])
     array([3.5])
+    >>> net.pattern([1.0, 2.0])
+    array([0, 1], dtype=uint8)
     """
 
     layers: tuple[Layer, ...]
@@ -206,7 +234,16 @@ class Network:
     # -- evaluation ----------------------------------------------------------------------------------------------
 
     def __call__(self, X: npt.ArrayLike) -> FloatArray:
-        """Outputs, shape (n, outputs) for rows (n, inputs) or (n, *input_shape); (outputs,) for a single input."""
+        """The outputs.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, inputs), (n, *input_shape) or (inputs,)
+
+        Returns
+        -------
+        ndarray, shape (n, outputs), or (outputs,) for a single input
+        """
         rows, single = self._rows(X)
         out = np.empty((len(rows), self.n_outputs))
         with blas_threads(max(self.widths)):
@@ -218,21 +255,42 @@ class Network:
         return out[0] if single else out
 
     def preactivations(self, X: npt.ArrayLike) -> tuple[FloatArray, ...]:
-        """`h_l` of each hidden layer and then the output, each of shape (n, width) or (width,)."""
+        """The pre-activations `h_l` of each hidden layer, and then the output.
+
+        Parameters
+        ----------
+        X : array_like, as for calling the network
+
+        Returns
+        -------
+        tuple of ndarray
+            One per layer, from 0, each of shape (n, width), or (width,) for a single input.
+        """
         rows, single = self._rows(X)
-        found = []
+        values = []
         z = rows
         with blas_threads(max(self.widths)):
             for layer in self.layers:
                 h = layer.affine(z)
-                found.append(h[0] if single else h)
+                values.append(h[0] if single else h)
                 z = layer.units(h)
-        return tuple(found)
+        return tuple(values)
 
     def pattern(self, X: npt.ArrayLike) -> Pattern:
-        """Index of the linear piece of every hidden unit, shape (n, n_units) or (n_units,), one byte each.
+        """The activation pattern: index of the linear piece of every hidden unit.
 
-        A pre-activation exactly on a break point counts to the piece below it (a ReLU at 0 is off).
+        Parameters
+        ----------
+        X : array_like, as for calling the network
+
+        Returns
+        -------
+        ndarray, shape (n, n_units) or (n_units,), one byte each
+            Inputs with one pattern share one region and its linear model.
+
+        Notes
+        -----
+        A pre-activation exactly on a break point belongs to the piece below it (a ReLU at 0 is off).
         """
         rows, single = self._rows(X)
         out = np.empty((len(rows), self.n_units), dtype=np.uint8)
@@ -259,10 +317,26 @@ class Network:
         keys = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}")[:, 0]
         return keys if p.ndim == 2 else keys[0].tobytes()
 
-    # -- affine maps ---------------------------------------------------------------------------------------------
+    # -- linear models -------------------------------------------------------------------------------------------
 
     def affine(self, pattern: npt.ArrayLike) -> AffineMaps:
-        """The affine map of every layer on the cell of one pattern (dense; memory `n_units * n_inputs`)."""
+        """The linear model of every layer on the region of one pattern.
+
+        Parameters
+        ----------
+        pattern : array_like, shape (n_units,)
+
+        Returns
+        -------
+        AffineMaps
+            Dense; memory `n_units * n_inputs`.
+
+        Examples
+        --------
+        >>> net = Network([([[1.0, -1.0], [0.5, 2.0]], [0.0, -1.0]), ([[1.0, 1.0]], [0.0])])
+        >>> net.affine([0, 1]).C, net.affine([0, 1]).d
+        (array([[0.5, 2. ]]), array([-1.]))
+        """
         p = self._patterns(pattern)
         if p.ndim != 1:
             raise InputError(f"pattern must be one pattern of shape ({self.n_units},), got shape {p.shape}")
@@ -276,8 +350,18 @@ class Network:
         return AffineMaps(tuple(hidden), C, d)
 
     def output_maps(self, patterns: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """The output's affine map on the cells of many patterns: `C` (n, outputs, inputs) and `d` (n, outputs).
+        """The linear models of the output on the regions of many patterns.
 
+        Parameters
+        ----------
+        patterns : array_like, shape (n, n_units)
+
+        Returns
+        -------
+        C, d : ndarray, shapes (n, outputs, inputs) and (n, outputs)
+
+        Notes
+        -----
         Reverse accumulation when there are fewer outputs than inputs, forward otherwise; either way the cost is
         `min(outputs, inputs)` matrix products per layer, done for many rows at once.
         """
@@ -293,25 +377,58 @@ class Network:
         return C, d
 
     def local(self, X: npt.ArrayLike) -> LocalMaps:
-        """The affine map in force at each row of `X`, together with the rows' patterns."""
+        """The linear model in force at each row of `X`.
+
+        Parameters
+        ----------
+        X : array_like, as for calling the network
+
+        Returns
+        -------
+        LocalMaps
+            With `pattern`, `C` (n, outputs, inputs) and `d` (n, outputs): `y = C[i] x + d[i]` at row i.
+
+        Examples
+        --------
+        >>> net = Network([([[1.0, -1.0], [0.5, 2.0]], [0.0, -1.0]), ([[1.0, 1.0]], [0.0])])
+        >>> model = net.local([[1.0, 2.0]])
+        >>> model.C.tolist(), model.d.tolist()
+        ([[[0.5, 2.0]]], [[-1.0]])
+        """
         rows, _ = self._rows(X)
         pattern = self.pattern(rows)
         C, d = self.output_maps(pattern)
         return LocalMaps(pattern, C, d)
 
     def jacobian(self, X: npt.ArrayLike) -> FloatArray:
-        """Derivative of the outputs by the inputs, shape (n, outputs, inputs) or (outputs, inputs).
+        """Derivative of the outputs by the inputs.
 
-        On a boundary between cells this is the derivative of the piece that the tie rule selects.
+        Parameters
+        ----------
+        X : array_like, as for calling the network
+
+        Returns
+        -------
+        ndarray, shape (n, outputs, inputs) or (outputs, inputs)
+            On a boundary between regions, the derivative on the region that the tie rule selects.
         """
         rows, single = self._rows(X)
         C = self.local(rows).C
         return C[0] if single else C
 
     def polytope(self, pattern: npt.ArrayLike) -> Polytope:
-        """The inequalities `A x <= b` of a pattern, two per unit at most (one for a ReLU).
+        """The region of a pattern, as inequalities `A x <= b`: two per unit at most (one for a ReLU).
 
         A unit with `h = C x + d` on the piece `(t, t']` gives `-C x < d - t` and `C x <= t' - d`.
+
+        Examples
+        --------
+        >>> net = Network([([[1.0, -1.0], [0.5, 2.0]], [0.0, -1.0]), ([[1.0, 1.0]], [0.0])])
+        >>> region = net.polytope([0, 1])
+        >>> region
+        Polytope(2 inequalities in R^2)
+        >>> bool(region.contains([1.0, 2.0]))
+        True
         """
         p = self._patterns(pattern)
         maps = self.affine(p)
@@ -334,7 +451,23 @@ class Network:
     # -- new networks from this one ------------------------------------------------------------------------------
 
     def after(self, A: Any, c: npt.ArrayLike) -> Network:
-        """The network `u -> net(A u + c)`: an affine change of input, folded into the first layer."""
+        """The network `u -> net(A u + c)`: an affine change of input, folded into the first layer.
+
+        Parameters
+        ----------
+        A : array_like or sparse, shape (inputs, k)
+        c : array_like, shape (inputs,)
+
+        Returns
+        -------
+        Network
+
+        Examples
+        --------
+        >>> net = Network([([[1.0]], [0.0]), ([[2.0]], [0.0])])
+        >>> net.after([[3.0]], [1.0])([2.0])
+        array([14.])
+        """
         c = real_array(c, "c", ndim=1)
         A = A if sparse.issparse(A) else real_array(A, "A", ndim=2)
         if A.shape[0] != self.n_inputs or len(c) != self.n_inputs:
@@ -345,7 +478,23 @@ class Network:
         return Network([folded, *self.layers[1:]], output_shape=self.output_shape, name=self.name, notes=self.notes)
 
     def then(self, A: npt.ArrayLike, c: npt.ArrayLike | None = None) -> Network:
-        """The network `x -> A net(x) + c`: an affine change of output, folded into the last layer."""
+        """The network `x -> A net(x) + c`: an affine change of output, folded into the last layer.
+
+        Parameters
+        ----------
+        A : array_like, shape (k, outputs)
+        c : array_like, shape (k,), optional
+
+        Returns
+        -------
+        Network
+
+        Examples
+        --------
+        >>> net = Network([([[1.0]], [0.0]), ([[2.0]], [0.0])])
+        >>> net.then([[1.0], [-1.0]])([3.0])
+        array([ 6., -6.])
+        """
         A = real_array(A, "A", ndim=2)
         if A.shape[1] != self.n_outputs:
             raise InputError(f"A must have {self.n_outputs} columns, one per output, got {A.shape[1]}")
@@ -359,14 +508,25 @@ class Network:
     # -- files and text ------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the network to `x.npz`, `x.safetensors` or `x.onnx`; `reluscope.load` reads it back."""
+        """Write the network to a file; `reluscope.load` reads it back.
+
+        Parameters
+        ----------
+        path : path
+            Ends in `.npz`, `.safetensors` or `.onnx`. The first two keep every number bit for bit.
+
+        Raises
+        ------
+        InputError
+            If the ending is another one.
+        """
         door("Network.save")(self, path)
 
     def describe(self) -> list[dict[str, Any]]:
-        """One row per layer: inputs, units, activation, parameters, storage."""
+        """One row per layer, counted from 0: inputs, units, activation, parameters, storage."""
         return [
             {
-                "layer": i + 1,
+                "layer": i,
                 "inputs": layer.n_inputs,
                 "units": layer.width,
                 "activation": "output" if layer is self.layers[-1] else layer.units.describe(),
@@ -463,10 +623,10 @@ def _build_layers(layers: Sequence[Any], default: Any) -> tuple[Layer, ...]:
     built: list[Layer] = []
     for i, spec in enumerate(layers):
         last = i == len(layers) - 1
-        layer = _build_layer(spec, "identity" if last else default, f"layer {i + 1}")
+        layer = _build_layer(spec, "identity" if last else default, f"layer {i}")
         if built and layer.n_inputs != built[-1].width:
             raise InputError(
-                f"layer {i + 1} takes {layer.n_inputs} inputs but layer {i} has {built[-1].width} units; "
+                f"layer {i} takes {layer.n_inputs} inputs but layer {i - 1} has {built[-1].width} units; "
                 "weights have shape (outputs, inputs)"
             )
         built.append(layer)

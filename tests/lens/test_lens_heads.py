@@ -36,7 +36,7 @@ def test_a_previous_frame_head_is_found(seed):
     weights = noise(np.random.default_rng(seed))
     weights[:, 0, 1] += 1
     (pattern,) = lens.detect_patterns(recording(weights))
-    assert pattern.found() == ("previous frame",)
+    assert pattern.detected() == ("previous frame",)
     assert pattern.previous > 0.7
 
 
@@ -47,7 +47,7 @@ def test_an_every_nth_frame_head_is_found_with_its_n(seed, n, in_time):
         first = t % n if in_time else n
         weights[t, 0, first : t + 1 : n] += 0.2
     (pattern,) = lens.detect_patterns(recording(weights))
-    assert any("every" in name for name in pattern.found())
+    assert any("every" in name for name in pattern.detected())
     assert (pattern.period, pattern.period_in) == (n, "time" if in_time else "lag")
 
 
@@ -59,9 +59,9 @@ def test_a_key_frame_head_is_found_with_its_frames(seed, keys):
             if 4 <= t - s < MEMORY:
                 weights[t, 0, t - s] += 1
     (pattern,) = lens.detect_patterns(recording(weights))
-    assert "key frame" in pattern.found()
+    assert "key frame" in pattern.detected()
     assert set(pattern.key_frames) == keys
-    assert not any("every" in name for name in pattern.found())
+    assert not any("every" in name for name in pattern.detected())
 
 
 def test_a_two_mode_head_is_found():
@@ -72,7 +72,7 @@ def test_a_two_mode_head_is_found():
         else:
             weights[t, 0, 10:20] += 0.1
     (pattern,) = lens.detect_patterns(recording(weights))
-    assert pattern.found() == ("two modes",)
+    assert pattern.detected() == ("two modes",)
     assert pattern.recent == pytest.approx(0.5, abs=0.1)
 
 
@@ -81,13 +81,13 @@ def test_random_heads_are_not_found(power):
     """400 random heads, from even to nearly one frame each: none may be found."""
     rng = np.random.default_rng(power)
     for _ in range(5):
-        assert lens.detect_patterns(recording(rng.random((STEPS, 20, MEMORY)) ** power + 1e-9)).found() == {}
+        assert lens.detect_patterns(recording(rng.random((STEPS, 20, MEMORY)) ** power + 1e-9)).detected() == {}
 
 
 def test_a_fixed_lag_is_neither_period_nor_key():
     weights = noise(np.random.default_rng(0))
     weights[10:, 0, 10] += 1
-    assert lens.detect_patterns(recording(weights))["0.0"].found() == ()
+    assert lens.detect_patterns(recording(weights))["0.0"].detected() == ()
 
 
 @given(st.integers(0, 2**32), st.integers(2, 30), st.integers(1, 12))

@@ -192,7 +192,7 @@ def test_the_cache_is_found_again_and_belongs_to_its_frames(tiny, frames, tmp_pa
 
 
 def test_random_agents_have_no_patterns(tiny, frames):
-    assert lens.detect_patterns(lens.record_stream(tiny, frames)).found() == {}
+    assert lens.detect_patterns(lens.record_stream(tiny, frames)).detected() == {}
 
 
 PLAIN = [

@@ -267,7 +267,7 @@ def test_an_input_that_does_not_vary_is_held():
     assert e.neighbours(scaled=True)[1].distance_scaled == np.inf
 
 
-def test_one_row_is_one_row_and_layers_count_from_one():
+def test_one_row_is_one_row_and_layers_count_from_zero():
     net = rs.Network([([[1.0], [-1.0]], [-1.0, -3.0]), ([[1.0, 2.0]], [0.0])])
     e = rs.unwrap(net, [[4.0], [0.0], [-5.0]]).explain(0)
     assert "region 1 (1 row)" in repr(e.nearest) and "unit 0 of hidden layer 0" in repr(e.nearest)

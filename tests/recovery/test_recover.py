@@ -302,7 +302,7 @@ def test_a_query_limit_ends_with_what_is_known():
         ({"box": (1, -1)}, "lower < upper"),
         ({"samples": 1}, "samples must be at least 2"),
         ({"oracle": 5}, "oracle must be an Oracle"),
-        ({"oracle": rs.Oracle(lambda X: X, 2), "method": "pieces"}, "takes one output"),
+        ({"oracle": rs.Oracle(lambda X: X, 2), "method": "samples"}, "takes one output"),
         ({"oracle": rs.Oracle(lambda X: X[:, 0], 9), "method": "regions"}, "up to 6 inputs"),
     ],
 )
@@ -388,7 +388,7 @@ def test_refinement_reaches_rounding():
 @pytest.mark.parametrize(("widths", "seed"), [((1, 8, 1), 1), ((2, 5, 1), 0), ((2, 6, 5, 1), 1), ((3, 5, 2), 2)])
 def test_walk_finds_every_piece(widths, seed, tmp_path):
     net = net_of(*widths, seed=seed)
-    found = rs.recover(rs.Oracle(net), BOX, "regions", rng=0, check=4000)
+    found = rs.recover(rs.Oracle(net), BOX, method="regions", rng=0, check=4000)
     assert found
     assert found.sampled.share == 1.0
     assert found.sampled.largest < 1e-8
@@ -406,7 +406,7 @@ def test_walk_finds_every_piece(widths, seed, tmp_path):
 
 
 def test_walk_stops_at_a_budget():
-    found = rs.recover(rs.Oracle(net_of(2, 10, 10, 1)), BOX, "regions", rng=0, budget="5 regions", check=100)
+    found = rs.recover(rs.Oracle(net_of(2, 10, 10, 1)), BOX, method="regions", rng=0, budget="5 regions", check=100)
     assert not found
     assert len(found.result) == 5
     assert any("5 regions" in line for line in found.statement)
@@ -415,7 +415,7 @@ def test_walk_stops_at_a_budget():
 def test_damaged_surrogates_are_refused(tmp_path):
     from reluscope.formats.arrays import write_npz
 
-    found = rs.recover(rs.Oracle(net_of(1, 3, 1)), BOX, "regions", rng=0, check=0).result
+    found = rs.recover(rs.Oracle(net_of(1, 3, 1)), BOX, method="regions", rng=0, check=0).result
     arrays = {k: getattr(found, k) for k in ("lower", "upper", "A", "b", "start", "C", "d", "interior")}
     write_npz({k: v for k, v in arrays.items() if k != "C"}, tmp_path / "a.npz")
     write_npz(arrays | {"start": arrays["start"][::-1]}, tmp_path / "b.npz")
@@ -453,7 +453,7 @@ def test_lens_of_equal_balls_in_three_dimensions():
 
 
 def test_gram_matrix_is_positive_semidefinite_and_the_fit_is_its_minimum():
-    found = rs.recover(rs.Oracle(net_of(2, 6, 1)), BOX, "pieces", samples=60, rng=0).result
+    found = rs.recover(rs.Oracle(net_of(2, 6, 1)), BOX, method="samples", samples=60, rng=0).result
     assert np.linalg.eigvalsh(found.gram).min() > -1e-12 * np.abs(found.gram).max()
     np.testing.assert_allclose(found.gram @ found.weights, found.linear, atol=1e-8 * np.abs(found.linear).max())
     assert found.hessian.smallest == pytest.approx(2 * np.linalg.eigvalsh(found.gram).min(), abs=1e-10)
@@ -465,7 +465,7 @@ def test_gram_matrix_is_positive_semidefinite_and_the_fit_is_its_minimum():
 
 def test_nearest_piece_error_is_exact_in_the_plane():
     net = net_of(2, 6, 4, 1, seed=3)
-    found = rs.recover(rs.Oracle(net), BOX, "pieces", samples=80, rng=0).result
+    found = rs.recover(rs.Oracle(net), BOX, method="samples", samples=80, rng=0).result
     exact = nearest_error(net, found)
     X = np.random.default_rng(0).uniform(-2, 2, (200_000, 2))
     gap = found(X, "nearest") - net(X)[:, 0]
@@ -480,7 +480,7 @@ def test_nearest_piece_error_is_exact_in_the_plane():
 
 def test_pieces_know_the_pieces():
     net = net_of(3, 6, 1, seed=1)
-    found = rs.recover(rs.Oracle(net), BOX, "pieces", samples=50, rng=0).result
+    found = rs.recover(rs.Oracle(net), BOX, method="samples", samples=50, rng=0).result
     X = found.centres * 2
     np.testing.assert_allclose(found.slopes / 2, net.jacobian(X)[:, 0], atol=1e-9)
     np.testing.assert_allclose(found(X, "nearest"), net(X)[:, 0], atol=1e-12)

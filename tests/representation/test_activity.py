@@ -88,8 +88,8 @@ def test_linear_bounds_are_tighter_than_intervals_on_cancelling_layers():
 def test_deep_networks_are_settled_as_far_as_the_budget_goes():
     net = random_net((2, *[10] * 20, 1), 1)
     found = stable_units(net, (-1.0, 1.0), budget="1200 regions")
-    assert found.method.startswith("regions up to layer")
-    depth = int(found.method.split()[-1])
+    depth = found.settled_layers
+    assert found.method == f"regions of the first {depth} layers"
     assert all((s != UNDECIDED).all() for s in found.state[:depth])
     assert found.count(UNDECIDED)[depth:].sum() > 0
     table = found.to_dict()

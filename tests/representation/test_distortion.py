@@ -90,7 +90,7 @@ def test_layers_of_networks_and_words():
     net = random_net((3, 4, 2), 0, bias=1.0)
     assert distortion(net).note == "the bias is left out"
     assert distortion(net.layers[0]).to_dict()["units"] == 4
-    assert distortion(net, index=2).linear_magnitude == distortion(net, index=2).magnitude
+    assert distortion(net, index=1).linear_magnitude == distortion(net, index=1).magnitude
     assert "mean |z|^2" in str(distortion(np.eye(2)))
 
 

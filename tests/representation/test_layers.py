@@ -23,7 +23,7 @@ from reluscope.representation.layers import COLUMNS
 def measured():
     net = random_net((4, 9, 7, 6, 3), 2, bias=0.4)
     X = np.random.default_rng(0).normal(size=(600, 4))
-    return net, X, rs.layers(net, X, box=(-1, 1), jacobians=600)
+    return net, X, rs.layers(net, X, box=(-1, 1), jacobians=600, rng=0)
 
 
 def test_columns_are_what_plain_numpy_says(measured):
@@ -87,14 +87,18 @@ def test_certified_units_are_among_the_stable_ones(measured):
 
 def test_same_seed_same_table_and_the_rest_of_the_record(measured):
     net, X, found = measured
-    again = rs.layers(net, X, box=(-1, 1), jacobians=600)
+    again = rs.layers(net, X, box=(-1, 1), jacobians=600, rng=0)
     assert again.to_dict() == found.to_dict()
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["layer"] == [0, 1, 2, 3, 4]
+    free = rs.layers(net, X, jacobians=0)
+    assert rs.layers(net, X, jacobians=0, rng=free.seed).to_dict() == free.to_dict()
+    assert [row.name for row in found.rows] == ["input", "layer 0", "layer 1", "layer 2", "output"]
+    assert found.hidden == (0, 1, 2)
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["layer"] == [None, 0, 1, 2, 3]
     assert list(found.to_pandas().columns) == list(COLUMNS)
     assert "600 inputs" in repr(found)
     assert "stable_rank" in str(found)
-    share, edges = found.histogram(2, bins=10)
-    assert share.sum() == pytest.approx(1.0)
+    share, edges = found.histogram(1, bins=10)
+    assert share.tolist() == (np.histogram(found.activity[2], 10, (0, 1))[0] / 7).tolist()
     assert len(edges) == 11
     assert found.histogram()[0].sum() == pytest.approx(1.0)
     assert found.pca.shape == found.coordinates.shape == (5, 500, 2)
@@ -106,7 +110,7 @@ def test_same_seed_same_table_and_the_rest_of_the_record(measured):
 
 def test_a_random_bias_free_network_follows_the_expected_angle():
     net = random_net((50, *[400] * 4, 1), 0, bias=0.0)
-    found = rs.layers(net, np.random.default_rng(1).normal(size=(300, 50)), jacobians=0, pairs=4000)
+    found = rs.layers(net, np.random.default_rng(1).normal(size=(300, 50)), jacobians=0, pairs=4000, rng=0)
     from reluscope.representation.metrics import expected_angle
 
     # Width 400: each layer's angle fluctuates by about 1/sqrt(400) of itself.
@@ -136,7 +140,12 @@ def dead_net():
 def test_odd_networks_and_clouds_give_finite_tables_and_pictures(net, X):
     found = rs.layers(net, X)
     json.dumps(found.to_dict(), allow_nan=False)
-    assert found.plot().shape == (2, 4) if found.hidden else True
+    if found.hidden:
+        assert found.plot().shape == (2, 4)
+        assert found.histogram()[0].sum() == pytest.approx(1.0)
+    else:
+        with pytest.raises(InputError, match="no layer"):
+            found.plot()
     assert len(found.plot_clouds()) == len(found)
     from reluscope.plot.layers import plot_geometry
 
@@ -270,7 +279,7 @@ def test_the_shell_refuses_in_one_line(files, capsys):
         {"directions": 1},
         {"pairs": 0},
         {"jacobians": -1},
-        {"tolerance": 2.0},
+        {"zero_below": 2.0},
         {"channels": "rgb"},
         {"channels": [2]},
         {"channels": [4, None]},
@@ -292,11 +301,11 @@ def test_panels_take_and_return_axes():
     ax = draw.plot_activity(found)
     for call in (draw.plot_heat, draw.plot_ranks, draw.plot_width, draw.plot_dimensions, draw.plot_angles):
         assert call(found, draw.axes()).get_xlabel()
-    assert draw.plot_activity(found, ax, layer=2) is ax
+    assert draw.plot_activity(found, ax, layer=1) is ax
     assert draw.plot_column(found, "mean_norm").get_ylabel() == "mean norm"
     with pytest.raises(InputError):
         draw.plot_clouds(found, "umap")
     with pytest.raises(InputError):
         found["colour"]
     with pytest.raises(InputError):
-        found.histogram(0)
+        found.histogram(2)  # the output has no units

@@ -54,7 +54,7 @@ def test_small_singular_values_keep_their_digits():
     plain = np.linalg.svd(Z - Z.mean(axis=0), compute_uv=False)
     assert np.abs(spectrum_of(Z, 0.0).centred - plain).max() < 1e-12
     assert covariance_rank(Z) == (plain > 1e-10 * np.linalg.svd(Z, compute_uv=False)[0]).sum() == 20
-    assert covariance_rank(Z, tolerance=1e-5) == (plain > 1e-5 * np.linalg.svd(Z, compute_uv=False)[0]).sum()
+    assert covariance_rank(Z, zero_below=1e-5) == (plain > 1e-5 * np.linalg.svd(Z, compute_uv=False)[0]).sum()
 
 
 def test_a_collapsed_cloud_has_rank_zero_and_no_width():
@@ -143,7 +143,7 @@ def test_rotations_and_shifts_change_nothing_centred(shape):
         lambda: stable_rank([1.0, 2.0]),
         lambda: stable_rank(np.zeros((0, 3))),
         lambda: stable_rank([[math.nan]]),
-        lambda: covariance_rank([[1.0]], tolerance=-1),
+        lambda: covariance_rank([[1.0]], zero_below=-1),
         lambda: angles([[1.0]], [[1.0, 2.0]]),
         lambda: mean_width(np.random.default_rng(0).normal(size=(9, 4)), directions=1),
         lambda: expected_angle(1.0, -1),

@@ -127,9 +127,9 @@ def test_exact_decision_agrees_with_brute_force_on_a_thousand_networks():
 @pytest.mark.parametrize("seed", range(12))
 def test_bounds_never_contradict_the_enumeration(seed):
     net = random_net((3, 3, 2, 2, 1), seed, bias=1.0)
-    exact = rs.representation.rays(net, method="enumerate")
+    exact = rs.representation.rays(net, method="enumeration")
     quick = rs.representation.rays(net, method="bounds")
-    assert exact.method == "regions"
+    assert exact.method == "enumeration"
     assert quick.bounded in (exact.bounded, None)
     if quick.bounded is False:
         assert np.abs(quick.at(quick.witness)).max() > 0
@@ -161,15 +161,15 @@ def test_a_dead_layer_is_found_by_signs_programs_and_cones():
     dead = [(-np.ones((3, 4)), np.ones(3))]
     first = (np.random.default_rng(0).normal(size=(4, 2)), None)
     net = rs.Network([first, *dead, (np.ones((2, 3)), None), (np.ones((1, 2)), None)])
-    for method in ("enumerate", "bounds"):
-        for layer, bounded in ((1, False), (2, True), (3, True)):
+    for method in ("enumeration", "bounds"):
+        for layer, bounded in ((0, False), (1, True), (2, True)):
             found = rs.representation.rays(net, layer, method=method)
             assert found.bounded is bounded
-            assert found.dead_layer == (2 if bounded else None)
+            assert found.dead_layer == (1 if bounded else None)
     first = (np.random.default_rng(0).normal(size=(300, 40)), None)
     wide = rs.Network([first, (-np.ones((200, 300)), None), (np.ones((1, 200)), None)])
     assert rs.representation.rays(wide).bounded is True
-    assert rs.representation.rays(wide, 1).method == "witness"
+    assert rs.representation.rays(wide, 0).method == "witness"
 
 
 def test_a_program_decides_where_signs_do_not():
@@ -198,7 +198,7 @@ def test_saturating_units_have_bounded_images():
     assert rs.representation.rays(leaky).bounded is False
     assert rs.representation.rays(leaky).dimension == 4
     cancelling = rs.Network([(np.eye(2), None, "leaky_relu"), ([[1.0, -1.0], [3.0, -3.0]], None, "leaky_relu")])
-    assert rs.representation.rays(cancelling, 2).dimension == 1
+    assert rs.representation.rays(cancelling, 1).dimension == 1
 
 
 def test_theorems_4_and_5_hold_in_simulation():
@@ -217,18 +217,18 @@ def test_bounds_by_hand():
     found = boundedness_bounds((5, 2, 3))
     assert found.unbounded == pytest.approx((3 / 4, 3 / 4 * 7 / 8))
     assert found.bounded == pytest.approx((0, 1 / 64))
-    assert rs.representation.rays(random_net((5, 2, 3, 1)), 2).random_bounds == found
+    assert rs.representation.rays(random_net((5, 2, 3, 1)), 1).random_bounds == found
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda net: rs.representation.rays(net, 0),
+        lambda net: rs.representation.rays(net, -1),
         lambda net: rs.representation.rays(net, 9),
         lambda net: rs.representation.rays(net, method="guess"),
         lambda net: rs.representation.rays("net"),
         lambda net: rs.representation.rays(rs.Network([([[1.0]], [0.0])])),
-        lambda net: rs.representation.rays(net, method="enumerate", budget="1 regions"),
+        lambda net: rs.representation.rays(net, method="enumeration", budget="1 regions"),
         lambda net: boundedness(net, budget="1 regions"),
         lambda net: boundedness_bounds([3]),
         lambda net: boundedness_bounds([3, 0]),

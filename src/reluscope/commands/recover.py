@@ -19,8 +19,8 @@ def add(commands: Any) -> None:
         default=("-1", "1"),
         help="where to query: numbers or lists (default -1 1)",
     )
-    parser.add_argument("--method", choices=("exact", "regions", "pieces"), default="exact", help="default: exact")
-    parser.add_argument("--samples", type=int, default=200, help="method pieces: number of samples (default 200)")
+    parser.add_argument("--method", choices=("exact", "regions", "samples"), default="exact", help="default: exact")
+    parser.add_argument("--samples", type=int, default=200, help="method samples: how many (default 200)")
     parser.add_argument("--gradient", action="store_true", help="let the oracle give gradients as well")
     parser.add_argument("--float32", action="store_true", help="let the oracle answer in single precision")
     parser.add_argument("--limit", type=int, help="largest number of queries")
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
     )
 
 
-_KINDS = {"exact": (".npz", ".onnx", ".safetensors"), "regions": (".npz",), "pieces": ()}
+_KINDS = {"exact": (".npz", ".onnx", ".safetensors"), "regions": (".npz",), "samples": ()}
 """File types that hold the result of each method."""
 
 
@@ -56,7 +56,7 @@ def run(options: Options) -> int:
     found = recover(
         oracle,
         box,
-        options.method,
+        method=options.method,
         samples=options.samples,
         budget=options.budget,
         rng=options.seed,

@@ -1,4 +1,4 @@
-"""Built-in networks with an input law, small enough to ship: `example("moons")`.
+"""Built-in networks with the distribution of their inputs, small enough to ship: `example("moons")`.
 
 Each was trained by `tools/train_examples.py`, which also wrote the files beside this module.
 """
@@ -17,7 +17,7 @@ NAMES = ("moons", "cocircles", "controller", "digits")
 
 @dataclass(frozen=True)
 class Example:
-    """A network, the law of its inputs, and one sentence about them."""
+    """A network, the law (the distribution) of its inputs, and one sentence about them."""
 
     name: str
     network: Network
@@ -30,17 +30,36 @@ class Example:
 
 
 def example(name: str = "moons") -> Example:
-    """The built-in example of that name."""
+    """A built-in network with the law of its inputs.
+
+    Parameters
+    ----------
+    name : {"moons", "cocircles", "controller", "digits"}
+
+    Returns
+    -------
+    Example
+        With `network`, `law`, `about`, `events` and `classes`.
+
+    Raises
+    ------
+    InputError
+        If there is no example of that name.
+
+    Examples
+    --------
+    >>> example("moons").network
+    Network(2-4x3-1, relu, 57 parameters)
+    """
     choice(name, "name", NAMES)
     from reluscope.formats import load
 
     folder = files("reluscope.examples")
     with as_file(folder / f"{name}.npz") as weights, as_file(folder / f"{name}.json") as law:
-        found = classes_from_json(law)
-        classes = found if isinstance(found, ClassMixtures) else None
-        return Example(
-            name, load(weights), found if classes is None else classes.joint, _ABOUT[name], _EVENTS[name], classes
-        )
+        inputs, network = classes_from_json(law), load(weights)
+    if isinstance(inputs, ClassMixtures):
+        return Example(name, network, inputs.joint, _ABOUT[name], _EVENTS[name], inputs)
+    return Example(name, network, inputs, _ABOUT[name], _EVENTS[name])
 
 
 _ABOUT = {

@@ -23,34 +23,73 @@ __all__ = ["load", "save"]
 _READABLE = ".onnx, .npz, .safetensors, .pt or .pth"
 
 
-def load(thing: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Network:
-    """A `Network` from almost anything that holds one.
+def load(model: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Network:
+    """A `Network` from a file, a live model or arrays.
 
-    * a path: `.onnx`, `.npz`, `.safetensors`, `.pt` / `.pth` (state dicts only);
-    * a live model: a torch module, a keras model, a fitted scikit-learn estimator or pipeline;
-    * a list of `(W, b)` or `(W, b, activation)`; a `Network`, which is returned as it is.
+    Parameters
+    ----------
+    model : path, torch module, keras model, scikit-learn estimator, list or Network
+        A path ends in `.onnx`, `.npz`, `.safetensors`, `.pt` or `.pth` (state dicts only); an estimator or pipeline
+        is fitted; a list holds `(W, b)` or `(W, b, activation)`; a `Network` is returned as it is.
+    limits : Limits
+        What a file may make us read or build.
+    **options
+        By format: `output`, `allow_external` (ONNX), `activation`, `order`, `transpose` (arrays and state dicts),
+        `input_shape` (torch), `activation` and the shapes and name that `Network` takes (lists).
 
-    Options depend on the format, and one that the format does not know is an error: `output`, `allow_external`
-    (ONNX), `activation`, `order`, `transpose` (arrays and state dicts), `input_shape` (torch), `activation` and the
-    shapes and names that `Network` takes (lists). `limits` bounds what a file may make us read or build. Files are
-    never unpickled, no code from them is run and nothing is fetched.
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or an option does not belong to the format.
+    UnsupportedError
+        If the model is not piecewise affine, or has an operator that is not known.
+    InputLimitError
+        If the model is larger than `limits`.
+    MissingExtraError
+        If the package that reads the format is not installed.
+
+    Notes
+    -----
+    Files are never unpickled, no code from them is run and nothing is fetched.
+
+    Examples
+    --------
+    >>> load([([[1.0, -1.0]], [0.5]), ([[2.0]], [0.0])])
+    Network(2-1-1, relu, 5 parameters)
     """
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be a reluscope.Limits, got {describe(limits)}")
-    if isinstance(thing, Network):
+    if isinstance(model, Network):
         if options:
             raise InputError(f"a Network takes no options, got {', '.join(options)}")
-        return thing
-    if isinstance(thing, (str, PathLike)):
-        loader, what = _file_loader(as_path(thing, "thing"), limits)
-        return loader(thing, **_known(options, loader, what), limits=limits)
-    loader, what = _object_loader(thing)
-    return loader(thing, **_known(options, loader, what), limits=limits)
+        return model
+    if isinstance(model, (str, PathLike)):
+        loader, what = _file_loader(as_path(model, "model"), limits)
+        return loader(model, **_known(options, loader, what), limits=limits)
+    loader, what = _object_loader(model)
+    return loader(model, **_known(options, loader, what), limits=limits)
 
 
 def save(net: Network, path: str | PathLike[str]) -> None:
-    """Write a network to `x.npz`, `x.safetensors` or `x.onnx`, by the name's ending; whole or not at all.
+    """Write a network to a file, whole or not at all.
 
+    Parameters
+    ----------
+    net : Network
+    path : path
+        Ends in `.npz`, `.safetensors` or `.onnx`.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one.
+
+    Notes
+    -----
     npz and safetensors keep every number bit for bit, the names and notes too; ONNX keeps the function.
     """
     check_network(net)
@@ -95,7 +134,7 @@ def _file_loader(file: Path, limits: Limits) -> tuple[Callable[..., Network], st
 
 _PICKLE = (
     "pickles run code when loaded (joblib files are pickles); if you trust it, load it in Python and pass the object, "
-    "or write reluscope.load(model).save('net.npz') there for the command line"
+    "or write reluscope.load(model).save('net.npz') there and pass that file"
 )
 
 
@@ -118,10 +157,10 @@ def _unknown_file(file: Path, suffix: str, limits: Limits) -> InputError:
     return InputError(f"{file.name} has an unknown ending; expected {_READABLE}{guess}")
 
 
-def _object_loader(thing: Any) -> tuple[Callable[..., Network], str]:
+def _object_loader(model: Any) -> tuple[Callable[..., Network], str]:
     """The loader for a live object, found by the names of its classes: no framework is imported to look."""
-    families = {c.__module__.partition(".")[0]: c for c in reversed(type(thing).__mro__)}
-    names = {f"{c.__module__.partition('.')[0]}.{c.__name__}" for c in type(thing).__mro__}
+    families = {c.__module__.partition(".")[0]: c for c in reversed(type(model).__mro__)}
+    names = {f"{c.__module__.partition('.')[0]}.{c.__name__}" for c in type(model).__mro__}
     # Keras first: on its torch backend a keras model is a torch module as well.
     if names & {"keras.Model", "tf_keras.Model", "tensorflow.Model"}:
         from reluscope.formats.keras import load_keras
@@ -135,17 +174,17 @@ def _object_loader(thing: Any) -> tuple[Callable[..., Network], str]:
         from reluscope.formats.sklearn import load_sklearn
 
         return load_sklearn, "a scikit-learn estimator"
-    if isinstance(thing, Sequence) and not isinstance(thing, (bytes, bytearray)):
+    if isinstance(model, Sequence) and not isinstance(model, (bytes, bytearray)):
         return _load_list, "a list of layers"
-    if isinstance(thing, dict):
+    if isinstance(model, dict):
         raise InputError(
             "a dict is not a network; pass the live module, a list of (W, b), or save the arrays with numpy.savez"
         )
     if families.keys() & {"onnx", "onnxruntime"}:
         raise InputError("pass the path of the ONNX file (onnx.save(model, 'model.onnx')), not the object")
     raise InputError(
-        f"thing must be a path ({_READABLE}), a torch module, a keras model, a scikit-learn estimator, a list of "
-        f"(W, b) or a Network, got {describe(thing)}"
+        f"model must be a path ({_READABLE}), a torch module, a keras model, a scikit-learn estimator, a list of "
+        f"(W, b) or a Network, got {describe(model)}"
     )
 
 

@@ -431,7 +431,7 @@ def _by_number(names: list[str], what: str) -> list[str]:
     """Layer names in the order of the numbers in them; names that differ in more than numbers have no order."""
     if len({re.sub(r"[0-9]+", "#", name) for name in names}) > 1:
         raise InputError(
-            f"{what} has layers {[_short(n) for n in names[:8]]}, whose order cannot be told from their names; "
+            f"{what} has layers {[_short(n) for n in names[:8]]}, whose names do not say their order; "
             "pass order=[...] from input to output"
         )
     return sorted(names, key=lambda name: [int(n) for n in re.findall(r"[0-9]{1,4000}", name)])

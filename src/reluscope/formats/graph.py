@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,21 +28,15 @@ from scipy import sparse
 from reluscope._check import FloatArray
 from reluscope.activations import Activation, Units, clip, identity, relu
 from reluscope.errors import InputError
+from reluscope.formats import _terms
+from reluscope.formats._terms import IndexArray, Shape, Term
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
-
-IndexArray = npt.NDArray[np.intp]
-Shape = tuple[int, ...]
-Term: TypeAlias = IndexArray | Any
-"""Coefficients of one block: an index array `pick`, where `pick[i]` is the variable that makes entry i (-1
-for none), or a `csr_array` of shape (size, block size)."""
 
 _GROWTH = 8
 """A product of two affine maps is kept factored when it has more than this many times their non-zeros ..."""
 _SMALL = 1 << 14
 """... unless it has fewer than this: there an extra layer of identity units would cost more than it saves."""
-
-
 _NUMBERS_PER_ENTRY = 16
 """Numbers that a symbolic entry takes on its way into a network: its constant, indices, a row, a unit's tables."""
 
@@ -58,14 +52,14 @@ class _Meter:
         key = id(term)
         self.holders[key] = self.holders.get(key, 0) + 1
         if self.holders[key] == 1:
-            self.live += _nnz(term)
+            self.live += _terms.nnz(term)
 
     def release(self, term: Term) -> None:
         key = id(term)
         self.holders[key] -= 1
         if not self.holders[key]:
             del self.holders[key]
-            self.live -= _nnz(term)
+            self.live -= _terms.nnz(term)
 
 
 class Tensor:
@@ -78,7 +72,7 @@ class Tensor:
         self.terms = terms
         self.const = const
         self._meter = meter
-        self._cost = sum(_nnz(m) for m in terms.values())
+        self._cost = sum(_terms.nnz(m) for m in terms.values())
         self._carried: Tensor | None = None
         meter.live += len(const)
         for m in terms.values():
@@ -105,7 +99,7 @@ class Tensor:
         return None if self.terms else self.const.reshape(self.shape)
 
     def __repr__(self) -> str:
-        reads = ", ".join(f"block {b}: {_nnz(m)} non-zeros" for b, m in self.terms.items()) or "constant"
+        reads = ", ".join(f"block {b}: {_terms.nnz(m)} non-zeros" for b, m in self.terms.items()) or "constant"
         return f"Tensor(shape {self.shape}, {reads})"
 
 
@@ -226,7 +220,7 @@ class GraphBuilder:
         count = int(np.count_nonzero(K)) if isinstance(K, np.ndarray) else int(K.nnz)
         self._limits.check("weights", count, "a linear map")
         if isinstance(K, np.ndarray):
-            K = _full_csr(K)
+            K = _terms.full_csr(K)
         else:
             K = sparse.csr_array(K, dtype=np.float64, copy=True)  # the caller's matrix stays as it is
             K.sum_duplicates()
@@ -246,7 +240,7 @@ class GraphBuilder:
         by = np.asarray(factor, dtype=np.float64)
         t = self._broadcast(t, self._broadcast_shape(t.shape, by.shape))
         by = np.ascontiguousarray(np.broadcast_to(by, t.shape)).ravel()
-        terms = {b: _scaled(m, by, self._blocks[b].size) for b, m in t.terms.items()}
+        terms = {b: _terms.scaled(m, by, self._blocks[b].size) for b, m in t.terms.items()}
         return self._make(t.shape, terms, t.const * by)
 
     def matmul(self, t: Operand, W: npt.ArrayLike) -> Tensor:
@@ -279,7 +273,7 @@ class GraphBuilder:
         self._check_window(t, w.shape[2:], strides, pads, dilations)
         if w.ndim != t.ndim or groups < 1 or w.shape[0] % groups or w.shape[1] * groups != t.shape[1]:
             raise InputError(f"a convolution of {t.shape} with weights {w.shape} in {groups} groups does not fit")
-        out = _window_counts(t.shape[2:], w.shape[2:], strides, pads, dilations, ceil_mode=False)
+        out = _terms.window_counts(t.shape[2:], w.shape[2:], strides, pads, dilations, ceil_mode=False)
         K = self._conv_matrix(t.shape[2:], out, w, strides, pads, dilations, groups)
         bias = None if b is None else np.repeat(np.asarray(b, dtype=np.float64).ravel(), math.prod(out))
         return self._per_sample(t, K, bias, (w.shape[0], *out))
@@ -336,7 +330,7 @@ class GraphBuilder:
         """
         t = self._tensor(t)
         self._check_window(t, kernel, strides, pads, dilations)
-        out = _window_counts(t.shape[2:], kernel, strides, pads, dilations, ceil_mode)
+        out = _terms.window_counts(t.shape[2:], kernel, strides, pads, dilations, ceil_mode)
         index = self._windows(t.shape[2:], out, kernel, strides, pads, dilations)
         if count_include_pad:
             n = len(kernel)
@@ -347,11 +341,11 @@ class GraphBuilder:
         entry = index >= 0
         rows = np.nonzero(entry)[0]
         pool = sparse.csr_array(
-            (1.0 / counts[rows], index[entry], _starts(entry.sum(axis=1))),
+            (1.0 / counts[rows], index[entry], _terms.row_starts(entry.sum(axis=1))),
             shape=(len(index), math.prod(t.shape[2:])),
         )
         self._limits.check("weights", t.shape[1] * pool.nnz, "an average pooling")
-        return self._per_sample(t, _repeat_diagonal(pool, t.shape[1]), None, (t.shape[1], *out))
+        return self._per_sample(t, _terms.repeat_diagonal(pool, t.shape[1]), None, (t.shape[1], *out))
 
     def batch_norm(
         self,
@@ -418,7 +412,7 @@ class GraphBuilder:
         """
         t = self._tensor(t)
         self._check_window(t, kernel, strides, pads, dilations)
-        out = _window_counts(t.shape[2:], kernel, strides, pads, dilations, ceil_mode)
+        out = _terms.window_counts(t.shape[2:], kernel, strides, pads, dilations, ceil_mode)
         index = self._windows(t.shape[2:], out, kernel, strides, pads, dilations)
         planes = t.shape[0] * t.shape[1]
         self._limits.check("elements", planes * index.size, "a max pooling")
@@ -472,12 +466,12 @@ class GraphBuilder:
         dropped = sum(
             int((~needed[b]).sum()) if b in needed else self._blocks[b].size for b in range(1, len(self._blocks))
         )
-        told = list(notes)
+        remarks = list(notes)
         if carried:
-            told.append(f"{carried} identity units carry values past layers")
+            remarks.append(f"{carried} identity units carry values past layers")
         if dropped:
-            told.append(f"{dropped} units that the output never reads were left out")
-        return Network(layers, input_shape=input_shape, output_shape=output_shape, name=name, notes=told)
+            remarks.append(f"{dropped} units that the output never reads were left out")
+        return Network(layers, input_shape=input_shape, output_shape=output_shape, name=name, notes=remarks)
 
     # -- inside: tensors -----------------------------------------------------------------------------------
 
@@ -488,7 +482,7 @@ class GraphBuilder:
         return self._make(array.shape, {}, np.ascontiguousarray(array).ravel())
 
     def _make(self, shape: Shape, terms: dict[int, Term], const: FloatArray) -> Tensor:
-        t = Tensor(shape, {b: m for b, m in terms.items() if _nnz(m)}, const, self._meter)
+        t = Tensor(shape, {b: m for b, m in terms.items() if _terms.nnz(m)}, const, self._meter)
         self._limits.check("weights", self._meter.live, "the graph, with its intermediate affine maps,")
         return t
 
@@ -518,9 +512,9 @@ class GraphBuilder:
             return self._make(shape, t.terms, t.const)
         hole = index < 0
         const = np.where(hole, fill, t.const[index]) if t.size else np.full(index.size, float(fill))
-        weights = sum(_nnz_of_rows(m, index) for m in t.terms.values())
+        weights = sum(_terms.nnz_of_rows(m, index) for m in t.terms.values())
         self._limits.check("weights", self._meter.live + weights, "the graph, with its intermediate affine maps,")
-        return self._make(shape, {b: _take_rows(m, index) for b, m in t.terms.items()}, const)
+        return self._make(shape, {b: _terms.take_rows(m, index) for b, m in t.terms.items()}, const)
 
     def _stack(self, tensors: Sequence[Tensor]) -> Tensor:
         """All entries one after the other, as a 1-D tensor."""
@@ -532,7 +526,7 @@ class GraphBuilder:
                 terms[b] = np.concatenate(parts)
             else:
                 size = self._blocks[b].size
-                terms[b] = sparse.csr_array(sparse.vstack([_csr(p, size) for p in parts], format="csr"))
+                terms[b] = sparse.csr_array(sparse.vstack([_terms.as_csr(p, size) for p in parts], format="csr"))
         const = np.concatenate([t.const for t in tensors]) if tensors else np.zeros(0)
         return self._make((len(const),), terms, const)
 
@@ -545,9 +539,9 @@ class GraphBuilder:
         for block, m in b.terms.items():
             size = self._blocks[block].size
             if block not in terms:
-                terms[block] = m if sign > 0 else -_csr(m, size)
+                terms[block] = m if sign > 0 else -_terms.as_csr(m, size)
                 continue
-            total = _csr(terms[block], size) + _csr(m, size) * sign
+            total = _terms.as_csr(terms[block], size) + _terms.as_csr(m, size) * sign
             total.eliminate_zeros()
             terms[block] = total
         return self._make(shape, terms, a.const + sign * b.const)
@@ -558,7 +552,7 @@ class GraphBuilder:
             K.eliminate_zeros()
         if t.terms and self._too_dense(K, t):
             t = self._carry(t)
-        terms = {b: _product(K, m, self._blocks[b].size) for b, m in t.terms.items()}
+        terms = {b: _terms.product(K, m, self._blocks[b].size) for b, m in t.terms.items()}
         const = K @ t.const
         if bias is not None:
             const = const + np.broadcast_to(bias, const.shape)
@@ -648,7 +642,7 @@ class GraphBuilder:
         self._limits.check("elements", math.prod(out) * math.prod(kernel), "a convolution or pooling")
         flat = np.zeros((1, 1), dtype=np.intp)
         for i, n in enumerate(size):
-            at = _positions(n, out[i], kernel[i], strides[i], pads[i], dilations[i])
+            at = _terms.positions(n, out[i], kernel[i], strides[i], pads[i], dilations[i])
             joint = flat[:, None, :, None] * n + at[None, :, None, :]
             hole = (flat < 0)[:, None, :, None] | (at < 0)[None, :, None, :]
             flat = np.where(hole, -1, joint).reshape(len(flat) * out[i], flat.shape[1] * kernel[i])
@@ -670,7 +664,7 @@ class GraphBuilder:
         reads = 1  # (window, kernel entry) pairs inside the image: a product over the axes
         for i, n in enumerate(size):
             self._limits.check("elements", out[i] * kernel[i], "a convolution")
-            reads *= int((_positions(n, out[i], kernel[i], strides[i], pads[i], dilations[i]) >= 0).sum())
+            reads *= int((_terms.positions(n, out[i], kernel[i], strides[i], pads[i], dilations[i]) >= 0).sum())
         self._limits.check("weights", self._meter.live + w.shape[0] * w.shape[1] * reads, "a convolution, unrolled,")
         index = self._windows(size, out, kernel, strides, pads, dilations)
         n_in, per_group = w.shape[1], w.shape[0] // groups
@@ -685,7 +679,7 @@ class GraphBuilder:
         indices = np.tile(columns, (groups, per_group))
         indices += np.arange(groups, dtype=small)[:, None] * n_in * area
         data = np.take(w.reshape(w.shape[0], -1), tap, axis=1).ravel()
-        starts = _starts(np.tile(counts, w.shape[0])).astype(small if len(data) < 2**31 else np.int64)
+        starts = _terms.row_starts(np.tile(counts, w.shape[0])).astype(small if len(data) < 2**31 else np.int64)
         K = sparse.csr_array((data, indices.ravel(), starts), shape=(w.shape[0] * len(index), groups * n_in * area))
         K.eliminate_zeros()
         return K
@@ -694,7 +688,7 @@ class GraphBuilder:
         n = t.shape[0]
         self._limits.check("weights", n * K.nnz, "a convolution or pooling")
         if n != 1:
-            K = _repeat_diagonal(K, n)
+            K = _terms.repeat_diagonal(K, n)
             bias = None if bias is None else np.tile(bias, n)
         return self._linear(t, K, bias, (n, *shape))
 
@@ -754,7 +748,9 @@ class GraphBuilder:
         """t as a block of identity units (one for each entry that is not constant); made once per tensor."""
         if t._carried is None:
             vary = np.flatnonzero(self._row_nnz(t))
-            inner = self._make((len(vary),), {b: _take_rows(m, vary) for b, m in t.terms.items()}, np.zeros(len(vary)))
+            inner = self._make(
+                (len(vary),), {b: _terms.take_rows(m, vary) for b, m in t.terms.items()}, np.zeros(len(vary))
+            )
             block = self._new_block(inner, Units.uniform(identity(), len(vary)))
             spread = np.full(t.size, -1, dtype=np.intp)
             spread[vary] = np.arange(len(vary))
@@ -769,7 +765,7 @@ class GraphBuilder:
         if not t.terms or self._level(t) >= other_level:
             return t
         varying = int(np.count_nonzero(self._row_nnz(t)))
-        reads = sum(int(_used(m, self._blocks[b].size).sum()) for b, m in t.terms.items())
+        reads = sum(int(_terms.used(m, self._blocks[b].size).sum()) for b, m in t.terms.items())
         if varying < reads or (varying == reads and t._cost > varying):
             return self._carry(t)
         return t
@@ -777,7 +773,7 @@ class GraphBuilder:
     def _row_nnz(self, t: Tensor) -> npt.NDArray[np.int64]:
         total = np.zeros(t.size, dtype=np.int64)
         for m in t.terms.values():
-            total += _row_counts(m)
+            total += _terms.row_counts(m)
         return total
 
     def _too_dense(self, K: sparse.csr_array, t: Tensor) -> bool:
@@ -786,7 +782,7 @@ class GraphBuilder:
             return False  # already as good as identity units
         bound = 0
         for b, m in t.terms.items():
-            reach = np.concatenate([[0], np.cumsum(_row_counts(m)[K.indices])])
+            reach = np.concatenate([[0], np.cumsum(_terms.row_counts(m)[K.indices])])
             per_row = reach[K.indptr[1:]] - reach[K.indptr[:-1]]
             bound += int(np.minimum(per_row, self._blocks[b].size).sum())
         return bound > max(_SMALL, _GROWTH * (K.nnz + t._cost)) or self._meter.live + bound > self._limits.weights
@@ -799,7 +795,7 @@ class GraphBuilder:
 
         def mark(terms: dict[int, Term], rows: IndexArray | None) -> None:
             for b, m in terms.items():
-                used = _used(m if rows is None else _take_rows(m, rows), self._blocks[b].size)
+                used = _terms.used(m if rows is None else _terms.take_rows(m, rows), self._blocks[b].size)
                 needed[b] = needed[b] | used if b in needed else used
 
         mark(out.terms, None)
@@ -815,7 +811,7 @@ class GraphBuilder:
         for b in sorted(needed):
             if b:
                 rows = np.flatnonzero(needed[b])
-                read = [c for c, m in self._blocks[b].terms.items() if _nnz_of_rows(m, rows)]
+                read = [c for c, m in self._blocks[b].terms.items() if _terms.nnz_of_rows(m, rows)]
                 levels[b] = 1 + max((levels[c] for c in read), default=0)
         return levels
 
@@ -829,10 +825,10 @@ class GraphBuilder:
                 rows = np.flatnonzero(needed[b])
                 for c, m in self._blocks[b].terms.items():
                     if c in last:
-                        used = _used(_take_rows(m, rows), self._blocks[c].size)
+                        used = _terms.used(_terms.take_rows(m, rows), self._blocks[c].size)
                         last[c][used] = np.maximum(last[c][used], levels[b])
         for c, m in out.terms.items():
-            last[c][_used(m, self._blocks[c].size)] = 1 + max(levels.values())
+            last[c][_terms.used(m, self._blocks[c].size)] = 1 + max(levels.values())
         return last
 
     def _check_total(
@@ -846,7 +842,7 @@ class GraphBuilder:
         total = out._cost
         for b in needed:
             rows = np.flatnonzero(needed[b])
-            total += sum(_nnz_of_rows(m, rows) for m in self._blocks[b].terms.values())
+            total += sum(_terms.nnz_of_rows(m, rows) for m in self._blocks[b].terms.values())
             total += int(np.maximum(last[b] - levels[b] - 1, 0).sum())  # one per layer a variable is carried past
         self._limits.check("weights", total, f"the network with {depth} layers")
 
@@ -873,7 +869,9 @@ class GraphBuilder:
             for b in by_level[level]:
                 block, wanted = self._blocks[b], np.flatnonzero(needed[b])
                 rows.append(
-                    _lay_out({c: _take_rows(m, wanted) for c, m in block.terms.items()}, place, width, len(wanted))
+                    _terms.lay_out(
+                        {c: _terms.take_rows(m, wanted) for c, m in block.terms.items()}, place, width, len(wanted)
+                    )
                 )
                 bias.append(block.const[wanted])
                 units.append(block.units[wanted])
@@ -884,7 +882,7 @@ class GraphBuilder:
             for b, at in place.items():
                 keep = np.flatnonzero((at >= 0) & (last[b] > level))
                 if len(keep):
-                    rows.append(_csr(at[keep], width))
+                    rows.append(_terms.as_csr(at[keep], width))
                     bias.append(np.zeros(len(keep)))
                     units.append(Units.uniform(identity(), len(keep)))
                     above[b] = np.full(len(at), -1, dtype=np.intp)
@@ -894,154 +892,7 @@ class GraphBuilder:
             weight = rows[0] if len(rows) == 1 else sparse.csr_array(sparse.vstack(rows, format="csr"))
             layers.append((weight, np.concatenate(bias), Units.concatenate(units)))
             place, width = above, top
-        layers.append((_lay_out(out.terms, place, width, out.size), out.const, Units.uniform(identity(), out.size)))
+        layers.append(
+            (_terms.lay_out(out.terms, place, width, out.size), out.const, Units.uniform(identity(), out.size))
+        )
         return layers, carried
-
-
-# -- terms -------------------------------------------------------------------------------------------------
-
-
-def _nnz(term: Term) -> int:
-    return int(np.count_nonzero(term >= 0)) if isinstance(term, np.ndarray) else int(term.nnz)
-
-
-def _row_counts(term: Term) -> npt.NDArray[np.int64]:
-    if isinstance(term, np.ndarray):
-        return (term >= 0).astype(np.int64)
-    return np.diff(term.indptr).astype(np.int64)
-
-
-def _nnz_of_rows(term: Term, index: IndexArray) -> int:
-    return int(_row_counts(term)[index[index >= 0]].sum())
-
-
-def _used(term: Term, size: int) -> npt.NDArray[np.bool_]:
-    """Mask of the block's variables that the term reads."""
-    used = np.zeros(size, dtype=bool)
-    used[term[term >= 0] if isinstance(term, np.ndarray) else term.indices] = True
-    return used
-
-
-def _csr(term: Term, size: int) -> sparse.csr_array:
-    if not isinstance(term, np.ndarray):
-        return term
-    held = term >= 0
-    return sparse.csr_array((np.ones(int(held.sum())), term[held], _starts(held)), shape=(len(term), size))
-
-
-def _full_csr(matrix: FloatArray) -> sparse.csr_array:
-    """A dense matrix as CSR with every entry stored: far quicker than a search for its non-zeros."""
-    rows, columns = matrix.shape
-    small = np.int32 if matrix.size < 2**31 else np.int64
-    indices = np.tile(np.arange(columns, dtype=small), rows)
-    return sparse.csr_array((matrix.flatten(), indices, np.arange(rows + 1, dtype=small) * columns), shape=matrix.shape)
-
-
-def _starts(counts: npt.NDArray[Any]) -> IndexArray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
-
-
-def _take_rows(term: Term, index: IndexArray) -> Term:
-    """Rows `index` of the term; an index of -1 gives a zero row."""
-    if len(index) == term.shape[0] and np.array_equal(index, np.arange(len(index))):
-        return term
-    if isinstance(term, np.ndarray):
-        if not len(term):
-            return np.full(len(index), -1, dtype=np.intp)
-        return np.where(index < 0, -1, term[index])
-    counts = np.where(index < 0, 0, np.diff(term.indptr)[index]) if term.shape[0] else np.zeros(len(index), np.intp)
-    starts = _starts(counts)
-    # Entry e of the result's row r is entry indptr[index[r]] + (e - starts[r]) of the term.
-    begin = np.where(index < 0, 0, term.indptr[index])
-    source = np.repeat(begin - starts[:-1], counts) + np.arange(starts[-1])
-    return sparse.csr_array((term.data[source], term.indices[source], starts), shape=(len(index), term.shape[1]))
-
-
-def _scaled(term: Term, by: FloatArray, size: int) -> sparse.csr_array:
-    matrix = _csr(term, size)
-    out = sparse.csr_array(
-        (matrix.data * np.repeat(by, np.diff(matrix.indptr)), matrix.indices, matrix.indptr),
-        shape=matrix.shape,
-        copy=True,
-    )
-    out.eliminate_zeros()
-    return out
-
-
-def _product(K: sparse.csr_array, term: Term, size: int) -> Term:
-    if not isinstance(term, np.ndarray):
-        out = sparse.csr_array(K @ term)
-        out.eliminate_zeros()
-        return out
-    return _renamed(K, term, size)
-
-
-def _renamed(K: sparse.csr_array, names: IndexArray, size: int) -> sparse.csr_array:
-    """K with column j called `names[j]`; columns with the name -1 are dropped, equal names added up."""
-    if K.shape[1] == size == len(names) and np.array_equal(names, np.arange(size)):
-        return K
-    columns = names[K.indices]
-    held = columns >= 0
-    if held.all():
-        out = sparse.csr_array((K.data, columns, K.indptr), shape=(K.shape[0], size), copy=True)
-    else:
-        before = _starts(held)
-        out = sparse.csr_array((K.data[held], columns[held], before[K.indptr]), shape=(K.shape[0], size))
-    out.sum_duplicates()
-    return out
-
-
-def _lay_out(terms: dict[int, Term], place: dict[int, IndexArray], width: int, rows: int) -> sparse.csr_array:
-    """The terms of several blocks as one matrix over the units of the layer below."""
-    out: sparse.csr_array | None = None
-    for b, m in terms.items():
-        if not _nnz(m):
-            continue
-        at = place[b]
-        part = _csr(np.where(m < 0, -1, at[m]), width) if isinstance(m, np.ndarray) else _renamed(m, at, width)
-        out = part if out is None else sparse.csr_array(out + part)
-    return sparse.csr_array((rows, width)) if out is None else out
-
-
-# -- windows -----------------------------------------------------------------------------------------------
-
-
-def _window_counts(
-    size: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    ceil_mode: bool,
-) -> Shape:
-    """How many windows fit along each axis; `ceil_mode` admits one more that starts inside the data."""
-    out = []
-    for i, n in enumerate(size):
-        room = n + pads[i] + pads[len(size) + i] - dilations[i] * (kernel[i] - 1) - 1
-        if room < 0:
-            raise InputError(
-                f"a window of {kernel[i]} entries with dilation {dilations[i]} does not fit into "
-                f"{n} + {pads[i]} + {pads[len(size) + i]} (data and padding)"
-            )
-        count = (-(-room // strides[i]) if ceil_mode else room // strides[i]) + 1
-        if ceil_mode and (count - 1) * strides[i] >= n + pads[i]:
-            count -= 1
-        out.append(count)
-    return tuple(out)
-
-
-def _positions(size: int, out: int, kernel: int, stride: int, pad: int, dilation: int) -> IndexArray:
-    """Index along one axis read by each window entry, shape (out, kernel), -1 outside the data."""
-    at = np.arange(out, dtype=np.intp)[:, None] * stride + np.arange(kernel, dtype=np.intp)[None, :] * dilation - pad
-    return np.where((at >= 0) & (at < size), at, -1)
-
-
-def _repeat_diagonal(K: sparse.csr_array, times: int) -> sparse.csr_array:
-    """Block-diagonal matrix with `times` copies of K."""
-    rows, columns = K.shape
-    shift = np.repeat(np.arange(times, dtype=np.intp) * columns, K.nnz)
-    starts = np.concatenate([[0], *(K.indptr[1:].astype(np.intp) + i * K.nnz for i in range(times))])
-    return sparse.csr_array(
-        (np.tile(K.data, times), np.tile(K.indices, times) + shift, starts),
-        shape=(rows * times, columns * times),
-    )

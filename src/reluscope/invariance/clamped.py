@@ -24,11 +24,24 @@ from reluscope.network import Network
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Clamped:
-    """The law of `clamp(a x + b, lo, hi)` for x from `base`; `lo <= hi`, either may be infinite.
+    """The law of `clamp(a x + b, lo, hi)` for x from `base`.
 
-    `base` is a law of one input or any object with `cdf` (and `rvs`
-    to sample), such as a frozen scipy distribution; one with atoms needs `pmf` too.
+    Parameters
+    ----------
+    base : Law or distribution
+        A law of one input (Gaussian, GaussianMixture, Uniform, Particles), or any object with `cdf` (and `rvs` to
+        sample), such as a frozen scipy distribution; one with atoms needs `pmf` too.
+    a, b : float
+    lo, hi : float
+        `lo <= hi`; either may be infinite.
 
+    Raises
+    ------
+    InputError
+        If `base` is not a law of one input, or the bounds leave no room.
+
+    Examples
+    --------
     >>> from reluscope.inputs import Gaussian
     >>> y = Clamped(Gaussian([0.0], 1.0)).push(2.0, 1.0)  # relu(2 x + 1)
     >>> y
@@ -51,7 +64,7 @@ class Clamped:
         if not self.lo <= self.hi:
             raise InputError(f"lo must not exceed hi, got {self.lo} and {self.hi}")
         if self.lo == np.inf or self.hi == -np.inf:
-            raise InputError(f"the ends must leave room, got lo={self.lo}, hi={self.hi}")
+            raise InputError(f"lo and hi must leave room, got lo={self.lo}, hi={self.hi}")
 
     # -- closure -------------------------------------------------------------------------------------------------
 
@@ -67,12 +80,12 @@ class Clamped:
         return Clamped(self.base, w * self.a, w * self.b + c, lo, hi)
 
     def through(self, net: Network, *, layer: int | None = None) -> Clamped:
-        """The law after hidden layer `layer` (counted from 1), or of the output, of a network of width one."""
+        """The law of layer `layer` (counted from 0), or of the output, of a network of width one."""
         if not isinstance(net, Network) or any(width != 1 for width in net.widths):
             raise InputError(f"net must be a Network with one unit in every layer, got {net!r}")
-        last = len(net.layers) if layer is None else integer(layer, "layer", low=1, high=len(net.layers))
+        depth = len(net.layers) if layer is None else integer(layer, "layer", low=0, high=len(net.layers) - 1) + 1
         law = self
-        for part in net.layers[:last]:
+        for part in net.layers[:depth]:
             law = law.push(float(part.dense()[0, 0]), float(part.bias[0]), part.units.kinds[part.units.kind[0]])
         return law
 
@@ -85,15 +98,15 @@ class Clamped:
 
     @property
     def atoms(self) -> list[tuple[float, float]]:
-        """`(value, probability)` of the ends where the clamp puts mass (atoms of the base itself not listed)."""
+        """`(value, probability)` of the bounds where the clamp puts mass (atoms of the base itself not listed)."""
         if self.lo == self.hi or self.a == 0:
             return [(min(max(self.b, self.lo), self.hi), 1.0)]
-        found = []
+        ends = []
         if np.isfinite(self.lo):
-            found.append((self.lo, float(self._affine_cdf(np.array(self.lo)))))
+            ends.append((self.lo, float(self._affine_cdf(np.array(self.lo)))))
         if np.isfinite(self.hi):
-            found.append((self.hi, float(1 - self._affine_cdf(np.array(self.hi), left=True))))
-        return [(value, mass) for value, mass in found if mass > 0]
+            ends.append((self.hi, float(1 - self._affine_cdf(np.array(self.hi), left=True))))
+        return [(value, mass) for value, mass in ends if mass > 0]
 
     def sample(self, n: int, rng: Any = None) -> FloatArray:
         """`n` independent draws, shape (n,)."""

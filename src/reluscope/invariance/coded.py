@@ -35,7 +35,13 @@ _MOST_EXPONENT = 1 << 14
 
 
 def encode(layers: Sequence[Any]) -> Fraction:
-    """The parameter θ of a list of layers `(W, b)`; entries may be ints, floats (taken exactly) or Fractions."""
+    """The parameter θ of a list of layers `(W, b)`; entries may be ints, floats (taken exactly) or Fractions.
+
+    Examples
+    --------
+    >>> decode(encode([([[2]], [1])])) == [(((2,),), (1,))]
+    True
+    """
     bits = "".join("1" + _layer_bits(_exact_layer(layer, k)) for k, layer in enumerate(layers)) + "0"
     return Fraction(int(bits, 2), 1 << len(bits))
 
@@ -139,15 +145,15 @@ def lipschitz_quotients(depths: Sequence[int] = (1, 2, 4, 8, 16, 32), n: int = 2
     """
     n = integer(n, "n", low=1)
     eye, none = np.eye(n), np.zeros(n)
-    found = []
+    rows = []
     for k in depths:
         plain = [(eye, none)] * integer(k, "depths", low=1)
         one, two = encode(plain), encode([*plain, (2 * eye, none)])
         gap = abs(one - two)
         log2_gap = _log2(gap)
         distance = 0.5 * n**0.5
-        found.append(Quotient(k, log2_gap, distance, float(np.log2(distance)) - log2_gap))
-    return found
+        rows.append(Quotient(k, log2_gap, distance, float(np.log2(distance)) - log2_gap))
+    return rows
 
 
 def unit_base(n: int) -> Uniform:

@@ -1,9 +1,9 @@
 """How fast the exact law grows, and how wrong a Gaussian is that keeps only two moments.
 
-For a Gaussian input the pre-activations of layer k have a law that is a sum of truncated Gaussians, one per cell of the
-layers before (and per component of a mixture): exact, and more of them with every layer. *Assumed-density* propagation
-keeps one Gaussian: mean and covariance of `relu(h)` for `h ~ N(m, S)` are closed forms, and they become the Gaussian
-of the next layer.
+For a Gaussian input the pre-activations of layer k have a law that is a sum of truncated Gaussians, one per region of
+the layers before (and per component of a mixture): exact, and more of them with every layer. *Assumed-density*
+propagation keeps one Gaussian: mean and covariance of `relu(h)` for `h ~ N(m, S)` are closed forms, and they become
+the Gaussian of the next layer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ALMOST_ONE = 1 - 1e-14
 
 @dataclass(frozen=True)
 class GrowthRow:
-    """The pre-activations of one layer: `components` of the exact law, and the errors of the moment-matched Gaussian.
+    """The pre-activations of one layer, from 0: `components` of the exact law, errors of the moment-matched Gaussian.
 
     `mean_error` is `|m - exact| / sqrt(trace exact cov)`, `cov_error` the Frobenius error over the norm of the exact
     covariance, `kolmogorov` the largest difference of the two cdfs over all units that vary and a grid of 401 levels.
@@ -77,10 +77,38 @@ class Growth:
 
 
 def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) -> Growth:
-    """Components of the exact law of each layer's pre-activations, and the error of moment matching.
+    """How fast the exact law of the pre-activations grows by layer, and how wrong moment matching is.
 
-    For ReLU networks and laws whose output law is exact here: Gaussians and mixtures that the network sees in at most
-    three directions. Cost: one exact enumeration per layer, and a cdf of every unit.
+    Parameters
+    ----------
+    net : Network
+        With ReLU units.
+    law : Law
+        The distribution of the inputs: a Gaussian or a mixture that the network sees in at most three directions.
+    budget : str or Budget, optional
+        For each layer.
+    progress : optional
+
+    Returns
+    -------
+    Growth
+        One row per layer, the output last.
+
+    Raises
+    ------
+    InputError
+        If a unit is not a ReLU, or the exact law is not available.
+
+    Notes
+    -----
+    Cost: one exact enumeration per layer, and a cdf of every unit.
+
+    Examples
+    --------
+    >>> import reluscope as rs
+    >>> net = rs.Network([([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])
+    >>> [(row.layer, row.components) for row in growth(net, rs.Gaussian([0.0], 1.0)).rows]
+    [(0, 1), (1, 2)]
     """
     check_law(law, net)
     if not all(layer.units.is_relu for layer in net.hidden):
@@ -88,13 +116,13 @@ def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) 
     mean, cov = np.asarray(law.mean), np.asarray(law.cov)
     rows, guarantee = [], "exact"
     with meter(progress, "growth") as report:
-        for k, layer in enumerate(net.layers, start=1):
+        for k, layer in enumerate(net.layers):
             weight = layer.dense()
             mean, cov = weight @ mean + layer.bias, weight @ cov @ weight.T
-            exact = outputs(truncated_network(net, k), law, budget=budget, method="enumerate")
+            exact = outputs(truncated_network(net, k + 1), law, budget=budget, method="enumerate")
             guarantee = exact.guarantee if exact.guarantee != "exact" else guarantee
             rows.append(_row(k, exact, mean, cov))
-            report(k, f"layer {k} of {len(net.layers)}")
+            report(k + 1, f"{k + 1} of {len(net.layers)} layers")
             mean, cov = relu_moments(mean, cov)
     return Growth(tuple(rows), guarantee)
 

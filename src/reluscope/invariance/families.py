@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import special
 
-from reluscope._check import FloatArray, describe, generator, integer
+from reluscope._check import FloatArray, describe, integer, seeded
 from reluscope.errors import InputError
 from reluscope.inputs import Gaussian, GaussianMixture, Particles
 from reluscope.invariance.clamped import Clamped
@@ -34,7 +34,7 @@ _CLEAR = 0.01
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A member and a layer whose image is not in the family, why, and how far the nearest member (found) is.
+    """A member and a layer whose image is not in the family, why, and how far the nearest known member is.
 
     `gap` is a Kolmogorov distance of one unit's law: for Gaussians a proved lower bound over the whole family, for
     mixtures that of the best member a fit could find (0 would mean none was needed).
@@ -50,12 +50,16 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Invariance:
-    """The verdict: `holds` after `tried` pairs of a member and a layer, or a counterexample. As a bool, `holds`."""
+    """The verdict: `holds` after `tried` pairs of a member and a layer, or a counterexample. As a bool, `holds`.
+
+    `seed` repeats the search as `rng=`.
+    """
 
     family: str
     holds: bool
     tried: int
     counterexample: Counterexample | None
+    seed: int | None
 
     def __bool__(self) -> bool:
         return self.holds
@@ -85,15 +89,40 @@ class Family(Protocol):
 
 
 def is_invariant(
-    family: Family, layers: Sequence[Any] | Network | None = None, *, trials: int = 20, rng: Any = 0
+    family: Family, layers: Sequence[Any] | Network | None = None, *, trials: int = 20, rng: Any = None
 ) -> Invariance:
-    """Whether ReLU layers keep a family; a counterexample if one is found.
+    """Whether ReLU layers map a family of laws into itself; a counterexample if one turns up.
 
-    `layers` is a list of `(W, b)`, a Network (its hidden layers), or None for random layers; they are applied one after
-    the other to `trials` random members. A counterexample settles the question; without one the answer says how many
-    cases were tried, and each image was checked against the layer applied directly.
+    Parameters
+    ----------
+    family : Family
+        Such as `Gaussians(2)`, `Mixtures(2, k=3)`, `FiniteSupport(2)`, `WidthOne()` or `CodedFamily(2)`.
+    layers : list of (W, b), Network or None
+        Applied one after the other to each member: given layers, the hidden layers of a network, or random ones.
+    trials : int
+        Random members to try.
+    rng : None, int, SeedSequence or Generator
+
+    Returns
+    -------
+    Invariance
+
+    Raises
+    ------
+    InputError
+        If the layers do not fit the family, or their units are not ReLU.
+
+    Notes
+    -----
+    A counterexample settles the question. Without one the answer says how many cases were tried; each image was
+    checked against the layer applied directly.
+
+    Examples
+    --------
+    >>> bool(is_invariant(FiniteSupport(2), rng=0)), bool(is_invariant(Gaussians(2), rng=0))
+    (True, False)
     """
-    rng = generator(rng)
+    rng, seed = seeded(rng)
     given = _layers(layers)
     if given is not None and given[0][0].shape[1] != family.n:
         raise InputError(
@@ -113,7 +142,7 @@ def is_invariant(
             member = image
         if worst is not None and not worst.gap <= _CLEAR:
             break
-    return Invariance(family.name, worst is None, tried, worst)
+    return Invariance(family.name, worst is None, tried, worst, seed)
 
 
 @dataclass(frozen=True)

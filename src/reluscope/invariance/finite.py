@@ -13,10 +13,37 @@ from reluscope.network import Network, check_network
 
 
 def push(law: Particles, net: Network, *, layer: int | None = None, merge: bool = True) -> Particles:
-    """The law of the units of hidden layer `layer` (counted from 1; the output when None) for inputs from `law`.
+    """The law of a layer's units, or of the output, for inputs from a law with finite support.
 
-    Exact: each point is mapped, weights stay; points that meet (bit for bit) are joined when `merge`. The number of
-    points never grows. Cost: one forward pass.
+    Parameters
+    ----------
+    law : Particles
+    net : Network
+    layer : int, optional
+        Layer whose units are looked at, counted from 0; the output by default.
+    merge : bool
+        Whether points with equal images (bit for bit) are joined.
+
+    Returns
+    -------
+    Particles
+
+    Raises
+    ------
+    InputError
+        If `law` has no finite support, or there is no such layer.
+
+    Notes
+    -----
+    Exact: each point is mapped, its weight stays, and the number of points never grows. Cost: one forward pass.
+
+    Examples
+    --------
+    >>> import reluscope as rs
+    >>> net = rs.Network([([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])
+    >>> image = push(rs.Particles([[-1.0], [1.0], [2.0]]), net)
+    >>> image.points[:, 0].tolist(), image.weights.round(3).tolist()
+    ([1.0, 2.0], [0.667, 0.333])
     """
     if check_law(law).atoms is None:
         raise InputError(f"law must be Particles, got {describe(law)}")
@@ -24,9 +51,8 @@ def push(law: Particles, net: Network, *, layer: int | None = None, merge: bool 
     if layer is None:
         values = net(law.points)
     else:
-        k = integer(layer, "layer", low=1, high=len(net.layers))
-        values = net.preactivations(law.points)[k - 1]
-        values = net.layers[k - 1].units(values)
+        k = integer(layer, "layer", low=0, high=len(net.layers) - 1)
+        values = net.layers[k].units(net.preactivations(law.points)[k])
     return _joined(values, law.weights) if merge else Particles(values, law.weights)
 
 

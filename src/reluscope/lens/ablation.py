@@ -60,7 +60,18 @@ def attention_modules(module: Any) -> list[tuple[str, Any]]:
 
 @contextmanager
 def head_removed(module: Any, head: str) -> Iterator[None]:
-    """`module` without the contribution of head "L.H": its columns of the output projection are zero for a while."""
+    """A context in which `module` runs without the contribution of one head.
+
+    Parameters
+    ----------
+    module : torch module
+    head : str
+        "L.H": layer and head, both from 0.
+
+    Notes
+    -----
+    The head's columns of the output projection are zero inside the context and restored after it.
+    """
     torch = require("torch", "torch")
     layers = attention_modules(module)
     names = [f"{i}.{h}" for i, (_, part) in enumerate(layers) for h in range(_heads(part))]
@@ -85,11 +96,29 @@ def head_removed(module: Any, head: str) -> Iterator[None]:
 def ablate_heads(
     module: Any, *inputs: Any, heads: Sequence[str] | None = None, distribution: Callable[[Any], Any] | None = None
 ) -> Ablation:
-    """KL of the output distribution when each head is removed, for a torch module or an ONNX transformer.
+    """How much the output distribution changes when each head is removed.
 
-    `module(*inputs)` is run once as it is and once per head. Its output is taken as logits over the last axis (a dict:
-    one distribution per entry, "value" left out; log-probabilities and probabilities are recognised), or
-    `distribution(output)` gives them. For an ONNX model the input is images, and a head is a channel of a Softmax.
+    Parameters
+    ----------
+    module : torch module or OnnxModel
+        For an ONNX transformer the input is images, and a head is a channel of a Softmax.
+    *inputs
+        `module(*inputs)` is run once as it is and once per head.
+    heads : sequence of str, optional
+        Such as "2.3" (layer 2, head 3, from 0); all by default.
+    distribution : callable, optional
+        From the output to logits or probabilities. By default the output is taken as logits over the last axis (a dict:
+        one distribution per entry, "value" left out); log-probabilities and probabilities are recognised.
+
+    Returns
+    -------
+    Ablation
+        Kullback-Leibler divergence in nats, per head and row.
+
+    Raises
+    ------
+    InputError
+        If a head does not exist, or the output has no distribution.
     """
     torch = require("torch", "torch")
     read = distribution or log_distributions
@@ -117,7 +146,27 @@ def ablate_channels(
     channels: Sequence[int] | None = None,
     distribution: Callable[[Any], Any] | None = None,
 ) -> Ablation:
-    """KL of the output distribution when each channel of a layer is set to zero; needs torch."""
+    """How much the output distribution changes when each channel of a layer is set to zero.
+
+    Parameters
+    ----------
+    model : Model
+    layer : str
+    images : array_like (n, height, width, channels)
+    channels : sequence of int, optional
+        From 0; all by default.
+    distribution : callable, optional
+        As for `ablate_heads`.
+
+    Returns
+    -------
+    Ablation
+
+    Raises
+    ------
+    MissingExtraError
+        Without torch.
+    """
     torch = require("torch", "torch")
     if not isinstance(model, Model):
         raise InputError(f"model must be a lens model (see as_model), got {describe(model)}")

@@ -136,7 +136,23 @@ class Recording:
 
 
 def load_recording(folder: str | PathLike[str], *, key: str | None = None) -> Recording:
-    """A recording from disk, mapped, not read. With `key` it must have been made from the same model and frames."""
+    """A recording from disk, mapped into memory when it is used.
+
+    Parameters
+    ----------
+    folder : path
+    key : str, optional
+        The recording must have been made with this key (a fingerprint of model and frames).
+
+    Returns
+    -------
+    Recording
+
+    Raises
+    ------
+    InputError
+        If the folder holds no recording, or one with another key.
+    """
     where = Path(folder)
     try:
         facts = json.loads((where / "recording.json").read_text("utf-8"))
@@ -159,11 +175,33 @@ def load_recording(folder: str | PathLike[str], *, key: str | None = None) -> Re
 def record_attention(
     module: Any, *inputs: Any, element: int = 0, labels: Sequence[str] | None = None, outputs: bool = True, **named: Any
 ) -> Recording:
-    """Run `module(*inputs, **named)` once and record every multi-head attention, for one element of the batch.
+    """Run a module once and record every multi-head attention, for one element of the batch.
 
-    Sees `torch.nn.MultiheadAttention`, `scaled_dot_product_attention` and softmax over four axes, whatever module
-    calls them. Nothing the module returns is changed. All layers must attend over the same number of positions;
-    layers that do not are left out.
+    Parameters
+    ----------
+    module : torch module
+        Run as `module(*inputs, **named)`.
+    element : int
+        Which element of the batch, from 0.
+    labels : sequence of str, optional
+        Names of the positions (tokens, patches).
+    outputs : bool
+        Whether the heads' outputs are kept too.
+
+    Returns
+    -------
+    Recording
+
+    Raises
+    ------
+    InputError
+        If no attention was seen.
+
+    Notes
+    -----
+    Sees `torch.nn.MultiheadAttention`, `scaled_dot_product_attention` and softmax over four axes, whatever module calls
+    them. Nothing the module returns is changed. Layers that attend over another number of positions than the first are
+    left out.
     """
     from reluscope.lens._watch import Watch
 
@@ -190,7 +228,21 @@ def record_attention(
 
 
 def record_onnx(model: OnnxModel, images: Any, *, layers: Sequence[str] | None = None, element: int = 0) -> Recording:
-    """Attention of an ONNX transformer, from its Softmax nodes with four axes, for one image."""
+    """Attention of an ONNX transformer for one image, from its Softmax nodes with four axes.
+
+    Parameters
+    ----------
+    model : OnnxModel
+    images : array_like (n, height, width, channels)
+    layers : sequence of str, optional
+        Names of Softmax nodes; all by default.
+    element : int
+        Which image, from 0.
+
+    Returns
+    -------
+    Recording
+    """
     if not isinstance(model, OnnxModel):
         raise InputError(f"model must be an ONNX model (see as_model), got {describe(model)}")
     names = list(layers or model.taps.attention_layers())
@@ -217,13 +269,35 @@ def record_stream(
     key: str | None = None,
     progress: Any = None,
 ) -> Recording:
-    """Record an agent over a long video, in chunks with its memory carried along; a "memory" recording.
+    """Record an agent over a long video, in chunks with its memory carried along.
 
-    `frames` (n, h, w, c) are uint8 or in [0, 1]. A VPT policy needs nothing else. For another agent give
-    `step(chunk, state) -> (output, state)` (chunk: float32 tensor (1, t, h, w, c), state None at first) and `memory`,
-    the number of frames a head can see; its attention must have the chunk's own frames as the last keys.
-    With `cache` (a folder) the result is kept on disk as float16 and found again for the same module and frames: 1,000
-    frames of 64 heads and 128 lags take 16.4 MB. `key` replaces the fingerprint of module and frames.
+    Parameters
+    ----------
+    module : torch module
+        A VPT policy needs nothing else.
+    frames : array_like (n, height, width, channels)
+        uint8 or in [0, 1].
+    step : callable, optional
+        For another agent: `step(chunk, state) -> (output, state)`, chunk a float32 tensor (1, t, h, w, c), state None
+        at first. Its attention must have the chunk's own frames as the last keys.
+    memory : int, optional
+        Number of frames a head can see.
+    chunk : int
+    outputs : bool
+        Whether the heads' outputs are kept too.
+    cache : path, optional
+        A folder: the result is kept there as float16, and used again for the same module and frames.
+    key : str, optional
+        Replaces the fingerprint of module and frames.
+    progress : optional
+
+    Returns
+    -------
+    Recording
+
+    Notes
+    -----
+    On disk 1,000 frames of 64 heads and 128 lags take 16.4 MB.
     """
     torch = require("torch", "torch")
     from reluscope.lens.frames import as_bytes

@@ -58,11 +58,32 @@ class LocalMap:
 def local_map(
     model: Model, image: Any, outputs: Sequence[int] | None = None, *, layer: str = "output", freeze_norms: bool = True
 ) -> LocalMap:
-    """The exact affine map at one image, for chosen outputs (default: all) of the last or a named layer.
+    """The exact linear model of a network at one image.
 
-    Computed in float64 by one backward pass per output. Refused with `UnsupportedError` when an operation on the way
-    is not piecewise affine (a GELU, a softmax, a product of two activations), which is read off the computation
-    itself, and when the map does not predict the network next to the image.
+    Parameters
+    ----------
+    model : Model
+    image : array_like (height, width, channels)
+    outputs : sequence of int, optional
+        From 0; all by default.
+    layer : str, default "output"
+    freeze_norms : bool
+        Keep the statistics of normalisations at the image: a normalised CNN is then piecewise affine too.
+
+    Returns
+    -------
+    LocalMap
+        `output[j] = sum(templates[j] * image) + offset[j]` on the region of the image.
+
+    Raises
+    ------
+    UnsupportedError
+        If an operation on the way is not piecewise affine (a GELU, a softmax, a product of two activations), which is
+        read off the computation itself, or if the map does not predict the network next to the image.
+
+    Notes
+    -----
+    Computed in float64 by one backward pass per output.
     """
     torch = require("torch", "torch")
     x = model.images(image)

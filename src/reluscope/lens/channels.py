@@ -88,8 +88,25 @@ def channel_maps(model: Model, layer: str, images: Any) -> npt.NDArray[Any]:
 def strongest(
     model: Model, layer: str, image: Any, *, k: int = 500, channel: int | None = None, weighted: bool = False
 ) -> Strongest:
-    """The k largest activations of a layer (or of one channel) on one image, mapped to receptive fields.
+    """The k largest activations of a layer on one image, and where their receptive fields lie.
 
+    Parameters
+    ----------
+    model : Model
+    layer : str
+    image : array_like (height, width, channels)
+    k : int
+    channel : int, optional
+        Only this channel, from 0.
+    weighted : bool
+        Whether each field counts its value instead of one.
+
+    Returns
+    -------
+    Strongest
+
+    Notes
+    -----
     Ties go to the earlier entry in (channel, row, column) order. Only positive activations count.
     """
     k = integer(k, "k", low=1)
@@ -124,7 +141,19 @@ def strongest(
 
 
 def colour_basis(model: Model, layer: str, images: Any) -> ColourBasis:
-    """Fit the three principal colours of a layer on `images`; use the result on every frame of a sequence."""
+    """Three principal colours of a layer, fitted once for a whole sequence.
+
+    Parameters
+    ----------
+    model : Model
+    layer : str
+    images : array_like (n, height, width, channels)
+
+    Returns
+    -------
+    ColourBasis
+        `basis.colours(maps)` on every frame.
+    """
     maps = channel_maps(model, layer, images).astype(np.float64)
     flat = np.moveaxis(maps, 1, -1).reshape(-1, maps.shape[1])
     mean = flat.mean(0)
@@ -144,10 +173,30 @@ def colour_basis(model: Model, layer: str, images: Any) -> ColourBasis:
 def overlay(
     image: Any, maps: npt.NDArray[Any], *, channels: Sequence[int] | None = None, opacity: float = 0.6
 ) -> Floats:
-    """One image (h, w, c) with channel maps (channels, rows, columns) laid over it, (h, w, 3) in [0, 1].
+    """One image with channel maps laid over it.
 
+    Parameters
+    ----------
+    image : array_like (height, width, channels)
+    maps : ndarray (channels, rows, columns)
+    channels : sequence of int, optional
+        From 0; all by default.
+    opacity : float
+
+    Returns
+    -------
+    ndarray (height, width, 3) in [0, 1]
+
+    Notes
+    -----
     Each chosen channel gets a hue; its activation, over the 98th percentile of its positive values, is its opacity.
     Negative values show nothing. Maps are enlarged by bilinear interpolation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> overlay(np.zeros((4, 4, 3)), np.ones((2, 2, 2))).shape
+    (4, 4, 3)
     """
     opacity = real(opacity, "opacity", low=0.0, high=1.0)
     base = np.asarray(image, np.float64)
@@ -176,10 +225,24 @@ def overlay(
 
 
 def dead_channels(model: Model, layer: str, images: Any, *, batch: int = 64) -> tuple[int, ...]:
-    """Channels whose value never changes, or that a ReLU leaves at zero, on all of `images`.
+    """Channels whose value never changes, or that a ReLU leaves at zero, on the given images.
 
-    This is a statement about these images. For a ReLU layer a channel is dead if it is never positive; for others,
-    if its largest and smallest value agree.
+    Parameters
+    ----------
+    model : Model
+    layer : str
+    images : array_like (n, height, width, channels)
+    batch : int
+
+    Returns
+    -------
+    tuple of int
+        Channels, from 0.
+
+    Notes
+    -----
+    This is a statement about these images. For a ReLU layer a channel is dead if it is never positive; for others, if
+    its largest and smallest value agree.
     """
     checked = model.images(images)
     low: Any = None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import generator, integer, real, real_array
+from reluscope._check import generator, integer, real, real_array, seeded
 from reluscope._extras import require
 from reluscope.errors import InputError
 from reluscope.lens.frames import resize
@@ -50,19 +50,67 @@ class Objective:
 
 
 def channel(layer: str, index: int) -> Objective:
-    """The mean of one channel of a layer over all positions."""
+    """The mean of one channel of a layer over all positions, as something to maximise.
+
+    Parameters
+    ----------
+    layer : str
+    index : int
+        The channel, from 0.
+
+    Returns
+    -------
+    Objective
+
+    Examples
+    --------
+    >>> channel("conv1", 7).kind
+    'channel'
+    """
     return Objective(layer, "channel", (integer(index, "index", low=0),))
 
 
 def neuron(layer: str, *index: int) -> Objective:
-    """One unit: (channel, row, column) of a convolution, or the number of a unit of a dense layer."""
+    """One unit, as something to maximise.
+
+    Parameters
+    ----------
+    layer : str
+    *index : int
+        (channel, row, column) of a convolution, or the number of a unit of a dense layer; all from 0.
+
+    Returns
+    -------
+    Objective
+
+    Examples
+    --------
+    >>> neuron("conv1", 7, 3, 4).index
+    (7, 3, 4)
+    """
     if not index:
         raise InputError("neuron needs the place of a unit: neuron(layer, channel, row, column)")
     return Objective(layer, "neuron", tuple(integer(i, "index", low=0) for i in index))
 
 
 def direction(layer: str, vector: Any) -> Objective:
-    """A combination of the channels of a layer (averaged over positions), scaled to length 1."""
+    """A combination of the channels of a layer (averaged over positions), as something to maximise.
+
+    Parameters
+    ----------
+    layer : str
+    vector : array_like (channels,)
+        Scaled to length 1.
+
+    Returns
+    -------
+    Objective
+
+    Examples
+    --------
+    >>> direction("conv1", [3.0, 4.0]).vector
+    (0.6, 0.8)
+    """
     v = real_array(vector, "vector", ndim=1)
     length = float(np.linalg.norm(v))
     if length == 0:
@@ -76,7 +124,7 @@ class Visualisation:
 
     `values` are measured on the images as they are, without shifts or turns; `history` (steps, n) is what each step
     saw, shifted and turned in all but the last steps. `origins` says what each image grew from: "noise", or where
-    that did worse "plain colour", "dots" or "fallback".
+    that did worse "plain colour", "dots" or "fallback". `seed` repeats the images as `rng=`.
     """
 
     objective: Objective
@@ -84,6 +132,7 @@ class Visualisation:
     values: npt.NDArray[np.float64]
     history: npt.NDArray[np.float64]
     origins: tuple[str, ...]
+    seed: int | None
 
     @property
     def best(self) -> npt.NDArray[np.float32]:
@@ -118,18 +167,49 @@ def visualise(
 ) -> Visualisation:
     """Images that maximise an objective, with every pixel in [low, high].
 
-    `images` > 1 starts several; `diversity` > 0 pushes them apart (it weighs the mean cosine of the channel-by-channel
-    products of their activations). `jitter` pixels (default a 16th of the image), `scale` and `rotate` (degrees)
-    bound the random transformation of each step; the last `polish` share of steps has none, and half of it moves
-    the pixels themselves, which is the only way to reach the ends of the range. `decay` is the power of the
-    frequency that damps fine detail. The same `rng` gives the same images. The best image seen is kept per start.
+    Parameters
+    ----------
+    model : Model
+    objective : Objective
+        From `channel`, `neuron` or `direction`.
+    steps : int
+    images : int
+        How many to start.
+    diversity : float
+        Pushes several images apart: weighs the mean cosine of the channel-by-channel products of their activations.
+    jitter, scale, rotate : int, float, float
+        Bounds of the random transformation of each step: pixels (default a 16th of the image), relative size, degrees.
+    low, high : float
+    rate : float
+        Step size.
+    decay : float
+        Power of the frequency that damps fine detail.
+    polish : float
+        Share of the last steps without transformation; half of them move pixels, the only way to reach `low` and
+        `high`.
+    rescue : bool
+        Whether plain colours and random dots compete where pixels begin to move. That drives a unit further, but dots
+        make no good picture.
+    fallback : array_like (n, height, width, channels), optional
+        Images of your own that compete in the same way: the result is never below the best of them.
+    rng : None, int, SeedSequence or Generator
+    progress : optional
 
-    A unit behind a ReLU is flat almost everywhere, and the way from noise may end low. So where the pixels begin to
-    move, plain colours and random dots are looked at too, and the best of them takes over if it does better;
-    `origins` of the result says where. That drives the unit further, but dots are no pretty picture: `rescue=False`
-    leaves them out. Images of your own, `fallback` (n, h, w, c), compete in the same way: the result is never below
-    the best of them.
-    Costs one forward and one backward pass per step, and about 40 forward passes more.
+    Returns
+    -------
+    Visualisation
+        Best first; `origins` says what each image grew from, `seed` repeats it.
+
+    Raises
+    ------
+    MissingExtraError
+        Without torch.
+
+    Notes
+    -----
+    A unit behind a ReLU is flat almost everywhere, so the way from noise may end low; hence `rescue` and `fallback`.
+    The best image seen is kept per start. Cost: one forward and one backward pass per step, and about 40 forward passes
+    more.
     """
     torch = require("torch", "torch")
     steps, count = integer(steps, "steps", low=1), integer(images, "images", low=1)
@@ -138,7 +218,7 @@ def visualise(
         raise InputError(f"high must be above low, got [{low}, {high}]")
     model.find(objective.layer)
     h, w, c = model.image_shape
-    draw = generator(rng)
+    draw, seed = seeded(rng)
     seeds = torch.Generator().manual_seed(int(draw.integers(2**62)))
     rivals: dict[str, npt.NDArray[np.float32]] = {}
     if fallback is not None:
@@ -214,7 +294,7 @@ def visualise(
     order = torch.argsort(-best_values, stable=True)
     clipped = best_images[order].clamp(low, high).numpy()
     values, places = best_values[order].double().numpy(), order.numpy()
-    return Visualisation(objective, clipped, values, history[:, places], tuple(origins[i] for i in places))
+    return Visualisation(objective, clipped, values, history[:, places], tuple(origins[i] for i in places), seed)
 
 
 def measure(model: Model, objective: Objective, images: Any, *, batch: int = 64) -> npt.NDArray[np.float64]:
@@ -235,10 +315,28 @@ def crops(
     largest: float = 1.0,
     rng: Any = None,
 ) -> npt.NDArray[np.float32]:
-    """`count` random crops (count, height, width, c) of real images of any size, in [0, 1].
+    """Random crops of real images of any size.
 
-    With `largest` > 1 a crop is cut 1 to `largest` times as large (evenly in the logarithm, as far as the image
-    allows) and made smaller, so things of many sizes are seen.
+    Parameters
+    ----------
+    images : sequence of array_like (height, width, channels)
+    size : tuple
+        (height, width) of a crop.
+    count : int
+    largest : float
+        Above 1 a crop is cut 1 to `largest` times as large (evenly in the logarithm, as far as the image allows) and
+        made smaller, so things of many sizes are seen.
+    rng : None, int, SeedSequence or Generator
+
+    Returns
+    -------
+    ndarray (count, height, width, channels) in [0, 1], float32
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> crops([np.zeros((16, 20, 3))], (8, 8), 5, rng=0).shape
+    (5, 8, 8, 3)
     """
     draw = generator(rng)
     largest = real(largest, "largest", low=1.0)

@@ -35,11 +35,29 @@ def load_frames(
     most: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Bytes:
-    """Frames (n, height, width, channels) as uint8, from a folder of images or an `.npz` / `.npy` file.
+    """Frames from a folder of images or an `.npz` / `.npy` file.
 
-    A folder is read in natural order of names (frame2 before frame10). `shape` = (height, width, channels) resizes;
-    without it all frames must agree. Every `every`-th frame is kept, at most `most`. Arrays hold uint8 or values in
-    [0, 1]; an archive has one array, or one called "frames".
+    Parameters
+    ----------
+    source : path
+        A folder is read in natural order of names (frame2 before frame10). Arrays hold uint8 or values in [0, 1]; an
+        archive has one array, or one called "frames".
+    shape : tuple, optional
+        (height, width, channels) to resize to; without it all frames must agree.
+    every : int
+        Every `every`-th frame is kept,
+    most : int, optional
+        at most so many.
+    limits : Limits
+
+    Returns
+    -------
+    ndarray (n, height, width, channels), uint8
+
+    Raises
+    ------
+    InputError
+        If there are no frames, or they do not agree.
     """
     every = integer(every, "every", low=1)
     path = as_path(source)
@@ -63,7 +81,24 @@ def load_frames(
 
 
 def resize(images: Any, size: tuple[int, int]) -> Bytes:
-    """Images (n, h, w, c), uint8 or in [0, 1], resized to (height, width) as uint8 (averaging when smaller)."""
+    """Images resized to (height, width), averaging when made smaller.
+
+    Parameters
+    ----------
+    images : array_like (n, height, width, channels)
+        uint8 or in [0, 1].
+    size : tuple
+
+    Returns
+    -------
+    ndarray (n, *size, channels), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> resize(np.full((1, 4, 4, 3), 255, np.uint8), (2, 2))[0, 0, 0].tolist()
+    [255, 255, 255]
+    """
     image = require("PIL.Image", "plot")
     array = as_bytes(images)
     if array.shape[1:3] == tuple(size):

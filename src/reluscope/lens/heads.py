@@ -48,7 +48,7 @@ class HeadPattern:
     modes: float
     recent: float
 
-    def found(self, threshold: float = 0.5) -> tuple[str, ...]:
+    def detected(self, threshold: float = 0.5) -> tuple[str, ...]:
         """Names of the patterns whose score reaches the threshold."""
         named = {
             "previous frame": self.previous,
@@ -75,15 +75,15 @@ class Patterns:
                 return pattern
         raise InputError(f"there is no head {head!r}; heads are {self.heads[0].head} to {self.heads[-1].head}")
 
-    def found(self) -> dict[str, tuple[str, ...]]:
+    def detected(self) -> dict[str, tuple[str, ...]]:
         """Heads with at least one pattern, and which."""
-        return {p.head: names for p in self.heads if (names := p.found(self.threshold))}
+        return {p.head: names for p in self.heads if (names := p.detected(self.threshold))}
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns of a table, one row per head."""
         columns = ("head", "previous", "period_score", "period", "period_in", "key", "modes", "recent")
         table: dict[str, list[Any]] = {c: [getattr(p, c) for p in self.heads] for c in columns}
-        return table | {"found": [", ".join(p.found(self.threshold)) for p in self.heads]}
+        return table | {"detected": [", ".join(p.detected(self.threshold)) for p in self.heads]}
 
     def to_pandas(self) -> Any:
         """The same as a data frame."""
@@ -92,13 +92,30 @@ class Patterns:
         return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def __repr__(self) -> str:
-        found = self.found()
-        shown = "; ".join(f"{head}: {', '.join(names)}" for head, names in list(found.items())[:12])
-        return f"<Patterns of {len(self.heads)} heads, {len(found)} found{': ' + shown if shown else ''}>"
+        detected = self.detected()
+        shown = "; ".join(f"{head}: {', '.join(names)}" for head, names in list(detected.items())[:12])
+        return f"<Patterns of {len(self.heads)} heads, {len(detected)} with a pattern{': ' + shown if shown else ''}>"
 
 
 def detect_patterns(recording: Recording, *, periods: Sequence[int] = range(2, 17), threshold: float = 0.5) -> Patterns:
-    """Score every head of a recording for the four patterns. Costs a few passes over each head's weights."""
+    """Score every head of a recording for four patterns: previous frame, every n-th frame, key frame, two modes.
+
+    Parameters
+    ----------
+    recording : Recording
+    periods : sequence of int
+        Periods to try.
+    threshold : float
+        Score from which a pattern counts as detected.
+
+    Returns
+    -------
+    Patterns
+
+    Notes
+    -----
+    Scores are in [0, 1]. Cost: a few passes over each head's weights.
+    """
     threshold = real(threshold, "threshold", low=0.0, high=1.0)
     tried = sorted({integer(n, "periods", low=2) for n in periods})
     if recording.steps < 8:

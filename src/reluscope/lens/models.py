@@ -247,9 +247,29 @@ def as_model(
 ) -> Model:
     """A model with named layers, from a torch module, an ONNX file, or a model made earlier.
 
-    `image_shape` is (height, width, channels); an ONNX file usually says it itself. The model is given
-    `(scale * image - mean) / std` for images with values in [0, 1], channels reversed first if `bgr`, in `layout`
-    "NCHW" (default), "NHWC" or "flat". Nothing is run yet; files run no code.
+    Parameters
+    ----------
+    model : torch module, path or Model
+    image_shape : sequence of int, optional
+        (height, width, channels); an ONNX file usually says it itself.
+    layout : {"NCHW", "NHWC", "flat"}, optional
+        "NCHW" by default.
+    scale, mean, std, bgr : float, sequence, sequence, bool
+        The model is given `(scale * image - mean) / std` for images in [0, 1], channels reversed first if `bgr`.
+    limits : Limits
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or the shape of its images is not known.
+
+    Notes
+    -----
+    Nothing is run yet; files run no code.
     """
     if isinstance(model, Model):
         return model

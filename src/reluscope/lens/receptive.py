@@ -78,9 +78,22 @@ class EffectiveField:
 
 
 def receptive_fields(model: Model, layers: Sequence[str] | None = None) -> list[ReceptiveField]:
-    """Receptive fields of the named layers (default: convolutions and poolings), in order.
+    """Receptive fields of the named layers, in order.
 
-    A torch module is run once on one image and every operation is followed; an ONNX graph is read without running.
+    Parameters
+    ----------
+    model : Model
+    layers : sequence of str, optional
+        Convolutions and poolings by default.
+
+    Returns
+    -------
+    list of ReceptiveField
+
+    Notes
+    -----
+    `R_L = R_{L-1} + (K_L - 1) d_L S_1 ... S_{L-1}` for kernels K, dilations d and strides S, followed through any
+    graph. A torch module is run once on one image; an ONNX graph is read without running.
     """
     for name in layers or ():
         if name != "output":
@@ -117,9 +130,28 @@ def effective_field(
     column: int | None = None,
     warn: bool = True,
 ) -> EffectiveField:
-    """`mean over images of |d unit / d pixel|`, for one channel or the sum of all, at one position (default: middle).
+    """What a unit does see: the mean absolute gradient at each pixel, beside its nominal field.
 
-    Needs torch. Warns when a normalisation over positions makes the true field larger than the nominal one.
+    Parameters
+    ----------
+    model : Model
+    layer : str
+    images : array_like (n, height, width, channels)
+    channel : int, optional
+        From 0; the sum of all by default.
+    row, column : int, optional
+        Position; the middle by default.
+    warn : bool
+        Whether to warn when a normalisation over positions makes the true field larger than the nominal one.
+
+    Returns
+    -------
+    EffectiveField
+
+    Raises
+    ------
+    MissingExtraError
+        Without torch.
     """
     torch = require("torch", "torch")
     field = receptive_field(model, layer)

@@ -45,11 +45,25 @@ def write_study(
     notes: Sequence[str] = (),
     top: int = 4,
 ) -> int:
-    """Write the page and return its size in bytes.
+    """Write one offline page about a model.
 
-    `recording` and `frames` make the interactive part: hovering over time shows the frame and what the chosen head
-    looks at. `pictures` are (caption, matplotlib Axes or Figure or image array) pairs. 1,000 frames of 64 heads take
-    under 5 MB.
+    Parameters
+    ----------
+    path : path
+    title : str
+    recording, frames : Recording, array_like, optional
+        The interactive part: pointing at a time shows the frame and what the chosen head looks at.
+    patterns, ablation : Patterns, Ablation, optional
+    pictures : sequence of (str, picture)
+        A caption with matplotlib Axes, a Figure or an image array.
+    notes : sequence of str
+    top : int
+        Frames kept per head and step.
+
+    Returns
+    -------
+    int
+        Size in bytes; 1,000 frames of 64 heads take under 5 MB.
     """
     top = integer(top, "top", low=1)
     parts = [f"<p>{html.escape(note)}</p>" for note in notes]
@@ -139,7 +153,7 @@ def _png(picture: Any) -> str:
 def _patterns_table(patterns: Patterns) -> str:
     rows = []
     for p in patterns.heads:
-        found = ", ".join(p.found(patterns.threshold))
+        found = ", ".join(p.detected(patterns.threshold))
         keys = ", ".join(map(str, p.key_frames[:6]))
         cells = [
             p.head,
@@ -153,7 +167,7 @@ def _patterns_table(patterns: Patterns) -> str:
         rows.append(
             f"<tr{' class=found' if found else ''}>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"
         )
-    names = ("head", "previous frame", "every n-th (n)", "key frame", "which", "two modes", "found")
+    names = ("head", "previous frame", "every n-th (n)", "key frame", "which", "two modes", "detected")
     head = "".join(f"<th>{n}</th>" for n in names)
     return f"<h2>Patterns</h2><div class=scroll><table><tr>{head}</tr>{''.join(rows)}</table></div>"
 

@@ -56,7 +56,7 @@ _CAMERA, _BUTTONS = 121, 8641
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What a weights file held, next to what the model wants."""
+    """What a weights file contains, next to what the model wants."""
 
     loaded: tuple[str, ...]
     missing: tuple[str, ...]
@@ -82,9 +82,18 @@ class LoadReport:
 
 
 def vpt_policy(size: str | dict[str, Any] = "tiny", *, temperature: float = 2.0, rng: Any = None) -> Any:
-    """A policy with random weights: "1x", "2x", "3x", "tiny", or the policy arguments of a `.model` file.
+    """A VPT policy with random weights.
 
-    71.3, 248.5 and 531.5 million parameters for 1x, 2x, 3x. The same `rng` gives the same weights.
+    Parameters
+    ----------
+    size : {"tiny", "1x", "2x", "3x"} or dict
+        71.3, 248.5 and 531.5 million parameters for 1x, 2x, 3x; or the policy arguments of a `.model` file.
+    temperature : float
+    rng : None, int, SeedSequence or Generator
+
+    Returns
+    -------
+    torch module
     """
     torch = require("torch", "torch")
     from reluscope.lens._vpt_net import Policy
@@ -108,10 +117,24 @@ def load_vpt(
     strict: bool = True,
     limits: Limits = DEFAULT_LIMITS,
 ) -> tuple[Any, LoadReport]:
-    """A policy from a `.model` file and, unless None, a `.weights` file, with a report of the keys.
+    """A VPT policy from a `.model` file and, unless None, a `.weights` file.
 
-    With `strict` a missing, unexpected or misshapen key raises an `InputError` that names them; otherwise they are in
-    the report and the parameters in question stay random.
+    Parameters
+    ----------
+    model_file, weights_file : path
+    strict : bool
+        Whether a missing, unexpected or misshapen key is an error; otherwise it is in the report, and the parameters in
+        question stay random.
+    limits : Limits
+
+    Returns
+    -------
+    tuple of torch module and LoadReport
+
+    Raises
+    ------
+    InputError
+        If a file is not what it should be; the message names the keys.
     """
     torch = require("torch", "torch")
     arguments, temperature = read_model_file(model_file, limits=limits)

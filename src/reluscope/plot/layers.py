@@ -19,7 +19,7 @@ CLOUDS = ("pca", "coordinates")
 
 
 def plot_layers(found: Layers, figure: Any = None) -> Any:
-    """Eight panels on one page: activity (histogram, heat map), norm, ranks, widths, cell dimensions.
+    """Eight panels on one page: activity (histogram, heat map), norm, ranks, widths, dimensions of regions.
 
     Returns the array of Axes, shape (2, 4); `figure` is a matplotlib Figure to draw on.
     """
@@ -30,7 +30,7 @@ def plot_layers(found: Layers, figure: Any = None) -> Any:
     plot_column(found, "mean_norm", panels[0, 2], label="mean distance from the origin")
     plot_ranks(found, panels[0, 3])
     plot_column(found, "nonzero_eigenvalues", panels[1, 0], label="non-zero covariance eigenvalues")
-    panels[1, 0].plot(found["layer"], found["units"], ":", color=GREY, linewidth=1.2, label="units")
+    panels[1, 0].plot(_layers(found), found["units"], ":", color=GREY, linewidth=1.2, label="units")
     panels[1, 0].legend(frameon=False, fontsize="small")
     panels[1, 0].set_ylim(bottom=0)
     plot_width(found, panels[1, 1])
@@ -83,7 +83,7 @@ def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any)
 def plot_column(found: Layers, column: str, ax: Any = None, *, label: str | None = None, **style: Any) -> Any:
     """One column of the table against the layer. Other keywords go to `ax.plot`."""
     ax = axes(ax)
-    ax.plot(found["layer"], found[column], **(_marks(found) | {"color": BLUE} | style))
+    ax.plot(_layers(found), found[column], **(_marks(found) | {"color": BLUE} | style))
     _by_layer(ax, label or column.replace("_", " "))
     ax.set_ylim(bottom=0)
     return ax
@@ -99,7 +99,7 @@ def plot_ranks(found: Layers, ax: Any = None) -> Any:
     ):
         values = found[column]
         ax.plot(
-            found["layer"], np.where(values > 0, values, np.nan), **(_marks(found) | {"color": colour, "label": label})
+            _layers(found), np.where(values > 0, values, np.nan), **(_marks(found) | {"color": colour, "label": label})
         )
     ax.set_yscale("log")
     _plain_ticks(ax)
@@ -119,21 +119,21 @@ def plot_width(found: Layers, ax: Any = None, *, relative: bool = False) -> Any:
         if found.rows[-1].kind == "output":  # one number near 0 would set the scale
             width[-1] = np.nan
     style = _marks(found) | {"color": BLUE}
-    ax.errorbar(found["layer"], width, yerr=2 * error, capsize=2, elinewidth=0.8, **style)
+    ax.errorbar(_layers(found), width, yerr=2 * error, capsize=2, elinewidth=0.8, **style)
     _by_layer(ax, "spherical mean width" + (" / mean norm" if relative else ""))
     ax.set_ylim(bottom=0)
     return ax
 
 
 def plot_dimensions(found: Layers, ax: Any = None) -> Any:
-    """Dimension of the cells' images: active units, rank of the local Jacobian, and the bound it obeys."""
+    """Dimension of the regions' images: active units, rank of the local Jacobian, and the bound it obeys."""
     ax = axes(ax)
-    layer = found["layer"]
+    layer = _layers(found)
     ax.plot(layer, found["active"], **(_marks(found) | {"color": GREY, "label": "active units (mean)"}))
     if np.isfinite(found["rank"]).any():
         ax.plot(layer, found["rank"], **(_marks(found) | {"color": BLUE, "label": "rank of the local Jacobian"}))
         ax.plot(layer, found["rank_bound"], "--", color=RED, linewidth=1.2, label="bound: fewest active so far")
-    _by_layer(ax, "cell dimension")
+    _by_layer(ax, "dimension of a region's image")
     ax.set_ylim(0.0, 1.4 * ax.get_ylim()[1])  # room for the legend above the curves
     ax.legend(frameon=False, fontsize="small", loc="upper right")
     return ax
@@ -142,13 +142,15 @@ def plot_dimensions(found: Layers, ax: Any = None) -> Any:
 def plot_angles(found: Layers, ax: Any = None, *, expected: bool = True) -> Any:
     """Angle between pairs of points by layer: mean, the middle 90 %, and (dashed) infinitely wide random layers."""
     ax = axes(ax)
-    layer = found["layer"]
+    layer = _layers(found)
     ax.fill_between(layer, found["angle_low"], found["angle_high"], color=BLUE, alpha=0.18, linewidth=0)
     ax.plot(layer, found["angle_mean"], **(_marks(found) | {"color": BLUE, "label": "mean, middle 90 %"}))
     if expected and len(found) > 1 and np.isfinite(found["angle_mean"][0]):
         start = found.angles[0][np.isfinite(found.angles[0])]
         curve = [float(expected_angle(start, k).mean()) for k in range(len(found.hidden) + 1)]
-        ax.plot(range(len(curve)), curve, "--", color=RED, linewidth=1.2, label="infinitely wide, random, no bias")
+        ax.plot(
+            np.arange(len(curve)) - 1, curve, "--", color=RED, linewidth=1.2, label="infinitely wide, random, no bias"
+        )
     _by_layer(ax, "angle between two points (radians)")
     ax.set_ylim(0, None)
     ax.legend(frameon=False, fontsize="small")
@@ -158,7 +160,7 @@ def plot_angles(found: Layers, ax: Any = None, *, expected: bool = True) -> Any:
 def plot_distances(found: Layers, ax: Any = None) -> Any:
     """How far distances are stretched: median and middle 90 % of the ratio to the distance of the inputs."""
     ax = axes(ax)
-    layer = found["layer"]
+    layer = _layers(found)
     low, middle, high = (np.maximum(found[f"distance_{k}"], _smallest(found.ratios)) for k in ("low", "median", "high"))
     ax.fill_between(layer, low, high, color=GREEN, alpha=0.18, linewidth=0)
     ax.plot(layer, middle, **(_marks(found) | {"color": GREEN, "label": "median, middle 90 %"}))
@@ -197,7 +199,7 @@ def plot_clouds(found: Layers, kind: str = "pca", figure: Any = None) -> Any:
             ax.set_axis_off()
             continue
         _cloud(ax, clouds[k], shade)
-        ax.set_title(found.rows[k].name if k in (0, n - 1) else str(k), fontsize=7, pad=2)
+        ax.set_title(found.rows[k].name if k in (0, n - 1) else str(k - 1), fontsize=7, pad=2)
     what = "two principal directions" if kind == "pca" else "two random coordinates"
     figure.suptitle(f"the cloud after each layer on {what} (colour: place in the input cloud)", fontsize="medium")
     return panels[:n]
@@ -228,12 +230,17 @@ def _smallest(ratios: FloatArray) -> float:
     return float(positive.min()) if len(positive) else 1e-3
 
 
+def _layers(found: Layers) -> FloatArray:
+    """Where each row is drawn: the input at -1, layer k at k."""
+    return np.arange(-1.0, len(found) - 1)
+
+
 def _marks(found: Layers) -> dict[str, Any]:
     return {"linewidth": 1.5, "marker": "o", "markersize": 3.5 if len(found) <= 30 else 2.0}
 
 
 def _by_layer(ax: Any, label: str) -> None:
-    ax.set_xlabel("layer (0: input)")
+    ax.set_xlabel("layer (−1: input)")
     ax.set_ylabel(label)
     ax.xaxis.get_major_locator().set_params(integer=True)
 

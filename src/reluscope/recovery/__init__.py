@@ -2,11 +2,22 @@
 
 `recover.py` is the call; `oracle.py` counts and limits queries; `view.py` is the first look; `critical.py`, `peel.py`,
 `signs.py`, `refine.py` and `exact.py` find weights; `walk.py` walks from region to region (`surrogate.py` holds the
-result); `pieces.py` fits local linear models to samples; `align.py` compares with a known network.
+result); `samples.py` fits linear models to samples; `align.py` compares with a known network.
 """
 
-from reluscope.recovery.oracle import Oracle, QueryLimitError
+from reluscope.recovery.oracle import BlackBox, Oracle, QueryLimitError
 from reluscope.recovery.recover import Comparison, Recovered, Sampled, recover
+from reluscope.recovery.samples import LocalFit
 from reluscope.recovery.surrogate import Surrogate
 
-__all__ = ["Comparison", "Oracle", "QueryLimitError", "Recovered", "Sampled", "Surrogate", "recover"]
+__all__ = [
+    "BlackBox",
+    "Comparison",
+    "LocalFit",
+    "Oracle",
+    "QueryLimitError",
+    "Recovered",
+    "Sampled",
+    "Surrogate",
+    "recover",
+]

@@ -343,7 +343,7 @@ def _peel_all(
     while fit.residual.max() > fits and len(layers) < _DEEPEST:
         k = len(layers)
         start = before[k] if k < len(before) else Peeled(trunk, np.zeros((0, trunk.width + 1)), not trunk.stages, 0)
-        found = _peel(pool, start, tolerance, near, report, k + 1)
+        found = _peel(pool, start, tolerance, near, report, k)
         if not len(found.rows):
             break
         if len(found.rows) != len(start.rows) or found.firm != start.firm:
@@ -474,7 +474,7 @@ def _peel(
 def _confirmed(pool: Pool, trunk: Trunk, taken: list[Candidate], near: float) -> list[Candidate]:
     """Those candidates whose surface bends the function wherever in the box one looks for it.
 
-    A piece of a deeper unit in one cell of this layer looks like a unit of this layer to chords that meet it there.
+    Within one region of this layer a deeper unit's surface looks like a unit of this layer to chords that meet it.
     """
     chords = [across(trunk, c, pool.rng, each=_LOOKS) for c in taken]
     first = len(pool.chords) + np.cumsum([0, *map(len, chords)])

@@ -1,4 +1,4 @@
-"""The error of the nearest-piece model in the plane, exactly: its Voronoi cells meet the network's regions in polygons.
+"""The exact error of the nearest linear model in the plane: Voronoi cells meet the network's regions in polygons.
 
 On such a polygon the difference of the two maps is affine: its square integrates in closed form over triangles, and
 it is largest at a vertex.
@@ -12,7 +12,7 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope.network import Network
-from reluscope.recovery.pieces import Pieces
+from reluscope.recovery.samples import LocalFit
 
 
 @dataclass(frozen=True)
@@ -24,29 +24,29 @@ class NearestError:
     sup: float
 
 
-def nearest_error(known: Network, pieces: Pieces) -> NearestError:
-    """Exact error of `pieces(X, "nearest")` against a network with two inputs and one output."""
+def nearest_error(known: Network, fit: LocalFit) -> NearestError:
+    """Exact error of `fit(X, "nearest")` against a network with two inputs and one output."""
     from scipy.spatial import Delaunay
 
     from reluscope.cells.regions import regions
 
-    box = (pieces.centre - pieces.half, pieces.centre + pieces.half)
+    box = (fit.centre - fit.half, fit.centre + fit.half)
     found = regions(known, box)
-    polygons = [(found.vertices(i) - pieces.centre) / pieces.half for i in range(len(found))]
+    polygons = [(found.vertices(i) - fit.centre) / fit.half for i in range(len(found))]
     low, high = np.array([p.min(axis=0) for p in polygons]), np.array([p.max(axis=0) for p in polygons])
-    slope = found.C[:, 0, :] * pieces.half
-    offset = found.d[:, 0] + found.C[:, 0, :] @ pieces.centre
-    start, list_ = Delaunay(pieces.centres).vertex_neighbor_vertices
+    slope = found.C[:, 0, :] * fit.half
+    offset = found.d[:, 0] + found.C[:, 0, :] @ fit.centre
+    start, list_ = Delaunay(fit.centres).vertex_neighbor_vertices
     square = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
     right = total = sup = 0.0
-    for i, v in enumerate(pieces.centres):
+    for i, v in enumerate(fit.centres):
         cell = square
         for j in list_[start[i] : start[i + 1]]:
-            a = pieces.centres[j] - v
-            cell = _clip(cell, a, float(a @ (pieces.centres[j] + v)) / 2)
+            a = fit.centres[j] - v
+            cell = _clip(cell, a, float(a @ (fit.centres[j] + v)) / 2)
         if len(cell) < 3:
             continue
-        mine, constant = pieces.slopes[i], pieces.values[i] - pieces.slopes[i] @ v
+        mine, constant = fit.slopes[i], fit.values[i] - fit.slopes[i] @ v
         for r in np.flatnonzero((low < cell.max(axis=0)).all(axis=1) & (high > cell.min(axis=0)).all(axis=1)):
             part = _meet(cell, polygons[r])
             if len(part) < 3:

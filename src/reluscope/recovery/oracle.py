@@ -6,8 +6,7 @@ them). The weights behind it, if there are any, are not reachable from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +23,46 @@ class QueryLimitError(ReluscopeError):
     """The oracle's limit on queries is reached."""
 
 
+class BlackBox(Protocol):
+    """What an oracle asks of a function: rows (n, inputs) in, values (n,) or (n, outputs) out."""
+
+    def __call__(self, rows: npt.NDArray[np.floating[Any]], /) -> npt.ArrayLike:
+        """Values at the rows; for a gradient, derivatives (n, inputs) or (n, outputs, inputs)."""
+
+
 class Oracle:
-    """A function from rows of shape (n, inputs) to values of shape (n,) or (n, outputs), with a count of the rows
-    asked.
+    """A black box that answers queries and counts them.
 
-    `function` is any callable on arrays, or a `Network` (then `n_inputs` is known). `gradient` is a callable that
-    returns derivatives of shape (n, inputs) or (n, outputs, inputs); for a `Network`, `gradient=True` takes its
-    Jacobian. `dtype="float32"` rounds queries and answers to single precision, and evaluates a `Network` in it.
-    `limit` bounds the number of queries: the next one raises `QueryLimitError`. One row is one query; its gradient,
-    where offered, comes with it at no extra count and is counted apart in `gradients`.
+    Parameters
+    ----------
+    function : callable or Network
+        From rows (n, inputs) to values (n,) or (n, outputs).
+    n_inputs : int, optional
+        Needed unless `function` is a `Network`.
+    gradient : callable or True, optional
+        Derivatives of shape (n, inputs) or (n, outputs, inputs); True takes the Jacobian of a `Network`.
+    dtype : {"float64", "float32"}
+        "float32" rounds queries and answers to single precision, and evaluates a `Network` in it.
+    limit : int, optional
+        Most queries; the next one raises `QueryLimitError`.
 
+    Attributes
+    ----------
+    queries, gradients : int
+        Rows answered so far, with values and with gradients.
+    n_inputs, n_outputs : int
+
+    Raises
+    ------
+    InputError
+        If the function does not give one row of finite numbers per query.
+
+    Notes
+    -----
+    One row is one query; its gradient, where offered, comes with it at no extra count and is counted apart.
+
+    Examples
+    --------
     >>> oracle = Oracle(lambda X: abs(X[:, 0]), 1)
     >>> oracle([[-2.0], [3.0]])[:, 0].tolist(), oracle.queries
     ([2.0, 3.0], 2)
@@ -43,11 +72,11 @@ class Oracle:
 
     def __init__(
         self,
-        function: Any,
+        function: BlackBox | Network,
         n_inputs: int | None = None,
         *,
-        gradient: Any = None,
-        dtype: Any = "float64",
+        gradient: BlackBox | Literal[True] | None = None,
+        dtype: npt.DTypeLike = "float64",
         limit: int | None = None,
     ) -> None:
         name = np.dtype(dtype).name if dtype in (np.float32, np.float64) else dtype
@@ -67,11 +96,11 @@ class Oracle:
             raise InputError(f"gradient must be callable (or True for a Network), got {describe(gradient)}")
         self.n_inputs = integer(n_inputs, "n_inputs", low=1)
         self.limit = None if limit is None else integer(limit, "limit", low=1)
-        self.dtype: str = name
+        self.dtype = str(name)
         self.queries = 0
         self.gradients = 0
-        self.__value: Callable[[Any], Any] = function
-        self.__gradient: Callable[[Any], Any] | None = gradient
+        self.__value: BlackBox = function
+        self.__gradient: BlackBox | None = gradient
         self.n_outputs = self(np.zeros((1, self.n_inputs))).shape[1]
         self.queries = 0
 
@@ -82,7 +111,7 @@ class Oracle:
 
     @property
     def left(self) -> float:
-        """Queries that may still be asked."""
+        """Queries left."""
         return np.inf if self.limit is None else self.limit - self.queries
 
     def __call__(self, X: npt.ArrayLike) -> FloatArray:
@@ -110,7 +139,7 @@ class Oracle:
         if rows.shape[1] != self.n_inputs:
             raise InputError(f"X must have {self.n_inputs} columns, got shape {rows.shape}")
         if len(rows) > self.left:
-            raise QueryLimitError(f"the oracle allows {self.limit:,} queries; {self.queries:,} were asked")
+            raise QueryLimitError(f"the oracle allows {self.limit:,} queries; {self.queries:,} are used")
         self.queries += len(rows)
         return rows.astype(_TYPES[self.dtype])
 
@@ -124,11 +153,11 @@ class Oracle:
         return out.astype(np.float32).astype(np.float64) if self.dtype == "float32" else out
 
 
-def _in_single(net: Network) -> Callable[[Any], Any]:
+def _in_single(net: Network) -> BlackBox:
     """The network evaluated in single precision throughout."""
     steps = [(layer.dense().astype(np.float32), layer.bias.astype(np.float32), layer.units) for layer in net.layers]
 
-    def run(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def run(rows: npt.NDArray[np.floating[Any]], /) -> npt.NDArray[np.floating[Any]]:
         z = rows
         with blas_threads(max(net.widths)):
             for W, b, units in steps:

@@ -8,7 +8,7 @@ point x with normal v that lies on its surface says, with the local derivative J
 With an orthonormal basis V of the rows of `[J^T 0; z 1]` this is `V^T theta = lambda c`, c a known unit vector. Two
 points p, q can be on one unit only if `lambda_p a.c_p = lambda_q b.c_q` for every direction `V_p a = V_q b` that both
 see: a test without any search. Points that pass in pairs form groups; a group's equations together give theta. Units
-of deeper layers look like units of this one only within a cell of this layer, so a candidate is believed only if the
+of deeper layers look like units of this one only within a region of this layer, so a candidate is believed only if the
 chords searched so far bend where it says they should, on both sides of its rivals.
 """
 

@@ -1,4 +1,4 @@
-"""`recover`: the one door, and the records it returns."""
+"""`recover`: a function from queries, and the records it returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope._check import FloatArray, choice, describe, integer, real, real_array, seeded
 from reluscope._text import table
 from reluscope.activations import Units, activation
 from reluscope.budget import parse_budget
@@ -19,13 +19,13 @@ from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.recovery.align import Alignment, align
 from reluscope.recovery.exact import Exact, recover_exact
-from reluscope.recovery.oracle import Oracle, QueryLimitError
-from reluscope.recovery.pieces import fit_pieces
+from reluscope.recovery.oracle import BlackBox, Oracle, QueryLimitError
 from reluscope.recovery.refine import Model
+from reluscope.recovery.samples import fit_samples
 from reluscope.recovery.view import View, look
 from reluscope.recovery.walk import MOST_INPUTS, walk_regions
 
-METHODS = ("exact", "regions", "pieces")
+METHODS = ("exact", "regions", "samples")
 _CHECK_POINTS = 10_000
 _FEWEST = 2500
 """Queries for the first look and a first sample."""
@@ -33,7 +33,7 @@ _FEWEST = 2500
 
 @dataclass(frozen=True)
 class Sampled:
-    """Agreement at fresh uniform points of the box: how many, the largest error, and the share within `tolerance`.
+    """Agreement at fresh uniform points of the box: how many, the largest error, the share within `max_difference`.
 
     A sample proves nothing about the points it missed; `compare` gives certified statements when the network is known.
     """
@@ -41,22 +41,40 @@ class Sampled:
     points: int
     largest: float
     share: float
-    tolerance: float
+    max_difference: float
 
     def __str__(self) -> str:
-        within = f"{self.share:.2%} within {self.tolerance:.1g}"
+        within = f"{self.share:.2%} within {self.max_difference:.1g}"
         return f"largest error {self.largest:.2g} at {self.points:,} fresh points ({within})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recovered:
-    """What a method recovered from an oracle.
+    """What `recover` returns. As a bool: whether the method reached its goal.
 
-    `method`; `result`: a `Network` ("exact"), a `Surrogate` ("regions") or `Pieces` ("pieces"), callable on rows,
-    None when nothing could be built; `complete`: whether the method reached its own goal; `statement`: in words, what
-    was recovered and what was not; `sampled`: agreement at fresh points; `queries` by purpose, `total_queries`
-    without the final check; `seconds`; `restarts`; `noise`: typical error of one answer; `layers` ("exact"): units
-    found per hidden layer.
+    Attributes
+    ----------
+    method : str
+    box : tuple of ndarray
+    result : Network, Surrogate, LocalFit or None
+        By method "exact", "regions" and "samples"; callable on rows. None when nothing could be built.
+    complete : bool
+        Whether the method reached its own goal.
+    statement : tuple of str
+        In words, what was recovered and what was not.
+    sampled : Sampled or None
+        Agreement at fresh points.
+    queries : dict
+        By purpose.
+    total_queries : int
+        Without the final check.
+    seconds, restarts : float, int
+    noise : float
+        Typical error of one answer of the oracle.
+    layers : tuple of int
+        "exact": units recovered per hidden layer.
+    seed : int or None
+        Repeats the recovery as `rng=`.
     """
 
     method: str
@@ -71,6 +89,7 @@ class Recovered:
     restarts: int
     noise: float
     layers: tuple[int, ...]
+    seed: int | None
 
     def __bool__(self) -> bool:
         """Whether the method reached its goal."""
@@ -90,7 +109,19 @@ class Recovered:
         return np.asarray(self.result(X))
 
     def compare(self, known: Network, *, certify: bool = True, budget: Any = "30s") -> Comparison:
-        """Hold the recovered network against the known one; see `Comparison`. Only for "exact"."""
+        """Compare the recovered network with the known one (method "exact" only).
+
+        Parameters
+        ----------
+        known : Network
+        certify : bool
+            Whether to compare region by region when the parameters give no bound (up to 6 inputs).
+        budget : str or Budget, default "30s"
+
+        Returns
+        -------
+        Comparison
+        """
         return _compare(self, known, certify, budget)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,6 +138,7 @@ class Recovered:
             "seconds": self.seconds,
             "restarts": self.restarts,
             "noise": self.noise,
+            "seed": self.seed,
         }
 
     def __repr__(self) -> str:
@@ -155,33 +187,66 @@ class Comparison:
 
 
 def recover(
-    oracle: Any,
+    oracle: Oracle | Network | BlackBox,
     box: Any,
-    method: str = "exact",
     *,
     samples: int = 200,
     overlap: float = 1.0,
     most_chords: int = 800,
+    check: int = _CHECK_POINTS,
+    method: str = "exact",
     budget: Any = None,
     rng: Any = None,
-    check: int = _CHECK_POINTS,
     progress: Any = None,
 ) -> Recovered:
-    """Recover a function from queries in the box `(lo, hi)`.
+    """Recover a network, or its linear models, from queries in a box.
 
-    - `method="exact"`: the weights of a ReLU network, up to permutation and positive scaling of its units, and with
-      them depth and widths. Units that never switch in the box cannot be told from affine ones and are folded into the
-      rest. About 45,000 to 130,000 queries, 38,000 of them a check, and a few seconds for some dozens of units.
-      `most_chords` bounds the search.
-    - `method="regions"`: the affine pieces themselves, by walking from cell to cell (up to 6 inputs): a `Surrogate`.
-    - `method="pieces"`: `samples` local affine pieces and the convex fit of their ball-localised sum: `Pieces`, with
-      baselines.
+    Parameters
+    ----------
+    oracle : Oracle, Network or callable
+        A `Network` is used only to answer queries; a callable needs a box with one entry per input.
+    box : tuple
+        `(lo, hi)`; all queries stay in it.
+    samples : int
+        "samples": number of samples.
+    overlap : float
+        "samples": radius of a ball over the distance to a near neighbour.
+    most_chords : int
+        "exact": bounds the search.
+    check : int
+        Fresh points at which the result is checked; their queries are counted apart.
+    method : {"exact", "regions", "samples"}
+        "exact": the weights of a ReLU network, up to permutation and positive scaling of its units, and with them
+        depth and widths. "regions": the linear models, by walking from region to region (up to 6 inputs). "samples":
+        linear models at `samples` points and the convex fit of their localised sum, with baselines.
+    budget : str or Budget, optional
+        Such as "60s". The search ends with what is known by then; so it does at the oracle's limit on queries.
+    rng : None, int, SeedSequence or Generator
+    progress : optional
 
-    `oracle` is an `Oracle`, a `Network` (used through an oracle) or, with the number of inputs known from `box`, a
-    callable. All queries stay in the box. The oracle's own limit on queries and `budget` (such as "60s") end the search
-    with what is known by then. Guarantee: none by itself; `sampled` reports the error at `check` fresh points (counted
-    apart), and `compare` certifies when the network is known. A smooth oracle (tanh) is detected and said so; a noisy
-    one degrades to what can still be told, in `statement`.
+    Returns
+    -------
+    Recovered
+
+    Raises
+    ------
+    InputError
+        If the method does not apply to the oracle, or the oracle allows fewer than 2,500 queries.
+
+    Notes
+    -----
+    Guarantee: none by itself; `sampled` reports the error at fresh points, and `compare` certifies when the network
+    is known. "exact" takes about 45,000 to 130,000 queries, 38,000 of them a check, and a few seconds for some dozens
+    of units. Units that never switch in the box look affine and are folded into the rest. A smooth oracle (tanh) is
+    recognised and reported; with a noisy one, `statement` says what could still be recovered.
+
+    Examples
+    --------
+    >>> import reluscope as rs
+    >>> net = rs.Network([([[1.0], [-1.0]], [-0.5, -0.25]), ([[1.0, 2.0]], [0.0])])
+    >>> found = recover(rs.Oracle(net), ([-1.0], [1.0]), method="regions", rng=0)
+    >>> found.complete, len(found.result)
+    (True, 3)
     """
     choice(method, "method", METHODS)
     oracle = _oracle(oracle, box)
@@ -193,53 +258,53 @@ def recover(
         raise InputError(
             f"method 'regions' walks in up to {MOST_INPUTS} inputs, the oracle has {oracle.n_inputs}; use 'exact'"
         )
-    if method == "pieces" and oracle.n_outputs != 1:
-        raise InputError(f"method 'pieces' takes one output, the oracle has {oracle.n_outputs}; wrap one column of it")
+    if method == "samples" and oracle.n_outputs != 1:
+        raise InputError(f"method 'samples' takes one output, the oracle has {oracle.n_outputs}; wrap one column of it")
     if oracle.left < _FEWEST:
         raise InputError(f"the oracle allows {oracle.left:,.0f} more queries; give it a limit of at least {_FEWEST:,}")
-    limit, rng = parse_budget(budget), generator(rng)
+    limit, (rng, seed) = parse_budget(budget), seeded(rng)
     started, before = time.perf_counter(), oracle.queries
     result: Any
     with meter(progress, "recover") as report:
         view = look(oracle, lower, upper, rng)
         looked = oracle.queries - before
-        if view.smooth and method != "pieces":
+        if view.smooth and method != "samples":
             text = (
                 "the oracle is not piecewise affine: its second differences shrink with the square of the step, at "
                 "every place looked at"
             )
             return Recovered(
                 method, (lower, upper), None, False, (text,), None, {"first look": looked}, looked,
-                time.perf_counter() - started, 0, view.noise, (),
+                time.perf_counter() - started, 0, view.noise, (), seed,
             )  # fmt: skip
         if method == "exact":
-            found: Exact = recover_exact(view, rng, most_chords, limit, report)
-            result, complete, lines = _network(found.model, view), found.complete, _exact_words(found, view)
-            queries, restarts, layers = found.queries, found.restarts, tuple(k for k, _ in found.layers)
+            exact: Exact = recover_exact(view, rng, most_chords, limit, report)
+            result, complete, lines = _network(exact.model, view), exact.complete, _exact_words(exact, view)
+            queries, restarts, layers = exact.queries, exact.restarts, tuple(k for k, _ in exact.layers)
         elif method == "regions":
             walk = walk_regions(view, rng, limit, report)
             result, restarts, layers = walk.surrogate, 0, ()
             complete = walk.stopped is None and walk.covered == 1.0
-            lines = [f"{len(result):,} affine pieces cover {walk.covered:.2%} of uniform points of the box"]
+            lines = [f"{len(result):,} linear models cover {walk.covered:.2%} of uniform points of the box"]
             if walk.unresolved:
-                lines.append(f"{walk.unresolved} places could not be resolved (pieces too thin for the noise)")
+                lines.append(f"{walk.unresolved} places could not be resolved (regions too thin for the noise)")
             if walk.stopped:
                 lines.append(f"stopped early: {walk.stopped}")
             queries = {"walk": oracle.queries - before - looked}
         else:
-            result = fit_pieces(view, samples, overlap, rng)
+            result = fit_samples(view, samples, overlap, rng)
             complete, restarts, layers = True, 0, ()
             h = result.hessian
             lines = [
-                f"{len(result)} affine pieces at {samples} samples",
+                f"{len(result)} linear models at {samples} samples",
                 f"Hessian: smallest eigenvalue {h.smallest:.3g}, condition {h.condition:.3g}, Gershgorin margin "
                 f"{h.margin:.3g} ({h.dominant_rows:.0%} of rows dominant); the weights are "
                 f"{'unique' if h.unique else 'not unique'}",
             ]
             if view.smooth:
-                lines.append("the oracle is smooth, not piecewise affine: the pieces are tangents")
-            queries = {"pieces": oracle.queries - before - looked}
-        asked = oracle.queries - before
+                lines.append("the oracle is smooth, not piecewise affine: the linear models are tangents")
+            queries = {"samples": oracle.queries - before - looked}
+        total = oracle.queries - before
         seconds = time.perf_counter() - started
         sampled = _check(oracle, result, lower, upper, view, min(check, oracle.left), rng)
     if sampled is not None:
@@ -249,12 +314,12 @@ def recover(
         lines[0] = "in" + lines[0]
         lines.append("some fresh points disagree: a unit that matters in a corner of the box is missing")
     return Recovered(
-        method, (lower, upper), result, complete, tuple(lines), sampled, {"first look": looked, **queries}, asked,
-        seconds, restarts, view.noise, layers,
+        method, (lower, upper), result, complete, tuple(lines), sampled, {"first look": looked, **queries}, total,
+        seconds, restarts, view.noise, layers, seed,
     )  # fmt: skip
 
 
-def _oracle(oracle: Any, box: Any) -> Oracle:
+def _oracle(oracle: Oracle | Network | BlackBox, box: Any) -> Oracle:
     if isinstance(oracle, Oracle):
         return oracle
     if isinstance(oracle, Network):
@@ -287,9 +352,9 @@ def _check(
         return None
     gap = np.abs(result(X).reshape(Y.shape) - Y).max(axis=1)
     gap = np.where(np.isnan(gap), np.inf, gap)
-    tolerance = float(max(1e-9 * view.scale, 100 * view.noise))
+    most = float(max(1e-9 * view.scale, 100 * view.noise))
     finite = gap[np.isfinite(gap)]
-    return Sampled(len(X), float(finite.max(initial=0.0)), float((gap <= tolerance).mean()), tolerance)
+    return Sampled(len(X), float(finite.max(initial=0.0)), float((gap <= most).mean()), most)
 
 
 def _network(model: Model, view: View) -> Network:
@@ -313,7 +378,7 @@ def _exact_words(found: Exact, view: View) -> list[str]:
         lines.append(
             f"complete: hidden layers {widths}; {found.critical:,} critical points, {found.left_over} left unexplained"
         )
-        unsettled = [i + 1 for i, (_, settled) in enumerate(found.layers) if not settled]
+        unsettled = [i for i, (_, settled) in enumerate(found.layers) if not settled]
         if unsettled:
             which = ", ".join(map(str, unsettled))
             lines.append(
@@ -321,7 +386,7 @@ def _exact_words(found: Exact, view: View) -> list[str]:
                 "on in the box, or too many signs are open); earlier features are carried along, with the same function"
             )
     else:
-        lines.append(f"incomplete ({found.stopped}): hidden layers found so far: {widths}")
+        lines.append(f"incomplete ({found.stopped}): hidden layers so far: {widths}")
         if found.critical:
             explained = f"{1 - found.left_over / found.critical:.1%} of {found.critical:,} critical points"
             lines.append(f"they explain {explained}")
@@ -330,7 +395,7 @@ def _exact_words(found: Exact, view: View) -> list[str]:
             if found.residual > 100 * view.noise:
                 lines.append(
                     f"it misses by up to {found.residual:.1e}, far more than the noise: the oracle may be smooth, with "
-                    "bends too slight to be told from noise"
+                    "bends too slight to distinguish from noise"
                 )
     if view.relative > 1e-12:
         lines.append(

@@ -1,4 +1,4 @@
-"""Surrogate: a piecewise-affine function given by its pieces, as found from queries."""
+"""Surrogate: a piecewise-affine function given by its regions and their linear models, from queries."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Surrogate:
-    """Convex cells `A x <= b` of a box with an affine map `y = C x + d` on each.
+    """Convex regions `A x <= b` of a box with a linear model `y = C x + d` on each.
 
-    Cell k has the rows `start[k]:start[k + 1]` of `A` (unit rows) and `b`. `C` (cells, outputs, inputs), `d` (cells,
-    outputs), `interior` (cells, inputs). Where two cells overlap (a flat cell that is not convex is covered by
-    several) they agree.
+    Region k, counted from 0, has the rows `start[k]:start[k + 1]` of `A` (unit rows) and `b`. `C` (regions, outputs,
+    inputs), `d` (regions, outputs), `interior` (regions, inputs). Where two overlap (a part of the box with one
+    linear model that is not convex is covered by several) they agree.
     """
 
     lower: FloatArray
@@ -38,51 +38,51 @@ class Surrogate:
         return len(self.C)
 
     def find(self, X: npt.ArrayLike) -> npt.NDArray[np.intp]:
-        """The cell that holds each row, the deepest where several do, -1 where none does."""
+        """The region that holds each row, the deepest where several do, -1 where none does."""
         X = self._rows(X)
-        found = np.full(len(X), -1, dtype=np.intp)
+        region = np.full(len(X), -1, dtype=np.intp)
         if not len(self):
-            return found
+            return region
         step = max(1, _CHUNK // max(len(self.b), 1))
         for i in range(0, len(X), step):
             slack = self.b - X[i : i + step] @ self.A.T
             least = np.minimum.reduceat(slack, self.start[:-1], axis=1)
             best = least.argmax(axis=1)
             inside = least[np.arange(len(best)), best] >= -1e-9 * np.abs(self.upper - self.lower).max()
-            found[i : i + step] = np.where(inside, best, -1)
-        return found
+            region[i : i + step] = np.where(inside, best, -1)
+        return region
 
     def __call__(self, X: npt.ArrayLike) -> FloatArray:
-        """Outputs, shape (n, outputs); nan where no cell holds the row."""
+        """Outputs, shape (n, outputs); nan where no region holds the row."""
         X = self._rows(X)
-        cell = self.find(X)
+        region = self.find(X)
         out = np.full((len(X), self.d.shape[1]), np.nan)
-        here = cell >= 0
-        out[here] = np.einsum("kmi,ki->km", self.C[cell[here]], X[here]) + self.d[cell[here]]
+        here = region >= 0
+        out[here] = np.einsum("kmi,ki->km", self.C[region[here]], X[here]) + self.d[region[here]]
         return out
 
     def half_spaces(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """`(A, b)` of cell k."""
+        """`(A, b)` of region k."""
         rows = slice(self.start[k], self.start[k + 1])
         return self.A[rows], self.b[rows]
 
     def unwrap(self, X: npt.ArrayLike) -> dict[str, Any]:
-        """The local linear models of some data: one row per cell that holds any, most populated first.
+        """The local linear models of some data: one row per region that holds any, most populated first.
 
-        Columns: cell, rows held, and the coefficients and intercept of each output.
+        Columns: region, number of rows, and the coefficients and intercept of each output.
         """
-        cell = self.find(X)
-        cells, count = np.unique(cell[cell >= 0], return_counts=True)
+        region = self.find(X)
+        regions, count = np.unique(region[region >= 0], return_counts=True)
         order = np.argsort(-count, kind="stable")
-        columns: dict[str, Any] = {"cell": cells[order], "rows": count[order]}
+        columns: dict[str, Any] = {"region": regions[order], "rows": count[order]}
         for o in range(self.d.shape[1]):
-            columns |= {f"C{o}_{i}": self.C[cells[order], o, i] for i in range(self.C.shape[2])}
-            columns[f"d{o}"] = self.d[cells[order], o]
+            columns |= {f"C{o}_{i}": self.C[regions[order], o, i] for i in range(self.C.shape[2])}
+            columns[f"d{o}"] = self.d[regions[order], o]
         return columns
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns by name, one row per cell: interior point, coefficients, intercepts, number of facets."""
-        columns: dict[str, Any] = {"cell": np.arange(len(self)), "facets": np.diff(self.start)}
+        """Columns by name, one row per region: interior point, coefficients, intercepts, number of facets."""
+        columns: dict[str, Any] = {"region": np.arange(len(self)), "facets": np.diff(self.start)}
         columns |= {f"x{i}": self.interior[:, i] for i in range(self.interior.shape[1])}
         for o in range(self.d.shape[1]):
             columns |= {f"C{o}_{i}": self.C[:, o, i] for i in range(self.C.shape[2])}
@@ -113,14 +113,14 @@ class Surrogate:
             raise InputError(f"{what} is not a file of a surrogate: it lacks {', '.join(set(_FIELDS) - set(arrays))}")
         given = {name: real_array(arrays[name], f"{name} of {what}") for name in _FIELDS}
         start = given["start"].astype(np.intp)
-        cells, n = given["interior"].shape if given["interior"].ndim == 2 else (-1, -1)
+        regions, n = given["interior"].shape if given["interior"].ndim == 2 else (-1, -1)
         fits = (
             given["C"].ndim == 3
-            and given["C"].shape[::2] == (cells, n)
+            and given["C"].shape[::2] == (regions, n)
             and given["d"].shape == given["C"].shape[:2]
             and given["A"].shape == (len(given["b"]), n)
             and given["lower"].shape == given["upper"].shape == (n,)
-            and start.shape == (cells + 1,)
+            and start.shape == (regions + 1,)
             and start[0] == 0
             and start[-1] == len(given["b"])
             and bool((np.diff(start) > 0).all())
@@ -132,7 +132,7 @@ class Surrogate:
 
     def __repr__(self) -> str:
         n, m = len(self.lower), self.d.shape[1]
-        return f"Surrogate({len(self):,} affine pieces, R^{n} -> R^{m})"
+        return f"Surrogate({len(self):,} linear models, R^{n} -> R^{m})"
 
     def _rows(self, X: npt.ArrayLike) -> FloatArray:
         X = real_array(X, "X", ndim=2)

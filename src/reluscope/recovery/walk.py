@@ -1,10 +1,10 @@
-"""`method="regions"`: walk from cell to cell of a black box, by queries alone.
+"""`method="regions"`: walk from region to region of a black box, by queries alone.
 
-In a cell with the affine map `g` known around a point x0, start from the whole box. At every vertex of the current
-polytope ask whether the function equals g. Where it does not, the piece ends somewhere on the way from x0: bisect to
+In a region with the linear model `g` known around a point x0, start from the whole box. At every vertex of the current
+polytope ask whether the function equals g. Where it does not, the region ends somewhere on the way from x0: bisect to
 its end, measure the map g' beyond it, and cut the polytope by the plane where g and g' agree. When all vertices agree
-the cell is done; the walk goes on through its facets, until every facet leads to a known cell and uniform points find
-no gap.
+the region is done; the walk goes on through its facets, until every facet leads to a known region and uniform points
+find no gap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reluscope.recovery.view import View
 MOST_INPUTS = 6
 _BISECTIONS = 34
 _GAPS = 2000
-"""Uniform points that must all lie in known cells before the walk ends."""
+"""Uniform points that must all lie in known regions before the walk ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Walk:
 
 
 @dataclass(frozen=True, eq=False)
-class _Cell:
+class _Region:
     A: FloatArray
     b: FloatArray
     C: FloatArray
@@ -51,7 +51,7 @@ class _Cell:
 
 
 def walk_regions(view: View, rng: np.random.Generator, budget: Budget, report: Callable[[int, str], None]) -> Walk:
-    """Discover the cells until none is left or a limit is reached."""
+    """Discover the regions until none is left or a limit is reached."""
     walker = _Walker(view, rng)
     stopped = None
     try:
@@ -61,52 +61,52 @@ def walk_regions(view: View, rng: np.random.Generator, budget: Budget, report: C
                 x = seeds.popleft()
                 if walker.known(x):
                     continue
-                cell = walker.explore(x)
-                if cell is not None:
-                    walker.add(cell)
-                    seeds.extend(walker.beyond(cell))
-                report(len(walker.cells), f"{len(walker.cells):,} cells, {view.oracle.queries:,} queries")
-                stopped = budget.spent(len(walker.cells))
+                region = walker.explore(x)
+                if region is not None:
+                    walker.add(region)
+                    seeds.extend(walker.beyond(region))
+                report(len(walker.regions), f"{len(walker.regions):,} regions, {view.oracle.queries:,} queries")
+                stopped = budget.spent(len(walker.regions))
             if stopped is None:
                 gaps = [u for u in view.draw(_GAPS, rng) if not walker.known(u)]
-                if not gaps or walker.unresolved > 50 + len(walker.cells):
+                if not gaps or walker.unresolved > 50 + len(walker.regions):
                     break
                 seeds.extend(gaps[:20])
     except QueryLimitError as error:
         stopped = str(error)
-    cells = walker.cells
+    regions = walker.regions
     probes = view.draw(_GAPS, rng)
-    covered = float(np.mean([walker.known(u) for u in probes])) if cells else 0.0
-    return Walk(_surrogate(view, cells), covered, walker.unresolved, stopped)
+    covered = float(np.mean([walker.known(u) for u in probes])) if regions else 0.0
+    return Walk(_surrogate(view, regions), covered, walker.unresolved, stopped)
 
 
 class _Walker:
-    """The cells found so far and the queries that find more."""
+    """The regions known so far and the queries that find more."""
 
     def __init__(self, view: View, rng: np.random.Generator) -> None:
         self.view, self.rng = view, rng
-        self.cells: list[_Cell] = []
+        self.regions: list[_Region] = []
         self.unresolved = 0
         self.agree = max(1e-9 * view.scale, 200 * view.noise)
         self.box = (np.concatenate([-np.eye(view.n), np.eye(view.n)]), np.ones(2 * view.n))
         self._A, self._b, self._start = np.zeros((0, view.n)), np.zeros(0), np.zeros(0, dtype=np.intp)
 
     def known(self, x: FloatArray) -> bool:
-        if not self.cells:
+        if not self.regions:
             return False
         slack = self._b - self._A @ x
         return bool(np.minimum.reduceat(slack, self._start).max() > -1e-9)
 
-    def add(self, cell: _Cell) -> None:
-        self.cells.append(cell)
+    def add(self, region: _Region) -> None:
+        self.regions.append(region)
         self._start = np.append(self._start, len(self._b))
-        self._A, self._b = np.concatenate([self._A, cell.A]), np.concatenate([self._b, cell.b])
+        self._A, self._b = np.concatenate([self._A, region.A]), np.concatenate([self._b, region.b])
 
-    def beyond(self, cell: _Cell) -> list[FloatArray]:
+    def beyond(self, region: _Region) -> list[FloatArray]:
         """Points just across the facets: at the middle of each and near its corners."""
         seeds = []
-        for a, b in zip(cell.A, cell.b, strict=True):
-            on = cell.vertices[np.abs(cell.vertices @ a - b) < 1e-8]
+        for a, b in zip(region.A, region.b, strict=True):
+            on = region.vertices[np.abs(region.vertices @ a - b) < 1e-8]
             if len(on) < self.view.n:
                 continue
             middle = on.mean(axis=0)
@@ -114,7 +114,7 @@ class _Walker:
             seeds += [p + 1e-5 * a for p in places if np.abs(p + 1e-5 * a).max() < 1]
         return seeds
 
-    def piece(self, x: FloatArray, most: float = 1e-3) -> tuple[FloatArray, FloatArray] | None:
+    def model(self, x: FloatArray, most: float = 1e-3) -> tuple[FloatArray, FloatArray] | None:
         """The affine map around x: `C` (outputs, inputs) and `d`; None if even a tiny stencil is not affine."""
         n = self.view.n
         if self.view.oracle.has_gradient:
@@ -132,15 +132,15 @@ class _Walker:
                 return C, Y[0] - C @ x
         return None
 
-    def explore(self, x: FloatArray) -> _Cell | None:
-        """The cell around x."""
-        here = self.piece(x)
+    def explore(self, x: FloatArray) -> _Region | None:
+        """The region around x."""
+        here = self.model(x)
         if here is None:
             self.unresolved += 1
             return None
         C, d = here
         slope = self.view.noise / 1e-3 if not self.view.oracle.has_gradient else self.view.noise
-        tolerance = self.agree + 50 * slope
+        allowed = self.agree + 50 * slope
         A, b = self.box
         asked: dict[bytes, bool] = {}
         for _ in range(200):
@@ -151,18 +151,18 @@ class _Walker:
             fresh = [v for v in corners if np.round(v, 9).tobytes() not in asked]
             if fresh:
                 new = np.array(fresh)
-                wrong = np.abs(self.view.outputs(np.clip(new, -1, 1)) - (new @ C.T + d)).max(axis=1) > tolerance
+                wrong = np.abs(self.view.outputs(np.clip(new, -1, 1)) - (new @ C.T + d)).max(axis=1) > allowed
                 asked |= {np.round(v, 9).tobytes(): not w for v, w in zip(new, wrong.tolist(), strict=True)}
             bad = [v for v in corners if not asked[np.round(v, 9).tobytes()]]
             if not bad:  # something may still poke in between the vertices: look at places on the facets and inside
                 places = self._spread(corners, A, b)
-                wrong = np.abs(self.view.outputs(places) - (places @ C.T + d)).max(axis=1) > tolerance
+                wrong = np.abs(self.view.outputs(places) - (places @ C.T + d)).max(axis=1) > allowed
                 bad = list(places[wrong])
             if not bad:
                 keep = [i for i in range(len(b)) if (np.abs(corners @ A[i] - b[i]) < 1e-8).sum() >= self.view.n]
-                return _Cell(A[keep], b[keep], C, d, x, corners)
+                return _Region(A[keep], b[keep], C, d, x, corners)
             target = bad[int(self.rng.integers(len(bad)))]
-            plane = self._end(x, target, C, d, tolerance)
+            plane = self._end(x, target, C, d, allowed)
             if plane is None:
                 self.unresolved += 1
                 return None
@@ -180,16 +180,16 @@ class _Walker:
         return np.clip(np.concatenate(places), -1, 1)
 
     def _end(
-        self, x: FloatArray, target: FloatArray, C: FloatArray, d: FloatArray, tolerance: float
+        self, x: FloatArray, target: FloatArray, C: FloatArray, d: FloatArray, allowed: float
     ) -> tuple[FloatArray, float] | None:
-        """The plane where the piece around x ends on the way to `target`, as (a, b) with a.x <= b."""
+        """The plane where the region around x ends on the way to `target`, as (a, b) with a.x <= b."""
         way = target - x
         low, high = 0.0, 1.0
         # Several places at once: three bisection steps per round.
         for _ in range(_BISECTIONS // 3):
             t = low + (high - low) * np.arange(1, 8) / 8
             rows = x + t[:, None] * way
-            wrong = np.abs(self.view.outputs(rows) - (rows @ C.T + d)).max(axis=1) > tolerance
+            wrong = np.abs(self.view.outputs(rows) - (rows @ C.T + d)).max(axis=1) > allowed
             first = int(np.argmax(wrong)) if wrong.any() else 7
             low, high = (t[first - 1] if first else low), (t[first] if first < 7 else high)
             if (high - low) * np.linalg.norm(way) < 1e-7:
@@ -197,7 +197,7 @@ class _Walker:
         length = max(float(np.linalg.norm(way)), 1e-300)
         for further in (3e-4, 3e-5, 3e-6):
             y = np.clip(x + (high + further / length) * way, -1, 1)
-            other = self.piece(y, most=min(1e-3, 0.3 * further))
+            other = self.model(y, most=min(1e-3, 0.3 * further))
             if other is None:
                 continue
             a = self.view.mix @ (other[0] - C)
@@ -234,22 +234,22 @@ def _vertices(A: FloatArray, b: FloatArray) -> FloatArray | None:
     return np.asarray(found[np.unique(np.round(found, 10), axis=0, return_index=True)[1]])
 
 
-def _surrogate(view: View, cells: list[_Cell]) -> Surrogate:
-    """The cells in the box's own coordinates: u = (x - centre) / half."""
+def _surrogate(view: View, regions: list[_Region]) -> Surrogate:
+    """The regions in the box's own coordinates: u = (x - centre) / half."""
     n, m = view.n, view.oracle.n_outputs
-    if not cells:
+    if not regions:
         none = np.zeros((0, n))
         lower, upper = view.centre - view.half, view.centre + view.half
         return Surrogate(
             lower, upper, none, np.zeros(0), np.zeros(1, np.intp), np.zeros((0, m, n)), np.zeros((0, m)), none
         )
-    A = np.concatenate([c.A for c in cells]) / view.half
-    b = np.concatenate([c.b for c in cells]) + A @ view.centre
+    A = np.concatenate([c.A for c in regions]) / view.half
+    b = np.concatenate([c.b for c in regions]) + A @ view.centre
     size = np.linalg.norm(A, axis=1)
-    C = np.stack([c.C for c in cells]) / view.half
-    d = np.stack([c.d for c in cells]) - C @ view.centre
-    inside = np.stack([c.vertices.mean(axis=0) for c in cells])
-    start = np.concatenate([[0], np.cumsum([len(c.b) for c in cells])]).astype(np.intp)
+    C = np.stack([c.C for c in regions]) / view.half
+    d = np.stack([c.d for c in regions]) - C @ view.centre
+    inside = np.stack([c.vertices.mean(axis=0) for c in regions])
+    start = np.concatenate([[0], np.cumsum([len(c.b) for c in regions])]).astype(np.intp)
     return Surrogate(
         view.centre - view.half,
         view.centre + view.half,

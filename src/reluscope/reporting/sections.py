@@ -111,12 +111,12 @@ def units(subject: Subject) -> Section:
         f"{n - int(dead.sum()) - int(always.sum()):,} of {count(n, 'unit')} switch on and off; {int(always.sum()):,} "
         f"are always on, {int(dead.sum()):,} always off (but for at most one input in a million)."
     )
-    chart = Chart((0, 1), (-0.5, len(rows["layer"]) - 0.5), x_label="probability of being on", y_label="hidden layer",
+    chart = Chart((0, 1), (-0.5, len(net.hidden) - 0.5), x_label="probability of being on", y_label="hidden layer",
                   height=max(160, 80 + 34 * min(len(rows["layer"]), 12)), title="Activity of each unit")  # fmt: skip
-    for place, k in enumerate(rows["layer"]):
+    for k in rows["layer"]:
         here = (layer == k) & switching
         p = np.sort(on[here])[:: max(1, int(here.sum()) // 400)]
-        chart.dots(p, np.full(len(p), place) + 0.5 * (np.arange(len(p)) % 7 - 3) / 8, "c1", radius=2.0)
+        chart.dots(p, np.full(len(p), float(k)) + 0.5 * (np.arange(len(p)) % 7 - 3) / 8, "c1", radius=2.0)
     table = Table("units_by_layer", "Activity by layer.", rows, shown=80)
     whole: dict[str, Any] = {"layer": layer, "probability on": on, "lower": low, "upper": high}
     every = Table("units", "Every unit.", whole, shown=0)
@@ -278,16 +278,16 @@ def layers(subject: Subject) -> Section:
     blocks: list[Any] = [Table("layer_geometry", "Geometry by layer, measured on the same inputs.", columns, shown=70)]
     angles = found["angle_mean"]
     if len(found.rows) > 2 and np.isfinite(angles).all():
-        chart = Chart((0, len(angles) - 1), (0, 90), x_label="layer (0 is the input)", y_label="mean angle, degrees",
+        chart = Chart((-1, len(angles) - 2), (0, 90), x_label="layer (−1 is the input)", y_label="mean angle, degrees",
                       title="Mean angle between inputs by layer", height=280)  # fmt: skip
-        chart.line(np.arange(len(angles)), np.degrees(angles))
-        chart.dots(np.arange(len(angles)), np.degrees(angles), "c1")
+        chart.line(np.arange(len(angles)) - 1, np.degrees(angles))
+        chart.dots(np.arange(len(angles)) - 1, np.degrees(angles), "c1")
         blocks.append(Figure(chart.svg(), "Mean angle between two inputs, seen after each layer."))
         ranks = found["stable_rank"]
-        chart = Chart((0, len(ranks) - 1), (0, 1.1 * float(ranks.max())), x_label="layer (0 is the input)",
+        chart = Chart((-1, len(ranks) - 2), (0, 1.1 * float(ranks.max())), x_label="layer (−1 is the input)",
                       y_label="stable rank (centred)", title="Stable rank by layer", height=280)  # fmt: skip
-        chart.line(np.arange(len(ranks)), ranks)
-        chart.dots(np.arange(len(ranks)), ranks, "c1")
+        chart.line(np.arange(len(ranks)) - 1, ranks)
+        chart.dots(np.arange(len(ranks)) - 1, ranks, "c1")
         blocks.append(Figure(chart.svg(), "Stable rank of the inputs after each layer."))
     return Section(
         "geometry", "What the layers do", lead + _mixed_units(subject), "estimate", blocks, facts={"points": len(x)}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, generator
+from reluscope._check import FloatArray, seeded
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.bounds import LayerBounds, box_preactivations
 from reluscope.cells.domain import box_bounds
@@ -25,7 +25,7 @@ States = npt.NDArray[np.int8]
 ON, OFF, SWITCHES, UNDECIDED, AFFINE = 1, -1, 0, 2, 3
 """States of a unit on a box; `AFFINE` units have no break point."""
 
-MOST_INPUTS_FOR_CELLS = 6
+MOST_INPUTS_FOR_REGIONS = 6
 """Regions are listed to settle undecided units when the network has at most this many inputs."""
 
 _WITNESSES = 2000
@@ -35,9 +35,10 @@ _WITNESSES = 2000
 class Stability:
     """The state of every hidden unit on a box.
 
-    `state[l]` (units,) is 1 always on, -1 always off, 0 switches (both were found), 2 undecided, 3 affine, for hidden
-    layer l from 0. `bounds[l]` brackets its pre-activations. `method` is "bounds", "regions up to
-    layer k" or "regions": the latter settled every unit by listing all regions of the box, so nothing is undecided.
+    `state[l]` (units,) is 1 always on, -1 always off, 0 switches (both were seen), 2 undecided, 3 affine, for hidden
+    layer l, counted from 0. `bounds[l]` brackets its pre-activations. `method` is "bounds", "regions of the first k
+    layers" or "regions": the last settled every unit by listing all regions of the box, so nothing is undecided.
+    `settled_layers` is that k. `seed` repeats the search for switching units.
     """
 
     network: Network
@@ -45,7 +46,9 @@ class Stability:
     state: tuple[States, ...]
     bounds: tuple[LayerBounds, ...]
     method: str
+    settled_layers: int
     n_regions: int | None
+    seed: int | None
 
     def count(self, state: int) -> npt.NDArray[np.int64]:
         """Number of units in a state, by hidden layer."""
@@ -54,7 +57,7 @@ class Stability:
     def to_dict(self) -> dict[str, Any]:
         """Columns by name, one row per hidden layer."""
         return {
-            "layer": np.arange(1, len(self.state) + 1),
+            "layer": np.arange(len(self.state)),
             "units": np.array([len(s) for s in self.state]),
             "always_on": self.count(ON),
             "always_off": self.count(OFF),
@@ -76,7 +79,7 @@ class Stability:
         )
 
 
-def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = "20000 regions", rng: Any = 0) -> Stability:
+def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = "20000 regions", rng: Any = None) -> Stability:
     """The state of every hidden unit of `net` on the box `(lo, hi)`: always on, always off, switching or undecided.
 
     First sound bounds with rounding inside, then witnesses (points of the box, rows of `X` in it among them) for
@@ -88,13 +91,14 @@ def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = "20000 
     check_network(net)
     lower, upper = box_bounds(box, net.n_inputs)
     limit = parse_budget(budget)
+    generator, seed = seeded(rng)
     bounds = box_preactivations(net, lower, upper)
     state = []
     for layer, bound in zip(net.hidden, bounds, strict=True):
         first = layer.units.breaks[:, 0] if layer.units.breaks.shape[1] else np.full(layer.width, np.inf)
         found = np.where(bound.lower > first, ON, np.where(bound.upper <= first, OFF, UNDECIDED))
         state.append(np.where(layer.units.pieces == 1, AFFINE, found).astype(np.int8))
-    points = generator(rng).uniform(lower, upper, (_WITNESSES, net.n_inputs))
+    points = generator.uniform(lower, upper, (_WITNESSES, net.n_inputs))
     if X is not None:
         rows, _ = net._rows(X)
         points = np.vstack([points, rows[((rows >= lower) & (rows <= upper)).all(axis=1)]])
@@ -102,8 +106,10 @@ def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = "20000 
     for s, (some, every) in zip(state, on, strict=True):
         s[(s == UNDECIDED) & some & ~every] = SWITCHES
     settled, n_regions = _settle_by_regions(net, (lower, upper), state, limit)
-    method = "bounds" if not settled else "regions" if settled == len(state) else f"regions up to layer {settled}"
-    return Stability(net, (lower, upper), tuple(state), tuple(bounds), method, n_regions)
+    method = "bounds" if not settled else "regions"
+    if 0 < settled < len(state):
+        method = f"regions of the first {settled} layers"
+    return Stability(net, (lower, upper), tuple(state), tuple(bounds), method, settled, n_regions, seed)
 
 
 def _settle_by_regions(
@@ -117,7 +123,7 @@ def _settle_by_regions(
 
     settled, n_regions = 0, None
     open_layers = [i for i, s in enumerate(state) if (s == UNDECIDED).any()]
-    if not open_layers or net.n_inputs > MOST_INPUTS_FOR_CELLS:
+    if not open_layers or net.n_inputs > MOST_INPUTS_FOR_REGIONS:
         return settled, n_regions
     last = open_layers[-1] + 1
     for depth in sorted({*(1 << k for k in range(last.bit_length())), last}):

@@ -12,7 +12,7 @@ from scipy import sparse
 from reluscope.network import Layer
 
 _SMALLEST_MAP = 4
-"""Fewer positions than this per channel are not told from a coincidence of equal rows."""
+"""Fewer positions than this per channel may be a coincidence of equal rows."""
 _FILLED = 0.6
 """A layer with a larger share of non-zero weights is taken for a dense one."""
 

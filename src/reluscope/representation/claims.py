@@ -46,7 +46,7 @@ class Claim:
         return {**vars(self), "right_holds": self.right_holds}
 
 
-def check_claims(*, n: int = 5, draws: int = 200_000, rng: Any = 0) -> list[Claim]:
+def check_claims(*, n: int = 5, draws: int = 200_000, rng: Any = None) -> list[Claim]:
     """All claims, measured with `draws` draws in dimension n."""
     rng = generator(rng)
     M = rng.normal(size=(n, n))

@@ -15,13 +15,13 @@ For x and y standard normal the unit h_i = M_i x + b_i is N(b_i, |M_i|^2), which
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy import sparse, special
 
-from reluscope._check import FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope._check import FloatArray, choice, describe, integer, real, real_array, seeded
 from reluscope.activations import Activation, Units, activation
 from reluscope.errors import InputError
 from reluscope.network import Layer, Network
@@ -60,7 +60,7 @@ class Distortion:
 
 @dataclass(frozen=True)
 class Simulated:
-    """The same four numbers by drawing, each with one standard error."""
+    """The same four numbers by drawing, each with one standard error; `seed` repeats them."""
 
     magnitude: float
     magnitude_error: float
@@ -70,6 +70,7 @@ class Simulated:
     distance_error: float
     linear_distance: float
     linear_distance_error: float
+    seed: int | None = field(kw_only=True)
 
 
 def half_mean(n: int) -> float:
@@ -83,12 +84,38 @@ def relu_distance_factor(n: int) -> float:
     return 0.5 - integer(n, "n", low=1) * half_mean(n) ** 2
 
 
-def distortion(layer: Any, *, index: int = 1, law: str = "sphere", activation: Any = "relu") -> Distortion:
-    """Average distortion by one layer: a matrix (m, n), a Layer, or hidden layer `index` (from 1) of a Network.
+def distortion(layer: Any, *, index: int = 0, law: str = "sphere", activation: Any = "relu") -> Distortion:
+    """How far one layer stretches lengths and distances on average.
 
-    A matrix gets the units named by `activation`; a layer has its own. On the sphere the layer is taken without its
-    bias and its units must bend at 0 only (ReLU, leaky ReLU, abs, identity); with `law="normal"` the bias enters, and
-    any activation is allowed. Exact up to rounding; cost one pass over the weights.
+    Parameters
+    ----------
+    layer : array_like (m, n), Layer or Network
+        A matrix gets the units named by `activation`; a layer has its own; of a network, layer `index` is taken.
+    index : int, default 0
+        Layer of the network, counted from 0.
+    law : {"sphere", "normal"}
+        The distribution of the inputs: uniform on the unit sphere, or N(0, I).
+    activation : str or Activation, default "relu"
+
+    Returns
+    -------
+    Distortion
+
+    Raises
+    ------
+    InputError
+        On the sphere, if a unit bends elsewhere than at 0.
+
+    Notes
+    -----
+    The formulas are those at the top of this module, exact up to rounding; cost: one pass over the weights. On the
+    sphere the bias is left out and units must bend at 0 only (ReLU, leaky ReLU, abs, identity); with `law="normal"`
+    the bias enters, and any activation is allowed.
+
+    Examples
+    --------
+    >>> print(distortion([[1.0, 0.0], [0.0, 1.0]]))
+    2 -> 2 units, sphere inputs: mean |z|^2 1 linear, 0.5 after; mean squared distance times 1 linear, 0.297358 after
     """
     choice(law, "law", LAWS)
     weight, bias, units = _parts(layer, index, activation)
@@ -135,16 +162,16 @@ def simulate(
     layer: Any,
     points: int = 100_000,
     *,
-    index: int = 1,
+    index: int = 0,
     law: str = "sphere",
     activation: Any = "relu",
-    rng: Any = 0,
+    rng: Any = None,
 ) -> Simulated:
     """The numbers of `distortion` by drawing `points` independent pairs, with standard errors."""
     choice(law, "law", LAWS)
     weight, bias, units = _parts(layer, index, activation)
     count = integer(points, "points", low=2)
-    rng = generator(rng)
+    rng, seed = seeded(rng)
     n = weight.shape[1]
     x, y = rng.normal(size=(2, count, n))
     if law == "sphere":
@@ -153,20 +180,20 @@ def simulate(
         bias = np.zeros_like(bias)
     hx, hy = (np.asarray((weight @ p.T).T) + bias for p in (x, y))
     base = 2.0 if law == "sphere" else 2.0 * n
-    found: list[float] = []
+    means: list[float] = []
     for values in (
         (units(hx) ** 2).sum(axis=1),
         (hx**2).sum(axis=1),
         ((units(hx) - units(hy)) ** 2).sum(axis=1) / base,
         ((hx - hy) ** 2).sum(axis=1) / base,
     ):
-        found += [float(values.mean()), float(values.std(ddof=1) / math.sqrt(count))]
-    return Simulated(*found)
+        means += [float(values.mean()), float(values.std(ddof=1) / math.sqrt(count))]
+    return Simulated(*means, seed=seed)
 
 
 def _parts(layer: Any, index: int, act: Any) -> tuple[Any, FloatArray, Units]:
     if isinstance(layer, Network):
-        layer = layer.layers[integer(index, "index", low=1, high=len(layer.layers)) - 1]
+        layer = layer.layers[integer(index, "index", low=0, high=len(layer.layers) - 1)]
     if isinstance(layer, Layer):
         return layer.weight, layer.bias, layer.units
     if sparse.issparse(layer):

@@ -1,4 +1,4 @@
-"""The dimension of a cell's image after each layer, at given points: the rank of the local Jacobian."""
+"""The dimension of a region's image after each layer, at given points: the rank of the local Jacobian."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from reluscope._check import FloatArray
 from reluscope.network import Layer, Network
 from reluscope.parallel import blas_threads
 
-RANK_TOLERANCE = 1e-11
+ZERO_BELOW = 1e-11
 """A diagonal entry of the pivoted QR factorisation below this share of the first counts as zero."""
 
 Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class CellDimensions:
-    """Dimension of the image of each point's cell after each hidden layer, shape (hidden layers, points).
+class LocalDimensions:
+    """Dimension of the image of each point's region after each hidden layer, shape (hidden layers, points).
 
     `rank` is the rank of the derivative of the layer's output by the input; `active` the number of units with a
     non-zero slope; `bound` the smallest such number up to that layer (and the number of inputs), which no rank exceeds.
@@ -35,7 +35,7 @@ class CellDimensions:
         return np.asarray((self.rank <= self.bound).all(axis=1))
 
 
-def cell_dimensions(net: Network, X: FloatArray) -> CellDimensions:
+def local_dimensions(net: Network, X: FloatArray) -> LocalDimensions:
     """Ranks at the rows of X. Cost: one pivoted QR factorisation per point and layer.
 
     The derivative after layer l is `D_l W_l J_{l-1}`. Only the space that the columns of `J` span matters, so an
@@ -56,7 +56,7 @@ def cell_dimensions(net: Network, X: FloatArray) -> CellDimensions:
                 least = min(least, len(on))
                 basis = _next_basis(layer, basis, on, slopes)
                 rank[k, p], active[k, p], bound[k, p] = basis.shape[1], len(on), least
-    return CellDimensions(rank, active, bound)
+    return LocalDimensions(rank, active, bound)
 
 
 def _next_basis(layer: Layer, basis: FloatArray | None, on: npt.NDArray[np.intp], slopes: FloatArray) -> FloatArray:
@@ -72,7 +72,7 @@ def _next_basis(layer: Layer, basis: FloatArray | None, on: npt.NDArray[np.intp]
     size = np.abs(np.diagonal(R))
     if not size[0] > 0:
         return out
-    r = int((size > RANK_TOLERANCE * size[0]).sum())
+    r = int((size > ZERO_BELOW * size[0]).sum())
     out = np.zeros((layer.width, r))
     out[on] = Q[:, :r]
     return out

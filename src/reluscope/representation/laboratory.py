@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, choice, generator, integer, real
+from reluscope._check import FloatArray, choice, generator, integer, real, seeded
 from reluscope._text import table
 from reluscope.errors import InputError
 from reluscope.network import Network
@@ -63,7 +63,8 @@ class Trial:
     """One random network: how it was made, and its last hidden layer (`all_*`: over all hidden layers).
 
     `polarised` is the share of units within 0.05 of activity 0 or 1, `stable_on` and `stable_off` the shares of units
-    that never switch on the cloud, `collapse` the first layer whose centred stable rank is below 1.1 (None: never).
+    that never switch on the cloud, `collapse` the first hidden layer, from 0, whose centred stable rank is below 1.1
+    (None: never).
     """
 
     depth: int
@@ -87,9 +88,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The trials of a sweep, as a table."""
+    """The trials of a sweep, as a table; `seed` repeats them."""
 
     trials: tuple[Trial, ...]
+    seed: int | None = None
 
     def __len__(self) -> int:
         return len(self.trials)
@@ -139,14 +141,15 @@ def sweep(
     biases: Sequence[float] = (0.0, 0.1),
     seeds: int = 2,
     points: int = 1000,
-    rng: Any = 0,
+    rng: Any = None,
     progress: Any = None,
 ) -> Sweep:
     """Random networks with as many inputs as units per layer, for every depth, width, kind of input, bias and seed.
 
     Cost: about half a second for 64 layers of 100 units and 1,000 points.
     """
-    root = int(generator(rng).integers(2**31))
+    draws, root_seed = seeded(rng)
+    root = int(draws.integers(2**31))
     cases = list(itertools.product(depths, widths, inputs, biases, range(integer(seeds, "seeds", low=1))))
     trials = []
     with meter(progress, "random networks") as report:
@@ -157,15 +160,15 @@ def sweep(
             found = measure(net, random_cloud(kind, points, width, rng=draw))
             trials.append(_trial(found, depth, width, kind, bias, seed))
             report(done + 1, f"{done + 1} of {len(cases)}")
-    return Sweep(tuple(trials))
+    return Sweep(tuple(trials), root_seed)
 
 
 def measure(net: Network, X: FloatArray, **options: Any) -> Layers:
     """`layers` with what a sweep needs: no Jacobians, few directions and pairs."""
-    return layers(net, X, **({"jacobians": 0, "directions": 16, "pairs": 500, "cloud": 200} | options))
+    return layers(net, X, **({"jacobians": 0, "directions": 16, "pairs": 500, "cloud": 200, "rng": 0} | options))
 
 
-def bounded_shares(widths: Sequence[int], count: int, *, bias: float = 1.0, rng: Any = 0) -> FloatArray:
+def bounded_shares(widths: Sequence[int], count: int, *, bias: float = 1.0, rng: Any = None) -> FloatArray:
     """Share of `count` random networks whose image is bounded after each hidden layer, decided exactly.
 
     `widths` are n_0, n_1, ..., n_d; all of n_1 ... n_d are hidden layers. Cost: a few milliseconds per network.
@@ -199,5 +202,5 @@ def _trial(found: Layers, depth: int, width: int, kind: str, bias: float, seed: 
         math.nan if last.angle_mean is None else last.angle_mean,
         last.mean_norm,
         math.nan if last.distance_factor is None else last.distance_factor,
-        int(below[0]) + 1 if len(below) else None,
+        int(below[0]) if len(below) else None,
     )

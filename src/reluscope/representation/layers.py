@@ -1,7 +1,7 @@
 """`layers`: what each layer of a network does to a cloud of inputs, in one tidy table.
 
-Row 0 is the input, then one row per hidden layer (after its activation), then the output. Everything is measured on
-the same inputs, the same pairs of them and the same points, so that rows can be compared.
+The first row is the input, then one row per hidden layer (after its activation), then the output. Everything is
+measured on the same inputs, the same pairs of them and the same points, so that rows can be compared.
 
 For a convolution the units of one channel are seen as one variable looked at from many positions: activity is by
 channel, and the spectrum and the mean width are those of the cloud with one row per input and position and one column
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, generator, integer, real, real_array
+from reluscope._check import FloatArray, describe, integer, real, real_array, seeded
 from reluscope._doors import door
 from reluscope._text import table
 from reluscope.errors import InputError
@@ -28,8 +28,8 @@ from reluscope.progress import meter
 from reluscope.representation.activity import OFF, ON, SWITCHES, UNDECIDED, Stability, stable_units
 from reluscope.representation.channels import channels_of
 from reluscope.representation.hooks import caught, is_module
-from reluscope.representation.jacobians import CellDimensions, cell_dimensions
-from reluscope.representation.metrics import TOLERANCE, Spectrum, angles, mean_width, row_norms, spectrum_of
+from reluscope.representation.jacobians import LocalDimensions, local_dimensions
+from reluscope.representation.metrics import ZERO_BELOW, Spectrum, angles, mean_width, row_norms, spectrum_of
 
 POLARISED = 0.05
 """A unit that is on for at most this share of the inputs, or off for at most this share, counts as polarised."""
@@ -47,15 +47,16 @@ _LAW_DRAWS = 2_000
 class LayerRow:
     """One row of the table; None where a number does not exist (activity of the input, ranks of huge layers).
 
-    `activity` is the mean share of inputs for which a unit is on; `always_on`, `always_off` count units that are so on
-    every input, `polarised` is the share of units with activity within 0.05 of 0 or 1; `certified_*` count units
-    proved so on the box. `distance_factor` is the mean squared distance of pairs over that of the input,
-    `distance_low`, `_median`, `_high` the 5, 50 and 95 % quantiles of `|z_i - z_j| / |x_i - x_j|`; the angles
-    likewise, in radians. `active` is the mean number of units with non-zero slope, `rank` the mean rank of the local
-    Jacobian at `jacobians` points, `rank_bound` the mean of the smallest `active` so far.
+    `layer` is the index into `net.layers`, from 0 (None for the input). `activity` is the mean share of inputs for
+    which a unit is on; `always_on`, `always_off` count units that are so on every input, `polarised` is the share of
+    units with activity within 0.05 of 0 or 1; `certified_*` count units proved so on the box. `distance_factor` is the
+    mean squared distance of pairs over that of the input, `distance_low`, `_median`, `_high` the 5, 50 and 95 %
+    quantiles of `|z_i - z_j| / |x_i - x_j|`; the angles likewise, in radians. `active` is the mean number of units with
+    non-zero slope, `rank` the mean rank of the local Jacobian at `jacobians` points, `rank_bound` the mean of the
+    smallest `active` so far.
     """
 
-    layer: int
+    layer: int | None
     name: str
     kind: str
     units: int
@@ -103,13 +104,27 @@ _SHOWN = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Layers:
-    """The table and what the pictures need. Entry 0 of each tuple is the input, the last one the output.
+    """The table of `layers` and what its pictures need: one row for the input, each hidden layer, and the output.
 
-    `activity[l]` (units or channels,) holds the share of inputs with the unit on (nan for affine units; None for
-    layers without units). `angles` and `ratios` (layers, pairs) hold the angle between the two points of each pair
-    (nan where one is 0) and the ratio of their distance to that of the inputs. `pca` and `coordinates` (layers,
-    points, 2) are the clouds on their two leading principal directions and on two random coordinates. `dimensions`
-    and `stability` are the records behind the columns `rank` and `certified_*`. `note` says what was thinned out.
+    Attributes
+    ----------
+    rows : tuple of LayerRow
+        Row 0 is the input, row k + 1 is layer k.
+    activity : tuple, one entry per row
+        Share of inputs with the unit on (units or channels,); nan for affine units, None for rows without units.
+    angles, ratios : ndarray, shape (rows, pairs)
+        Angle between the two points of each pair (nan where one is 0), and their distance over that of the inputs.
+    pca, coordinates : ndarray, shape (rows, points, 2)
+        The clouds on their two leading principal directions and on two random coordinates.
+    dimensions, stability : LocalDimensions, Stability or None
+        The records behind the columns `rank` and `certified_*`.
+    n_inputs, n_points : int
+    zero_below : float
+        Singular values below this share of the largest count as zero.
+    seed : int or None
+        Repeats the table as `rng=`.
+    note : str
+        What was thinned out.
     """
 
     network: Network | None
@@ -121,9 +136,10 @@ class Layers:
     ratios: FloatArray
     pca: FloatArray
     coordinates: FloatArray
-    dimensions: CellDimensions | None
+    dimensions: LocalDimensions | None
     stability: Stability | None
-    tolerance: float
+    zero_below: float
+    seed: int | None
     note: str
 
     def __len__(self) -> int:
@@ -138,15 +154,16 @@ class Layers:
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Indices of the rows that have units."""
-        return tuple(i for i, a in enumerate(self.activity) if a is not None)
+        """The layers that have units, counted from 0 (layer k is row k + 1)."""
+        return tuple(row - 1 for row, a in enumerate(self.activity) if a is not None)
 
     def histogram(self, layer: int | None = None, bins: int = 20) -> tuple[FloatArray, FloatArray]:
         """Share of units in each of `bins` equal bins of activity in [0, 1], and the edges; all layers when None."""
-        wanted = self.hidden if layer is None else (integer(layer, "layer", low=0, high=len(self) - 1),)
-        parts = [a for a in (self.activity[i] for i in wanted) if a is not None]
+        wanted = self.hidden if layer is None else (integer(layer, "layer", low=0, high=len(self) - 2),)
+        parts = [a for a in (self.activity[k + 1] for k in wanted) if a is not None]
         if not parts:
-            raise InputError(f"layer {layer} has no units whose activity could be counted")
+            which = "no layer has units" if layer is None else f"layer {layer} has no units"
+            raise InputError(f"{which} whose activity could be counted")
         values = np.concatenate(parts)
         values = values[np.isfinite(values)]
         counts, edges = np.histogram(values, bins=integer(bins, "bins", low=1), range=(0.0, 1.0))
@@ -203,36 +220,70 @@ def layers(
     pairs: int = 2000,
     jacobians: int = 16,
     cloud: int = 500,
-    tolerance: float = TOLERANCE,
+    zero_below: float = ZERO_BELOW,
     budget: Any = "20000 regions",
-    rng: Any = 0,
+    rng: Any = None,
     progress: Any = None,
 ) -> Layers:
-    """What each layer does to the rows of `X` (n, inputs): activity, norms, ranks, widths, angles, distances.
+    """What each layer does to a cloud of inputs: activity, norms, ranks, widths, angles, distances.
 
-    `net` is a Network, or a live torch module: then forward hooks catch the outputs of its activation modules (or of
-    those named in `modules`), "on" means a positive value, and nothing is certified. `X` may also be a law, of which
-    2,000 points are drawn. With a `box` the units that never switch on it are certified (see `stable_units`, which
-    takes `budget`). `channels` is "auto", None (units one by one), or a number of channels per hidden layer (None
-    where there are none). `directions`, `pairs`, `jacobians` and `cloud` are the numbers of directions for the mean
-    width, of pairs, of points whose Jacobian's rank is found, and of points kept for pictures.
+    Parameters
+    ----------
+    net : Network or torch module
+        Of a live torch module, forward hooks catch the outputs of its activation modules (or of those named in
+        `modules`); "on" then means a positive value, and nothing is certified.
+    X : array_like (n, inputs) or Law
+        The inputs; of a law (a distribution of the inputs), 2,000 points are drawn.
+    box : tuple, optional
+        `(lo, hi)`: units that never switch on it are certified (see `stable_units`, which takes `budget`).
+    modules : sequence of str, optional
+        Names of submodules of a torch module.
+    channels : "auto", None or list
+        Channels per hidden layer (None where there are none); None looks at units one by one.
+    directions, pairs, jacobians, cloud : int
+        Numbers of directions for the mean width, of pairs, of points at which the rank of the Jacobian is computed,
+        and of points kept for pictures.
+    zero_below : float
+        Singular values below this share of the largest count as zero.
+    budget : str or Budget, default "20000 regions"
+    rng : None, int, SeedSequence or Generator
+    progress : optional
 
+    Returns
+    -------
+    Layers
+
+    Raises
+    ------
+    InputError
+        If `X` does not fit `net`, or an option does not apply to it.
+
+    Notes
+    -----
     Cost: one forward pass and `n d^2` operations per layer of d units: 10,000 points through 64 layers of 100 units
     take a few seconds. Ranks, angles and distances are exact up to rounding for the points at hand; the mean width
-    carries a standard error unless the cloud is flat; a singular value below `tolerance` of the largest counts as 0.
+    carries a standard error unless the cloud is flat.
+
+    Examples
+    --------
+    >>> import reluscope as rs
+    >>> net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])
+    >>> table = layers(net, [[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]], rng=0)
+    >>> [(row.layer, row.kind, row.units, row.activity) for row in table.rows]
+    [(None, 'input', 2, None), (0, 'relu', 2, 0.5), (1, 'output', 1, None)]
     """
-    rng = generator(rng)
+    rng, seed = seeded(rng)
     draws = {
         "directions": integer(directions, "directions", low=2),
         "pairs": integer(pairs, "pairs", low=1),
         "jacobians": integer(jacobians, "jacobians", low=0),
         "cloud": integer(cloud, "cloud", low=1),
     }
-    tolerance = real(tolerance, "tolerance", low=0.0, high=1.0)
+    zero_below = real(zero_below, "zero_below", low=0.0, high=1.0)
     if is_module(net):
         if box is not None:
             raise InputError("box certifies units of a Network; load the module with reluscope.load first")
-        return _of_module(net, X, modules, tolerance, draws, rng, progress)
+        return _of_module(net, X, modules, zero_below, draws, rng, seed, progress)
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network or a live torch module, got {describe(net)}; see reluscope.load")
     if modules is not None:
@@ -250,12 +301,12 @@ def layers(
     dimensions = None
     if draws["jacobians"] and net.hidden and max(w * net.n_inputs for w in net.widths[1:-1]) <= _MOST_JACOBIAN:
         chosen = rng.choice(len(kept), min(draws["jacobians"], len(kept)), replace=False)
-        dimensions = cell_dimensions(net, kept[np.sort(chosen)])
+        dimensions = local_dimensions(net, kept[np.sort(chosen)])
     stability = None if box is None else stable_units(net, box, X=kept, budget=budget, rng=rng)
     shares = None if kept is rows else _shares(net, rows, most)
     with blas_threads(max(net.widths)), meter(progress, "layers") as report:
-        found = _measure(_stages(net, kept, split), len(net.layers) + 1, tolerance, draws, rng, report, shares)
-    return _finished(net, kept, len(rows), found, dimensions, stability, tolerance, note)
+        found = _measure(_stages(net, kept, split), len(net.layers) + 1, zero_below, draws, rng, report, shares)
+    return _finished(net, kept, len(rows), found, dimensions, stability, zero_below, seed, note)
 
 
 def _stages(net: Network, rows: FloatArray, split: list[int | None]) -> Iterator[_Stage]:
@@ -270,7 +321,7 @@ def _stages(net: Network, rows: FloatArray, split: list[int | None]) -> Iterator
             active = piece.sum(axis=1, dtype=np.int64)
         else:
             active = np.count_nonzero(units.on(piece)[0], axis=1).astype(np.int64)
-        yield _Stage(f"layer {k + 1}", units.describe(), z, piece > 0, units.pieces == 1, active, split[k])
+        yield _Stage(f"layer {k}", units.describe(), z, piece > 0, units.pieces == 1, active, split[k])
     yield _Stage("output", "output", net.layers[-1].affine(z), None, None, None, None)
 
 
@@ -287,7 +338,7 @@ class _Found:
 def _measure(
     stages: Iterator[_Stage],
     count: int,
-    tolerance: float,
+    zero_below: float,
     draws: dict[str, int],
     rng: np.random.Generator,
     report: Any,
@@ -306,7 +357,7 @@ def _measure(
             second = (first + rng.integers(1, n, draws["pairs"])) % n
             shown = np.sort(rng.choice(n, min(draws["cloud"], n), replace=False))
         cloud = _channel_cloud(Z, stage.channels, rng)
-        spectrum = spectrum_of(cloud, tolerance)
+        spectrum = spectrum_of(cloud, zero_below)
         width = mean_width(cloud, directions=draws["directions"], rng=rng, spectrum=spectrum)
         gaps, between = _pairs(Z, first, second)
         if base is None:
@@ -314,7 +365,7 @@ def _measure(
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(base > 0, gaps / base, np.nan)
         row: dict[str, Any] = {
-            "layer": k,
+            "layer": k - 1 if k else None,
             "name": stage.name,
             "kind": stage.kind,
             "units": Z.shape[1],
@@ -364,9 +415,10 @@ def _finished(
     X: FloatArray,
     n_points: int,
     found: _Found,
-    dimensions: CellDimensions | None,
+    dimensions: LocalDimensions | None,
     stability: Stability | None,
-    tolerance: float,
+    zero_below: float,
+    seed: int | None,
     note: str,
 ) -> Layers:
     for k in range(len(found.rows) - 2 if net is not None else 0):
@@ -394,7 +446,8 @@ def _finished(
         found.coordinates,
         dimensions,
         stability,
-        tolerance,
+        zero_below,
+        seed,
         note,
     )
 
@@ -403,9 +456,10 @@ def _of_module(
     module: Any,
     X: Any,
     names: Sequence[str] | None,
-    tolerance: float,
+    zero_below: float,
     draws: dict[str, int],
     rng: np.random.Generator,
+    seed: int | None,
     progress: Any,
 ) -> Layers:
     inputs = real_array(X, "X")
@@ -424,8 +478,8 @@ def _of_module(
     if any(len(values) != len(inputs) for _, _, values in stages):
         raise InputError("a chosen module returns another number of rows than X has; name others with modules=[...]")
     with meter(progress, "layers") as report:
-        found = _measure(walk(), len(stages) + 1, tolerance, draws, rng, report, None)
-    return _finished(None, inputs, len(inputs), found, None, None, tolerance, "")
+        found = _measure(walk(), len(stages) + 1, zero_below, draws, rng, report, None)
+    return _finished(None, inputs, len(inputs), found, None, None, zero_below, seed, "")
 
 
 def _maps(values: FloatArray) -> int | None:
@@ -447,7 +501,7 @@ def _channels(net: Network, channels: Any) -> list[int | None]:
     for k, (given, layer) in enumerate(zip(channels, net.hidden, strict=True)):
         count = None if given is None else integer(given, f"channels[{k}]", low=1, high=layer.width)
         if count is not None and layer.width % count:
-            raise InputError(f"channels[{k}] must divide the {layer.width} units of layer {k + 1}, got {count}")
+            raise InputError(f"channels[{k}] must divide the {layer.width} units of layer {k}, got {count}")
         out.append(count)
     return out
 

@@ -4,7 +4,7 @@ A cloud is an array `Z` of shape (n, d), one row per point. With the mean `m` of
 `Z - m`; its singular values `s_1 >= s_2 >= ...` are the square roots of n times the eigenvalues of the covariance.
 Singular values come from the Gram matrix, which loses half of the digits of small ones; so the small ones are found
 again from the cloud projected to their own directions, which gives them to 1e-12 of the largest.
-A singular value counts as zero when it is at most `tolerance` times the largest one of the cloud *before* centring:
+A singular value counts as zero when it is at most `zero_below` times the largest one of the cloud *before* centring:
 rounding in the points is relative to their size, not to their spread.
 """
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, integer, real, real_array
 from reluscope.errors import InputError
 
-TOLERANCE = 1e-10
+ZERO_BELOW = 1e-10
 """Singular values below this share of the largest uncentred one count as zero (1e-20 for eigenvalues)."""
 
 _THIN = 1e-8
@@ -57,7 +57,7 @@ class Spectrum:
         return int(np.count_nonzero(self.centred))
 
 
-def spectrum_of(Z: FloatArray, tolerance: float = TOLERANCE) -> Spectrum:
+def spectrum_of(Z: FloatArray, zero_below: float = ZERO_BELOW) -> Spectrum:
     """The spectrum of a cloud (n, d). Cost: two to four times `n d^2` operations."""
     n, d = Z.shape
     size = float(np.abs(Z).max(initial=0.0))
@@ -74,7 +74,7 @@ def spectrum_of(Z: FloatArray, tolerance: float = TOLERANCE) -> Spectrum:
     else:
         _, centred, axes = np.linalg.svd(apart, full_matrices=False)
         uncentred = np.linalg.svd(scaled, compute_uv=False)
-    floor = tolerance * float(uncentred[0])
+    floor = zero_below * float(uncentred[0])
     return Spectrum(
         np.where(centred > floor, centred, 0.0) * size,
         np.where(uncentred > floor, uncentred, 0.0) * size,
@@ -109,12 +109,12 @@ def participation_ratio(Z: npt.ArrayLike) -> float:
     return spectrum_of(_cloud(Z)).participation_ratio
 
 
-def covariance_rank(Z: npt.ArrayLike, *, tolerance: float = TOLERANCE) -> int:
+def covariance_rank(Z: npt.ArrayLike, *, zero_below: float = ZERO_BELOW) -> int:
     """Number of non-zero eigenvalues of the covariance of the rows.
 
-    `λ` counts as zero when `sqrt(λ)` is at most `tolerance` times the root of the largest eigenvalue of `Z^T Z / n`.
+    `λ` counts as zero when `sqrt(λ)` is at most `zero_below` times the root of the largest eigenvalue of `Z^T Z / n`.
     """
-    return spectrum_of(_cloud(Z), real(tolerance, "tolerance", low=0.0, high=1.0)).rank
+    return spectrum_of(_cloud(Z), real(zero_below, "zero_below", low=0.0, high=1.0)).rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def _hull_perimeter(points: FloatArray) -> float:
     from scipy.spatial import ConvexHull
 
     scale = float(np.abs(points).max())
-    # Joggling is not wanted; nearly flat sets come here only above the rank tolerance, which Qhull accepts scaled.
+    # Joggling is not wanted; nearly flat sets come here only above the rank's threshold, which Qhull accepts scaled.
     spread = points / np.maximum(np.abs(points).max(axis=0), 1e-300)
     hull = points[ConvexHull(spread).vertices] / scale
     return float(np.linalg.norm(hull - np.roll(hull, 1, axis=0), axis=1).sum()) * scale

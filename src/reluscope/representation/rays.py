@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, choice, generator, integer
+from reluscope._check import EPS, FloatArray, choice, integer, seeded
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
 from reluscope.network import Network
 from reluscope.representation._prefix import checked, chunk_size, layer_maps, recession
 
-METHODS = ("auto", "enumerate", "bounds")
+METHODS = ("auto", "enumeration", "bounds")
 
 MOST_INPUTS = 6
 """Cones are listed by themselves up to this many inputs."""
@@ -38,14 +38,28 @@ _ZERO = 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rays:
-    """The ray space of one hidden layer (counted from 1).
+    """The ray space of one hidden layer.
 
-    `bounded` is True, False, or None when it could not be decided; `method` says how: "regions" (all cones of the
-    bias-free network were listed), "witness" (a direction with a non-zero image), "bounds" (a whole layer is shown to
-    be off). `dead_layer` is the first layer at which every ray has died. With all cones listed, `maps` (cones, units,
-    inputs) are the linear maps `v -> C v` on them, `inside` (cones, inputs) a direction inside each, `dimension` the
-    dimension of the span of the ray space. `witness` is an input direction with image `witness_image`, largest among
-    those tried.
+    Attributes
+    ----------
+    network, layer : Network, int
+        The network, and the hidden layer counted from 0.
+    bounded : bool or None
+        Whether the image of the layer is bounded; None when it could not be decided.
+    method : str
+        How: "enumeration" (all cones of the bias-free network were listed), "witness" (a direction with a non-zero
+        image), "bounds" (a whole layer is shown to be off).
+    dead_layer : int or None
+        The first layer at which every ray has died.
+    maps, inside : ndarray or None
+        With all cones listed, the linear maps `v -> C v` on them (cones, units, inputs) and a direction inside each
+        (cones, inputs).
+    dimension : int or None
+        Dimension of the span of the ray space, with all cones listed.
+    witness, witness_image : ndarray or None
+        An input direction and its image, the largest among those tried.
+    seed : int or None
+        Repeats the answer as `rng=`.
     """
 
     network: Network
@@ -58,6 +72,7 @@ class Rays:
     dimension: int | None
     witness: FloatArray | None
     witness_image: FloatArray | None
+    seed: int | None
 
     @property
     def n_cones(self) -> int | None:
@@ -67,11 +82,11 @@ class Rays:
     @property
     def random_bounds(self) -> BoundednessBounds:
         """Bounds on the probability of (un)bounded images for random networks of these widths, by layer."""
-        return boundedness_bounds(self.network.widths[: self.layer + 1])
+        return boundedness_bounds(self.network.widths[: self.layer + 2])
 
     def at(self, directions: npt.ArrayLike) -> FloatArray:
         """`G*_(k)(v)` for each row v: the direction that the image of `x + t v` takes for large t."""
-        return recession(self.network, self.layer)(directions)
+        return recession(self.network, self.layer + 1)(directions)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts by name, fit for JSON."""
@@ -83,6 +98,7 @@ class Rays:
             "cones": self.n_cones,
             "dimension": self.dimension,
             "witness": None if self.witness is None else self.witness.tolist(),
+            "seed": self.seed,
         }
 
     def __repr__(self) -> str:
@@ -92,37 +108,67 @@ class Rays:
 
 
 def rays(
-    net: Network, layer: int | None = None, *, method: str = "auto", budget: Any = "20000 regions", rng: Any = 0
+    net: Network, layer: int | None = None, *, method: str = "auto", budget: Any = "20000 regions", rng: Any = None
 ) -> Rays:
-    """The ray space of hidden layer `layer` (counted from 1; the last by default): is its image bounded?
+    """Whether the image of a hidden layer is bounded, and the directions in which it goes to infinity.
 
-    `method="enumerate"` lists the cones of the bias-free network (exact up to the rounding of the enumeration);
-    "bounds" looks for a witness among random directions, then for a layer that linear programming bounds show to be
-    off (both conclusive when they succeed, the programs up to 1e-9); "auto" enumerates up to six inputs while
-    `budget` lasts, then tries bounds.
+    Parameters
+    ----------
+    net : Network
+    layer : int, optional
+        Hidden layer, counted from 0; the last by default.
+    method : {"auto", "enumeration", "bounds"}
+        "enumeration" lists the cones of the bias-free network; "bounds" looks for a witness among random directions,
+        then for a layer that linear programs show to be off; "auto" enumerates up to six inputs while `budget` lasts,
+        then tries bounds.
+    budget : str or Budget, default "20000 regions"
+    rng : None, int, SeedSequence or Generator
+        For the random directions of "bounds".
+
+    Returns
+    -------
+    Rays
+
+    Raises
+    ------
+    InputError
+        If `method="enumeration"` does not finish within the budget.
+
+    Notes
+    -----
+    The ray space is the image of `G*(v) = lim G(t v) / t`, the network without biases. Guarantee: "enumeration" is
+    exact up to the rounding of the enumeration; "bounds" is conclusive when it succeeds (the programs up to 1e-9).
+
+    Examples
+    --------
+    >>> from reluscope import Network
+    >>> net = Network([([[1.0], [-1.0]], [3.0, 4.0]), ([[1.0, 1.0]], [0.0])])
+    >>> rays(net)
+    Rays(layer 0: unbounded image by enumeration, 2 cones, dimension 2)
     """
     net, k = checked(net, layer)
     choice(method, "method", METHODS)
     limit = parse_budget(budget)
-    free = recession(net, k)
-    if method != "bounds" and (net.n_inputs <= MOST_INPUTS or method == "enumerate"):
-        found = _by_cones(net, free, k, limit)
-        if found is not None:
-            return found
-        if method == "enumerate":
+    generator, seed = seeded(rng)
+    free = recession(net, k + 1)
+    if method != "bounds" and (net.n_inputs <= MOST_INPUTS or method == "enumeration"):
+        listed = _by_cones(net, free, k, limit, seed)
+        if listed is not None:
+            return listed
+        if method == "enumeration":
             raise InputError(f"the cones of layer {k} were not all listed within the budget; use method='bounds'")
-    v, image = _witness(free, generator(rng))
+    v, image = _witness(free, generator)
     if v is not None:
-        return Rays(net, k, False, "witness", None, None, None, None, v, image)
+        return Rays(net, k, False, "witness", None, None, None, None, v, image, seed)
     dead = _dead_by_bounds(free)
-    return Rays(net, k, True if dead is not None else None, "bounds", dead, None, None, None, None, None)
+    return Rays(net, k, True if dead is not None else None, "bounds", dead, None, None, None, None, None, seed)
 
 
 def boundedness(net: Network, *, budget: Any = "20000 regions") -> list[bool]:
     """Whether the image of each hidden layer is bounded, from one list of the bias-free cones."""
-    net, depth = checked(net, None)
-    alive = np.zeros(depth, dtype=bool)
-    free = recession(net, depth)
+    net, last = checked(net, None)
+    alive = np.zeros(last + 1, dtype=bool)
+    free = recession(net, last + 1)
     for _, maps in _cones(free, parse_budget(budget)):
         alive |= _alive(free, maps)
     return (~alive).tolist()
@@ -130,7 +176,7 @@ def boundedness(net: Network, *, budget: Any = "20000 regions") -> list[bool]:
 
 @dataclass(frozen=True)
 class BoundednessBounds:
-    """For a random network with symmetric weights: `P(layer k unbounded) >= unbounded[k-1]`, and likewise `bounded`."""
+    """For a random network with symmetric weights: `P(layer k unbounded) >= unbounded[k]`, likewise `bounded`."""
 
     widths: tuple[int, ...]
     unbounded: tuple[float, ...]
@@ -179,11 +225,11 @@ class _UnfinishedError(InputError):
         super().__init__("the budget ended before all cones of the bias-free network were listed; give a larger one")
 
 
-def _by_cones(net: Network, free: Network, k: int, limit: Budget) -> Rays | None:
+def _by_cones(net: Network, free: Network, k: int, limit: Budget, seed: int | None) -> Rays | None:
     from reluscope.representation.dimensions import span_dimension
 
     inside, last = [], []
-    alive = np.zeros(k, dtype=bool)
+    alive = np.zeros(k + 1, dtype=bool)
     try:
         for points, maps in _cones(free, limit):
             inside.append(points)
@@ -193,14 +239,14 @@ def _by_cones(net: Network, free: Network, k: int, limit: Budget) -> Rays | None
         return None
     points, C = np.concatenate(inside), np.concatenate(last)
     bounded = not alive[-1]
-    dead = int(np.argmin(alive)) + 1 if bounded else None
+    dead = int(np.argmin(alive)) if bounded else None
     v = image = None
     if not bounded:
         images = np.einsum("kij,kj->ki", C, points)
         size = np.linalg.norm(points, axis=1)
         best = int(np.argmax(np.linalg.norm(images, axis=1) / np.where(size > 0, size, 1.0)))
         v, image = points[best], images[best]
-    return Rays(net, k, bounded, "regions", dead, C, points, span_dimension(C), v, image)
+    return Rays(net, k, bounded, "enumeration", dead, C, points, span_dimension(C), v, image, seed)
 
 
 def _alive(free: Network, maps: list[FloatArray]) -> npt.NDArray[np.bool_]:
@@ -241,7 +287,7 @@ def _dead_by_bounds(free: Network) -> int | None:
     for k, (layer, bound) in enumerate(zip(free.hidden, _tightest(free, n), strict=True)):
         flat = layer.units.slopes[:, 0] == 0
         if (flat & (bound <= 0)).all():
-            return k + 1
+            return k
     return None
 
 

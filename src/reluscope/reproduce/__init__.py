@@ -6,7 +6,7 @@ and the files it wrote. `quick` is a reduced version for tests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,27 +18,49 @@ NAMES = ("moons", "mnist", "spectrum", "boundedness", "thesis4", "cocircles", "t
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came out: rows of a table, remarks in words, and files written."""
+    """What came out: rows of a table, remarks in words, files written, and the `seed` that repeats it."""
 
     name: str
     rows: list[dict[str, Any]]
     remarks: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    seed: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, fit for JSON."""
-        return {"name": self.name, "rows": self.rows, "remarks": self.remarks, "files": self.files}
+        return {"name": self.name, "rows": self.rows, "remarks": self.remarks, "files": self.files, "seed": self.seed}
 
     def __str__(self) -> str:
         return "\n".join([f"{self.name}:", "", table(self.rows), "", *self.remarks])
 
 
-def reproduce(name: str, folder: Path, *, quick: bool = False, rng: Any = 0, progress: Any = None) -> Reproduction:
-    """Run the experiment of that name and write its pictures to `folder`."""
-    from reluscope._check import choice  # here, because the shell's `--help` reads NAMES and stays light
+def reproduce(name: str, folder: Path, *, quick: bool = False, rng: Any = None, progress: Any = None) -> Reproduction:
+    """Run a published experiment again.
+
+    Parameters
+    ----------
+    name : {"moons", "mnist", "spectrum", "boundedness", "thesis4", "cocircles", "taiwancredit", "recover"}
+    folder : Path
+        Where its pictures are written.
+    quick : bool
+        A reduced version, for tests.
+    rng : None, int, SeedSequence or Generator
+    progress : optional
+
+    Returns
+    -------
+    Reproduction
+
+    Raises
+    ------
+    InputError
+        If there is no experiment of that name, or its data are missing.
+    """
+    from reluscope._check import choice, seeded  # here, because the shell's `--help` reads NAMES and stays light
 
     choice(name, "name", NAMES)
     folder.mkdir(parents=True, exist_ok=True)
     module = import_module(f"reluscope.reproduce.{name}")
-    done: Reproduction = module.run(folder, quick=quick, rng=rng, progress=progress)
-    return done
+    generator, seed = seeded(rng)
+    done: Reproduction = module.run(folder, quick=quick, rng=generator if seed is None else seed, progress=progress)
+    return replace(done, seed=seed)

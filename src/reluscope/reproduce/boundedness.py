@@ -45,7 +45,7 @@ def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
                 rows.append(
                     {
                         "width": width,
-                        "layer": layer + 1,
+                        "layer": layer,
                         "Theorem 5: at least": bounds.bounded[layer],
                         "bounded": float(share[layer]),
                         "from": float(low[layer]),
@@ -81,7 +81,7 @@ def _figure(
     figure = Figure(figsize=(3.4 * len(cases), 3.6), dpi=130, layout="constrained")
     axes = figure.subplots(1, len(cases), sharey=True, squeeze=False)[0]
     for ax, (width, share, low, high, bounds) in zip(axes, cases, strict=True):
-        layer = np.arange(1, len(share) + 1)
+        layer = np.arange(len(share))
         top, bottom = 1 - np.array(bounds.unbounded), np.array(bounds.bounded)
         ax.fill_between(layer, bottom, top, color="#8a8f98", alpha=0.2, linewidth=0)
         ax.plot(layer, top, "--", color="#d1495b", label="Theorem 4: at most")

@@ -3,7 +3,7 @@
 Exact: random networks (He weights, biases N(0, 0.5^2), box [-2, 2]^n), values only. Published (Carlini, Jagielski and
 Mironov, 2020) for a 10-15-15-1 network: 131k queries, minutes of work, largest error 7e-12.
 
-Pieces (Hamidi, chapter 3, which prints no numbers): relative root mean square error of each model of f from 50 to 800
+Samples (Hamidi, chapter 3, which prints no numbers): relative root mean square error of each model of f from 50 to 800
 samples with gradients, in 2 and 5 dimensions; and what the two conjectures of its section 3.3.5 say against what is
 counted.
 """
@@ -23,8 +23,8 @@ from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.recovery.nearest_error import nearest_error
 from reluscope.recovery.oracle import Oracle
-from reluscope.recovery.pieces import l1_path
 from reluscope.recovery.recover import recover
+from reluscope.recovery.samples import l1_path
 from reluscope.reproduce import Reproduction
 
 SHAPES = ((20, 10, 1), (5, 20, 1), (10, 15, 15, 1), (10, 20, 20, 1), (40, 20, 10, 10, 1))
@@ -94,8 +94,8 @@ def _pieces(widths: tuple[int, ...], samples: int, seed: int) -> dict[str, Any]:
     """One row: the relative error of each model."""
     net = _network(widths, 7)
     oracle = Oracle(net, gradient=True)
-    apart = recover(oracle, _BOX, "pieces", samples=samples, overlap=0.3, rng=seed, check=0).result
-    found = recover(oracle, _BOX, "pieces", samples=samples, rng=seed, check=0).result
+    apart = recover(oracle, _BOX, method="samples", samples=samples, overlap=0.3, rng=seed, check=0).result
+    found = recover(oracle, _BOX, method="samples", samples=samples, rng=seed, check=0).result
     X = np.random.default_rng(1).uniform(*_BOX, (20_000, widths[0]))
     y = net(X)[:, 0]
 
@@ -146,7 +146,7 @@ def _conjectures(samples: int) -> dict[str, Any]:
     from reluscope.cells.regions import regions
 
     net = _network((2, 10, 10, 1), 7)
-    found = recover(Oracle(net, gradient=True), _BOX, "pieces", samples=samples, rng=0, check=0).result
+    found = recover(Oracle(net, gradient=True), _BOX, method="samples", samples=samples, rng=0, check=0).result
     weights = _sparse(found.gram, found.linear)
     X = np.random.default_rng(2).uniform(*_BOX, (4000, 2))
     A, f = found.terms(X), found(X, "nearest")

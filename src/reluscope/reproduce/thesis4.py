@@ -90,7 +90,7 @@ def _plans(seed: int, points: int, deep: int) -> dict[int, Callable[[], Any]]:
         X = random_cloud(kind, points, widths[0], scale=scale, rng=child)
         return layers(drawn, X, jacobians=8, rng=child).plot()
 
-    by_layer = [k for k in (1, 4, 8, 16, 32, 64) if k <= deep]
+    by_layer = [k for k in (0, 3, 7, 15, 31, 63) if k < deep]
     few, fewer = min(deep, 50), min(deep, 20)
 
     def by_width(depth: int) -> Any:
@@ -102,7 +102,7 @@ def _plans(seed: int, points: int, deep: int) -> dict[int, Callable[[], Any]]:
         3: lambda: by_width(3),
         4: lambda: by_width(12),
         5: lambda: by_width(deep),
-        6: lambda: _histograms([net(w, 21, "normal") for w in _WIDTHS], [1, 3, 7, 10], "by layer and width"),
+        6: lambda: _histograms([net(w, 21, "normal") for w in _WIDTHS], [0, 2, 6, 9], "by layer and width"),
         7: lambda: net(20, deep - 1, "sphere").plot_clouds(),
         8: lambda: net(20, deep - 1, "sphere", bias=0.0, scale=100.0).plot_clouds(),
         9: lambda: net(100, deep - 1, "normal", scale=20.0).plot_clouds(),

@@ -1,13 +1,13 @@
-"""`method="pieces"`: the convex fit of ball-localised affine pieces, and the baselines it must be measured against.
+"""`method="samples"`: the convex fit of linear models at samples, localised to balls, and the baselines beside it.
 
-At samples v_i with gradients the function has affine pieces `g_i`. Localised to balls, `g~_i = g_i on B(v_i, r_i),
+At samples v_i with gradients the function has the linear models `g_i`. Localised to balls, `g~_i = g_i on B(v_i, r_i),
 else 0`, they are combined as `h = sum_i w_i g~_i` with the weights that minimise
 
     L(w) = int (h - f)^2 dx = w'G w - 2 b'w + const,      G_ij = int g~_i g~_j  (closed form, `balls.py`).
 
 The Hessian 2G is a Gram matrix: always positive semidefinite; diagonal dominance gives uniqueness, not convexity. The
-linear term `b_i = int g~_i f` takes f from the nearest piece, by quasi-random points in each ball, so it costs no
-queries.
+linear term `b_i = int g~_i f` takes f from the nearest sample's model, by quasi-random points in each ball, so it
+costs no queries.
 Outside all balls h is 0: with nearly disjoint balls, as first proposed, the fit is worse than a constant. Balls here
 overlap (radius: distance to a near neighbour times `overlap`).
 """
@@ -51,8 +51,8 @@ class HessianReport:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pieces:
-    """Affine pieces at samples and the weights of their localised combination, in the box's own coordinates.
+class LocalFit:
+    """Linear models at samples and the weights of their localised combination, in the box's own coordinates.
 
     `centres` (N, inputs), `values` (N,), `slopes` (N, inputs), `radii` (N,) in the metric of the box scaled to [-1,
     1]^n, `weights` (N,); `pairs` (M, 2) and `pair_weights` (M,) belong to the interaction terms `g~_i g~_j`.
@@ -77,7 +77,7 @@ class Pieces:
 
     def __repr__(self) -> str:
         n = self.centres.shape[1]
-        return f"Pieces({len(self)} affine pieces in R^{n}, condition {self.hessian.condition:.1e})"
+        return f"LocalFit({len(self)} linear models in R^{n}, condition {self.hessian.condition:.1e})"
 
     def __call__(self, X: npt.ArrayLike, kind: str = "nearest", power: float = 4.0) -> FloatArray:
         """Values at the rows of `X`, shape (n,).
@@ -144,8 +144,8 @@ def l1_path(G: FloatArray, b: FloatArray, penalties: FloatArray, rounds: int = 2
     return np.array(found)
 
 
-def fit_pieces(view: View, samples: int, overlap: float, rng: np.random.Generator) -> Pieces:
-    """Sample, measure pieces, choose radii, and solve the convex problem. Costs `samples * (inputs + 2)` queries."""
+def fit_samples(view: View, samples: int, overlap: float, rng: np.random.Generator) -> LocalFit:
+    """Linear models at samples, radii, and the convex problem solved. Costs `samples * (inputs + 2)` queries."""
     from scipy.spatial import KDTree
 
     n = view.n
@@ -167,7 +167,7 @@ def fit_pieces(view: View, samples: int, overlap: float, rng: np.random.Generato
     hessian = _hessian(2 * G)
     weights: FloatArray = np.asarray(np.linalg.lstsq(G, b, rcond=1e-10)[0], dtype=np.float64)
     pairs, base, pair_weights = _interactions(centres, slopes, values, radii, rng)
-    return Pieces(
+    return LocalFit(
         view.centre, view.half, centres, values, slopes, radii, weights, base, pairs, pair_weights, hessian, G, b
     )
 
@@ -180,7 +180,7 @@ def _distances(U: FloatArray, V: FloatArray) -> FloatArray:
 def _linear_term(
     centres: FloatArray, slopes: FloatArray, values: FloatArray, radii: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """`int g~_i f` with f the nearest piece."""
+    """`int g~_i f` with f the nearest linear model."""
     from scipy.spatial import KDTree
     from scipy.special import gammaln
 
@@ -199,7 +199,7 @@ def _linear_term(
 def _interactions(
     centres: FloatArray, slopes: FloatArray, values: FloatArray, radii: FloatArray, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.intp], FloatArray, FloatArray]:
-    """Weights of the pieces and of products of overlapping pieces, by ridge on points whose f is the nearest piece."""
+    """Weights of the models and of products of overlapping ones, by ridge on points whose f is the nearest model."""
     from scipy.spatial import KDTree
 
     N, n = centres.shape

@@ -589,7 +589,8 @@ def error_rates(
         if len(laws) != 2:
             raise InputError(f"laws must have two classes, got {len(laws)}; join the others first")
         label = laws.labels[-1] if positive is None else positive
-        good = laws[label]
+        bad: Law
+        good: Law = laws[label]
         k = laws.labels.index(label)
         bad, share = laws.laws[1 - k], float(laws.weights[k])
     elif isinstance(laws, (tuple, list)) and len(laws) == 2:

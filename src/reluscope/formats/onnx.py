@@ -36,7 +36,8 @@ from reluscope.formats._onnx_ops import (
     stored_array,
     why_not,
 )
-from reluscope.formats.graph import GraphBuilder, Shape, Tensor
+from reluscope.formats._terms import Shape
+from reluscope.formats.graph import GraphBuilder, Tensor
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Layer, Network, check_network
 

@@ -61,7 +61,7 @@ class GaussianMixture(Law):
     """One factor per component, or a single one that all share."""
 
     def __init__(self, weights: npt.ArrayLike, components: Sequence[Gaussian]) -> None:
-        if isinstance(components, Gaussian) or not isinstance(components, Sequence) or not len(components):
+        if not isinstance(components, Sequence) or not len(components):
             raise InputError(f"components must be a non-empty list of Gaussian laws, got {describe(components)}")
         for i, part in enumerate(components):
             if not isinstance(part, Gaussian):

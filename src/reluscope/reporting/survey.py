@@ -82,7 +82,7 @@ def survey(
         pictures=pictures,
         notes=notes,
     )
-    found = {} if patterns is None else patterns.found()
+    found = {} if patterns is None else patterns.detected()
     facts: dict[str, Any] = {
         "model": seen.label,
         "images": len(frames),

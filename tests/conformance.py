@@ -2,6 +2,7 @@
 
 `check_law(law)` takes any input law and fails at the first thing that a law promises and this one breaks.
 `check_geometry(cells)` does so for the geometries of `reluscope.cells`, from one bounded starting cell.
+`check_answer(answer)` does so for an `Answer` or `Answers`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pickle
 import numpy as np
 import pytest
 
+from reluscope.answer import Answer, Answers, Status
 from reluscope.cells.split import Geometry, Split
 from reluscope.errors import InputError
 from reluscope.inputs import Law, law_from_dict, standard
@@ -443,3 +445,73 @@ def _empty(cells: Geometry) -> None:
         assert empty.facet_labels()[1].tolist() == [0] and len(empty.facet_points()) == 0
         found = empty.split(np.zeros((0, cells.dimension + 1, 2)), np.zeros((0, 2)), np.zeros((2, 1)), FIRST_LABEL)
         assert len(found.cells) == len(found.parent) == 0 and found.piece.shape == found.top.shape == (0, 2)
+
+
+# -- answers -------------------------------------------------------------------------------------------------------
+
+
+def check_answer(answer: Answer | Answers) -> None:
+    """Everything that `Answer` and `Answers` promise, for one of them."""
+    assert isinstance(answer, (Answer, Answers))
+    value, lower, upper = (np.asarray(x) for x in (answer.value, answer.lower, answer.upper))
+    assert value.shape == lower.shape == upper.shape
+    assert (lower <= value).all() and (value <= upper).all()
+    assert answer.guarantee in ("exact", "sound", "confidence")
+    assert (answer.level is not None) == (answer.guarantee == "confidence")
+    assert answer.level is None or 0.0 < answer.level < 1.0
+    assert isinstance(answer.status, Status) and bool(answer.status.advice) == (answer.status is not Status.DONE)
+    assert isinstance(answer.method, str) and isinstance(answer.note, str)
+    assert answer.seed is None or (isinstance(answer.seed, int) and answer.seed >= 0)
+    assert np.array_equal(np.asarray(answer.width), upper - lower, equal_nan=True)
+    assert answer.guarantee in repr(answer) and answer.guarantee in str(answer)
+    facts = answer.to_dict()
+    assert json.loads(json.dumps(facts)) == facts or not np.isfinite(upper - lower).all()
+    assert facts["status"] == answer.status.value and facts["advice"] == answer.status.advice
+    fields = {f.name for f in dataclasses.fields(answer)}
+    assert set(facts) == fields | {"advice"}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        answer.guarantee = "exact"  # type: ignore[misc]
+    again = pickle.loads(pickle.dumps(answer))
+    assert again.to_dict() == facts or not np.isfinite(upper - lower).all()
+    if isinstance(answer, Answer):
+        _one_answer(answer)
+    else:
+        _many_answers(answer)
+
+
+def _one_answer(answer: Answer) -> None:
+    assert float(answer) == answer.value
+    above, below = np.nextafter(answer.upper, np.inf), np.nextafter(answer.lower, -np.inf)
+    if np.isfinite(above):
+        assert answer < above and answer <= answer.upper and not answer > above and answer.certainly_below(above)
+    if np.isfinite(below):
+        assert answer > below and answer >= answer.lower and not answer < below and answer.certainly_above(below)
+    assert not answer.certainly_below(answer.upper) and not answer.certainly_above(answer.lower)
+    if answer.lower < answer.upper:
+        with pytest.raises(InputError, match="undecided"):
+            bool(answer < answer.upper)
+    with pytest.raises(TypeError):
+        bool(answer < answer)
+
+
+def _many_answers(answers: Answers) -> None:
+    value = answers.value
+    assert np.array_equal(np.asarray(answers), value) and np.asarray(answers, dtype=np.float32).dtype == np.float32
+    assert answers.shape == value.shape
+    assert answers.certainly_below(np.inf).shape == value.shape
+    if not value.ndim:
+        assert float(answers) == float(value)
+        return
+    assert len(answers) == len(value) == len(list(answers))
+    part = answers[::-1]
+    assert isinstance(part, Answers) and np.array_equal(part.upper, answers.upper[::-1])
+    with pytest.raises(IndexError, match="does not exist"):
+        answers[len(answers)]
+    with pytest.raises(InputError, match="indexed like arrays"):
+        answers["a"]
+    if value.size:
+        first = answers[(0,) * value.ndim]
+        assert isinstance(first, Answer) and first.upper == answers.upper.flat[0]
+        shared = {f.name for f in dataclasses.fields(answers)} - {"value", "lower", "upper"}
+        assert all(getattr(first, name) == getattr(answers, name) for name in shared)
+        check_answer(first)

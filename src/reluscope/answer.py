@@ -1,4 +1,4 @@
-"""Answers: a number that says what it is.
+"""Answers: numbers that say what they are.
 
 `guarantee` is one of
 
@@ -9,22 +9,82 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Any
+from enum import StrEnum
+from typing import Any, overload
 
-from reluscope._check import real
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, describe, real
 from reluscope.errors import InputError
+
+
+class Status(StrEnum):
+    """How the work behind an answer ended; `advice` says what to do about it ("" when there is nothing to do)."""
+
+    DONE = "done"
+    BUDGET = "budget ended"
+    INTERRUPTED = "interrupted"
+    TOLERANCE = "tolerance not reached"
+    NOTHING_MET = "nothing met"
+    TOO_FEW = "too few samples"
+    REFUSED = "refused"
+    UNDECIDED = "undecided in double precision"
+
+    @property
+    def advice(self) -> str:
+        """What would give a better answer."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.DONE: "",
+    Status.BUDGET: "The bracket holds for what was not looked at too; a larger budget= narrows it.",
+    Status.INTERRUPTED: "The bracket holds for what was not looked at too; run it again to the end to narrow it.",
+    Status.TOLERANCE: "The interval is wider than asked for; a larger budget= narrows it.",
+    Status.NOTHING_MET: "No sample met the event: only the upper bound tells; guarantee='sound' may prove more.",
+    Status.TOO_FEW: "Too few samples for an interval; give a larger budget=.",
+    Status.REFUSED: "The method does not serve this network or law; the note says why.",
+    Status.UNDECIDED: "What is left is too thin to decide in double precision; more work will not narrow the bracket.",
+}
+
+_SHOWN = 20
+"""Numbers in a printed table, at the most."""
+
+
+class Stop(str):
+    """Why work ended early, in words for people, with the `Status` for programs."""
+
+    status: Status
+
+    def __new__(cls, text: str, status: Status) -> Stop:
+        """The words `text` with a status."""
+        out = super().__new__(cls, text)
+        out.status = status
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stop, (str(self), self.status)
+
+
+def status_of(stopped: str | None) -> Status:
+    """The status of work that ended for this reason (None: it was finished)."""
+    return Status.DONE if stopped is None else getattr(stopped, "status", Status.BUDGET)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer:
-    """A probability (or another number) with its bracket, its guarantee, and how it was found.
+    """A probability (or another number) with its bracket, its guarantee, and how it was computed.
 
-    `method` says how, `note` why so and what to know, `evaluations` how many cells, boxes or points of the network were
-    looked at, `seconds` how long it took (None where not counted). `value` is the estimate, or for "exact" the number
-    itself; the middle of a "sound" bracket, which is no estimate: its text leads with the bracket when it starts at 0
-    ("at most 0.0043").
+    `method` says how, `note` why so and what to keep in mind (both are for people), `evaluations` how many cells, boxes
+    or points of the network were looked at, `seconds` how long it took (None where not counted), `status` whether the
+    work ended as asked for (`status.advice` what to do if not), `seed` the `rng=` that repeats the answer (None where
+    nothing was drawn or a Generator was given). `value` is the estimate, or for "exact" the number itself; the middle
+    of a "sound" bracket, which is no estimate: its text leads with the bracket when it starts at 0 ("at most 0.0043").
 
     `answer < x` is True when the whole bracket is below x, False when none of it is, and an `InputError` when the
     bracket holds x: then the answer does not say. `certainly_below(x)` and `certainly_above(x)` are plain questions
@@ -40,6 +100,8 @@ class Answer:
     note: str = ""
     evaluations: int | None = None
     seconds: float | None = None
+    status: Status = Status.DONE
+    seed: int | None = None
 
     @property
     def width(self) -> float:
@@ -70,7 +132,7 @@ class Answer:
         return float(self.value)
 
     def __str__(self) -> str:
-        kind = self.guarantee if self.level is None else f"{self.guarantee} {100 * self.level:g} %"
+        kind = _kind(self)
         if self.guarantee == "sound" and self.lower == 0.0 < self.upper:
             most = _rounded_up(self.upper)
             return f"at most {most}, in [0, {most}] ({kind})"
@@ -81,17 +143,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, fit for JSON."""
-        return {
-            "value": self.value,
-            "lower": self.lower,
-            "upper": self.upper,
-            "guarantee": self.guarantee,
-            "level": self.level,
-            "method": self.method,
-            "note": self.note,
-            "evaluations": self.evaluations,
-            "seconds": self.seconds,
-        }
+        return {"value": self.value, "lower": self.lower, "upper": self.upper, **_facts(self)}
 
     def _decided(self, x: Any, yes: bool, no: bool, sign: str) -> bool:
         if not (yes or no):
@@ -100,6 +152,145 @@ class Answer:
                 "answer.value, or ask answer.certainly_below(x) or certainly_above(x)"
             )
         return bool(yes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answers:
+    """Many numbers with brackets: arrays `value`, `lower`, `upper` of one shape; the other fields as in `Answer`.
+
+    With `guarantee="confidence"` each bracket holds on its own with probability `level`. `answers[i]` and iteration
+    give an `Answer`, slices and index arrays `Answers`; `numpy.asarray(answers)` gives the values. `status` says
+    whether every number has the accuracy asked for.
+    """
+
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    guarantee: str
+    level: float | None = None
+    method: str = ""
+    note: str = ""
+    evaluations: int | None = None
+    seconds: float | None = None
+    status: Status = Status.DONE
+    seed: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The common shape of the three arrays."""
+        return self.value.shape
+
+    @property
+    def width(self) -> FloatArray:
+        """`upper - lower`."""
+        return self.upper - self.lower
+
+    @property
+    def complete(self) -> bool:
+        """Whether every number has the accuracy asked for."""
+        return self.status is Status.DONE
+
+    @property
+    def total(self) -> Answer:
+        """The sum, for probabilities of sets that do not meet: within [0, 1].
+
+        Exact and sound brackets add up. Errors of estimates are taken as independent, so their half-widths add up as
+        the root of the sum of squares; brackets of numbers that were not measured (value 0) add up in full.
+        """
+        value = math.fsum(self.value)
+        down, up = self.value - self.lower, self.upper - self.value
+        if self.guarantee == "confidence":
+            known = self.value > 0
+            below = math.sqrt(math.fsum(down[known] ** 2))
+            above = math.sqrt(math.fsum(up[known] ** 2)) + math.fsum(up[~known])
+        else:
+            below, above = math.fsum(down), math.fsum(up)
+        lower, upper = max(value - below, 0.0), min(value + above, 1.0)
+        ends = value, min(lower, value), max(upper, value)
+        return Answer(*ends, self.guarantee, self.level, self.method or f"sum of {len(self):,}", *self._rest())
+
+    def certainly_below(self, x: Any) -> npt.NDArray[np.bool_]:
+        """Where the whole bracket is below `x`."""
+        return np.asarray(self.upper < x)
+
+    def certainly_above(self, x: Any) -> npt.NDArray[np.bool_]:
+        """Where the whole bracket is above `x`."""
+        return np.asarray(self.lower > x)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice | list[Any] | npt.NDArray[Any]) -> Answers: ...
+    @overload
+    def __getitem__(self, index: Any) -> Any: ...
+    def __getitem__(self, index: Any) -> Any:
+        """A part of the numbers; a single one comes as an `Answer`."""
+        try:
+            value, lower, upper = (np.asarray(a[index]) for a in (self.value, self.lower, self.upper))
+        except IndexError as error:
+            if hasattr(index, "__index__") and self.value.ndim:
+                raise IndexError(f"number {int(index)} does not exist: there are {len(self)}") from None
+            raise InputError(
+                f"answers of shape {self.shape} are indexed like arrays, got {describe(index)}: {error}"
+            ) from error
+        if value.ndim:
+            return replace(self, value=value, lower=lower, upper=upper)
+        return Answer(
+            float(value), float(lower), float(upper), self.guarantee, self.level, self.method, *self._rest()
+        )  # fmt: skip
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.value, dtype=dtype) if copy else np.asarray(self.value, dtype=dtype)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, arrays as lists, fit for JSON."""
+        arrays = {name: getattr(self, name).tolist() for name in ("value", "lower", "upper")}
+        return {**arrays, **_facts(self)}
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with the columns `value`, `lower`, `upper`, one row per number."""
+        from reluscope._extras import require
+
+        arrays = {name: getattr(self, name).ravel() for name in ("value", "lower", "upper")}
+        return require("pandas", "pandas").DataFrame(arrays)
+
+    def __str__(self) -> str:
+        flat = [a.ravel()[:_SHOWN].tolist() for a in (self.value, self.lower, self.upper)]
+        rows = [" ".join(f"{x:>12}" for x in ("value", "lower", "upper"))]
+        rows += [" ".join(f"{x:12.6g}" for x in row) for row in zip(*flat, strict=True)]
+        rows += [f"... {self.value.size - _SHOWN:,} more"] if self.value.size > _SHOWN else []
+        return "\n".join([*rows, f"({_kind(self)})"])
+
+    def __repr__(self) -> str:
+        with np.printoptions(precision=6, threshold=8, edgeitems=3):
+            shown = np.array2string(self.value, separator=", ", prefix="Answers(")
+        parts = [shown, f"brackets up to {float(np.max(self.width, initial=0.0)):.2g} wide", _kind(self)]
+        return f"Answers({', '.join(parts)}{'' if self.complete else f', {self.status}: {self.note}'})"
+
+    def _rest(self) -> tuple[Any, ...]:
+        return self.note, self.evaluations, self.seconds, self.status, self.seed
+
+
+def _kind(answer: Answer | Answers) -> str:
+    if answer.level is None:
+        return answer.guarantee
+    return f"{answer.guarantee} {100 * answer.level:g} %{'' if isinstance(answer, Answer) else ' each'}"
+
+
+def _facts(answer: Answer | Answers) -> dict[str, Any]:
+    """The fields that an answer and many have in common, fit for JSON."""
+    names = ("guarantee", "level", "method", "note", "evaluations", "seconds", "seed")
+    status = {"status": answer.status.value, "advice": answer.status.advice}
+    return {**{name: getattr(answer, name) for name in names}, **status}
 
 
 def _rounded_up(x: float) -> str:

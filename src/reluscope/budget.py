@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from reluscope._check import describe
+from reluscope.answer import Status, Stop
 from reluscope.errors import InputError
 
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)\s*", re.IGNORECASE)
@@ -41,12 +42,12 @@ class Budget:
         now = self.elapsed()
         return replace(self, seconds=now + share * (self.seconds - now), whole=self.whole or self.seconds)
 
-    def spent(self, regions: int = 0) -> str | None:
+    def spent(self, regions: int = 0) -> Stop | None:
         """Which limit has been reached, in words, or None."""
         if regions >= self.regions:
-            return f"budget of {int(self.regions):,} regions reached"
+            return Stop(f"budget of {int(self.regions):,} regions reached", Status.BUDGET)
         if self.elapsed() >= self.seconds:
-            return f"budget of {self.whole or self.seconds:g} s reached"
+            return Stop(f"budget of {self.whole or self.seconds:g} s reached", Status.BUDGET)
         return None
 
     def elapsed(self) -> float:

@@ -42,7 +42,7 @@ def holds(answer, truth):
 def test_redrawn_gaussian_closed_form(method, rho):
     """s and s' have correlation rho^2 given nothing, so their signs differ with probability acos(rho^2) / pi."""
     law = Gaussian([0.0, 0.0], [[1.0, rho], [rho, 1.0]])
-    found = change(relu_of(0.0, 1.0), law, [1], method=method, draws=20_000, confidence=SURE, rng=0)
+    found = change(relu_of(0.0, 1.0), law, [1], method=method, draws=20_000, level=SURE, rng=0)
     truth = math.acos(rho**2) / math.pi
     assert holds(found.function, truth) and holds(found.pattern, truth) and found.decision is None
     if method == "enumeration":
@@ -56,24 +56,24 @@ def test_redrawn_gaussian_closed_form(method, rho):
 def test_everything_redrawn(method):
     law = Gaussian([0.5])
     p = norm.cdf(0.5)
-    found = change(relu_of(1.0), law, [0], method=method, draws=20_000, confidence=SURE, rng=1)
+    found = change(relu_of(1.0), law, [0], method=method, draws=20_000, level=SURE, rng=1)
     assert holds(found.function, 2 * p * (1 - p))
     net = random_net([2, 6, 6, 3], 1)
     masses = enumerated_patterns(net, MIX, None).value
-    found = change(net, MIX, [0, 1], method=method, draws=20_000, confidence=SURE, rng=1)
+    found = change(net, MIX, [0, 1], method=method, draws=20_000, level=SURE, rng=1)
     assert holds(found.pattern, 1 - (masses**2).sum())
 
 
 @pytest.mark.parametrize("method", ["enumeration", "draws"])
 def test_noise_closed_form(method):
     """x and x + e have correlation 1 / sqrt(1 + t^2)."""
-    found = change(relu_of(1.0), Gaussian([0.0]), noise=0.5, method=method, draws=20_000, confidence=SURE, rng=1)
+    found = change(relu_of(1.0), Gaussian([0.0]), noise=0.5, method=method, draws=20_000, level=SURE, rng=1)
     truth = math.acos(1 / math.sqrt(1.25)) / math.pi
     assert holds(found.function, truth)
-    shifted = change(relu_of(1.0), Gaussian([0.0]), noise=Gaussian([1.0], 0.0), method=method, confidence=SURE, rng=2)
+    shifted = change(relu_of(1.0), Gaussian([0.0]), noise=Gaussian([1.0], 0.0), method=method, level=SURE, rng=2)
     assert holds(shifted.function, norm.cdf(1.0) - 0.5)
     mixture = GaussianMixture([0.25, 0.75], [Gaussian([-1.0]), Gaussian([1.0])])
-    moved = change(relu_of(1.0), mixture, noise=Gaussian([1.0], 0.0), method=method, confidence=SURE, rng=3)
+    moved = change(relu_of(1.0), mixture, noise=Gaussian([1.0], 0.0), method=method, level=SURE, rng=3)
     truth = 0.25 * (norm.cdf(1) - norm.cdf(0)) + 0.75 * (norm.cdf(-1) - norm.cdf(-2))
     assert holds(moved.function, truth)
 
@@ -83,12 +83,12 @@ def test_uniform_closed_form():
     law = Uniform([-1.0, -1.0], 1.0)
     exact = change(relu_of(1.0, 1.0), law, [1])
     assert exact.function.guarantee == "exact" and float(exact) == pytest.approx(1 / 3, rel=1e-9)
-    drawn = change(relu_of(1.0, 1.0), law, [1], method="draws", confidence=SURE, rng=0)
+    drawn = change(relu_of(1.0, 1.0), law, [1], method="draws", level=SURE, rng=0)
     assert holds(drawn.function, 1 / 3)
     cut = Truncated(Gaussian([0.0, 0.0], [1.0, 1e6]), [-1.0, -1.0], 1.0)  # nearly uniform in the second input
     q, _ = quad(lambda a: norm.pdf(a) * (1 - a * a) / 2 / (norm.cdf(1) - norm.cdf(-1)), -1, 1)
     for method in ("enumeration", "draws"):
-        found = change(relu_of(1.0, 1.0), cut, [1], method=method, confidence=SURE, rng=0)
+        found = change(relu_of(1.0, 1.0), cut, [1], method=method, level=SURE, rng=0)
         assert found.function.lower - 1e-5 <= q <= found.function.upper + 1e-5
 
 
@@ -114,7 +114,7 @@ def test_mixture_uses_the_exact_conditional():
         return sum(weights) * 2 * q * (1 - q)
 
     truth, _ = quad(integrand, -8, 8, limit=200)
-    found = change(relu_of(0.0, 1.0), law, [1], draws=200_000, confidence=SURE, rng=4)
+    found = change(relu_of(0.0, 1.0), law, [1], draws=200_000, level=SURE, rng=4)
     assert holds(found.function, truth) and found.function.upper - found.function.lower < 0.015
     same = sum(
         w * quad(lambda a, g=g: density(a, g) * 2 * above(a, g) * (1 - above(a, g)), -8, 8)[0]
@@ -152,7 +152,7 @@ def test_a_tie_goes_to_the_first_output():
     """Both outputs are 0 where the unit is off: output 0 decides there, output 1 where it is on."""
     net = Network([([[1.0]], None), ([[0.0], [1.0]], None)])
     for method in ("enumeration", "draws"):
-        found = change(net, Gaussian([0.0]), [0], decision=True, method=method, confidence=SURE, rng=0)
+        found = change(net, Gaussian([0.0]), [0], decision=True, method=method, level=SURE, rng=0)
         assert holds(found.decision, 0.5)
 
 
@@ -163,8 +163,8 @@ def test_a_tie_goes_to_the_first_output():
 def test_the_two_methods_agree_on_a_network(law, features):
     """Whatever "auto" says it is, its bracket must meet that of many pairs of draws."""
     net = random_net([2, 4, 4, 3], 1)
-    auto = change(net, law, features, decision=True, rng=0, confidence=SURE)
-    drawn = change(net, law, features, decision=True, method="draws", draws=100_000, confidence=SURE, rng=1)
+    auto = change(net, law, features, decision=True, rng=0, level=SURE)
+    drawn = change(net, law, features, decision=True, method="draws", draws=100_000, level=SURE, rng=1)
     for name in ("pattern", "function", "decision"):
         a, b = getattr(auto, name), getattr(drawn, name)
         assert a.lower <= b.upper and b.lower <= a.upper, name
@@ -174,8 +174,8 @@ def test_the_two_methods_agree_on_a_network(law, features):
 def test_noise_on_a_network_agrees_with_draws():
     net = random_net([2, 4, 4, 3], 1)
     for law in (LAW, MIX):
-        auto = change(net, law, [0], noise=0.3, decision=True, rng=0, confidence=SURE)
-        drawn = change(net, law, [0], noise=0.3, decision=True, method="draws", draws=100_000, confidence=SURE, rng=1)
+        auto = change(net, law, [0], noise=0.3, decision=True, rng=0, level=SURE)
+        drawn = change(net, law, [0], noise=0.3, decision=True, method="draws", draws=100_000, level=SURE, rng=1)
         for name in ("pattern", "function", "decision"):
             a, b = getattr(auto, name), getattr(drawn, name)
             assert a.lower <= b.upper and b.lower <= a.upper, name
@@ -243,7 +243,7 @@ WIDE = random_net([6, 6, 2], 0)
         (lambda: change(NET, LAW, [0], noise="loud"), "noise must hold real numbers"),
         (lambda: change(NET, LAW, [0], method="pairs"), "method must be one of"),
         (lambda: change(NET, LAW, [0], draws=0), "draws must be at least 1"),
-        (lambda: change(NET, LAW, [0], confidence=2), "confidence must be"),
+        (lambda: change(NET, LAW, [0], level=2), "confidence must be"),
         (lambda: change(WIDE, Gaussian(np.zeros(6)), [0], method="enumeration"), "at most 3 dimensions"),
         (lambda: change(NET, MIX, [0], method="enumeration"), "no conditional mixture"),
         (

@@ -358,7 +358,7 @@ def test_affine_network_has_one_function():
         (lambda f: functions(f.network, G2, method="exact"), "method must be one of"),
         (lambda f: functions(f.network, G2, method=None), "method must be one of"),
         (lambda f: functions(f.network, G2, relative=0), "relative"),
-        (lambda f: functions(f.network, G2, confidence=1.0), "confidence"),
+        (lambda f: functions(f.network, G2, level=1.0), "confidence"),
         (lambda f: functions(f.network, G2, budget="soon"), "budget"),
         (lambda f: functions(f.network, G2, rng="seed"), "rng"),
         (lambda f: functions(f.network, G2, patterns=f.pattern), "patterns is for"),

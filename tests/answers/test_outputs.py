@@ -533,7 +533,7 @@ def test_five_dimensions_go_by_lines():
     assert plausible(off, n, atoms.mass.lower[k] - 3 * room, atoms.mass.upper[k] + 3 * room)
     q = out.quantile([0.5 * off / n])
     assert q.value[0] == pytest.approx(0.25) and np.isfinite(q.lower[0])
-    with pytest.raises(InputError, match="at most three"):
+    with pytest.raises(InputError, match="at most 3"):
         outputs(net, law, method="enumerate")
     with pytest.raises(InputError, match="enumeration only"):
         _ = out.mixture

@@ -135,7 +135,7 @@ def test_three_dimensions_agree_with_draws():
     net = random_net([3, 6, 6, 2], 4)
     law = Gaussian([0.1, 0.0, -0.2], [[1.0, 0.3, 0.0], [0.3, 1.0, 0.2], [0.0, 0.2, 0.5]])
     found = probable(net, law, k=10)
-    drawn = probable(net, law, k=10, method="draws", draws=50_000, confidence=SURE, rng=0)
+    drawn = probable(net, law, k=10, method="draws", draws=50_000, level=SURE, rng=0)
     assert drawn.found.lower <= found.found.upper and found.found.lower <= drawn.found.upper + drawn.next.upper
     keys = {net.key(p): m for p, m in zip(drawn.pattern, drawn.mass.value, strict=True)}
     for p, m in zip(found.pattern[:3], found.mass.value, strict=False):
@@ -146,7 +146,7 @@ def test_four_dimensions():
     net = random_net([4, 4, 3, 2], 2)
     law = Gaussian(np.zeros(4))
     searched = probable(net, law, k=4, method="search", rng=0)
-    drawn = probable(net, law, k=4, draws=50_000, confidence=SURE, rng=0)
+    drawn = probable(net, law, k=4, draws=50_000, level=SURE, rng=0)
     assert searched.mass.guarantee == drawn.mass.guarantee == "confidence" and searched.mass.level == 0.999
     np.testing.assert_allclose(searched.mass.value, drawn.mass.value, rtol=1e-2)
     assert searched.found.lower <= drawn.found.upper and drawn.found.lower <= searched.found.upper
@@ -159,12 +159,12 @@ def test_certificate_of_draws(name, target):
     """All brackets hold together with probability above 1 - 1e-6."""
     law = LAWS[name]
     masses, _ = ordered(NET, law)
-    found = probable(NET, law, **target, method="draws", draws=20_000, confidence=SURE, relative=0.01, rng=3)
+    found = probable(NET, law, **target, method="draws", draws=20_000, level=SURE, relative=0.01, rng=3)
     assert found.reached and found.found.guarantee == "confidence"
     check_certificate(found, masses, 1e-12)
     if "mass" in target:
         assert found.found.lower >= 0.8
-    again = probable(NET, law, **target, method="draws", draws=20_000, confidence=SURE, relative=0.01, rng=3)
+    again = probable(NET, law, **target, method="draws", draws=20_000, level=SURE, relative=0.01, rng=3)
     np.testing.assert_array_equal(found.pattern, again.pattern)
 
 
@@ -175,7 +175,7 @@ def test_certificate_of_draws_in_five_dimensions():
     masses = dict(zip(net.key(exact.pattern).tolist(), exact.value.tolist(), strict=True))
     misses = {"found": 0, "next": 0, "left": 0}
     for k in range(60):
-        some = probable(net, law, k=6, draws=400, confidence=0.9, budget="0.001s", rng=k)
+        some = probable(net, law, k=6, draws=400, level=0.9, budget="0.001s", rng=k)
         listed = net.key(some.pattern).tolist()
         truth = sum(masses[key] for key in listed)
         others = max(m for key, m in masses.items() if key not in set(listed))
@@ -278,7 +278,7 @@ def test_other_activations():
         (lambda: probable(NET, LAW, method="best"), "method must be one of"),
         (lambda: probable(NET, LAW, draws=1), "draws must be at least 10"),
         (lambda: probable(NET, LAW, relative=0), "relative must be"),
-        (lambda: probable(NET, LAW, confidence=1), "confidence must be"),
+        (lambda: probable(NET, LAW, level=1), "confidence must be"),
         (lambda: probable(NET, LAW, budget=-1), "budget must be like"),
         (lambda: probable(NET, LAW, k=1)[5], "i must be between"),
         (

@@ -39,7 +39,7 @@ def one_unit():
 @pytest.mark.parametrize("method", ["enumeration", "draws"])
 @pytest.mark.parametrize("mu", [0.4, -0.4])
 def test_one_unit_closed_form(one_unit, method, mu):
-    s = spectrum(one_unit, Gaussian([mu]), method=method, draws=4000, confidence=SURE, rng=0)
+    s = spectrum(one_unit, Gaussian([mu]), method=method, draws=4000, level=SURE, rng=0)
     p = PHI(mu)
     assert holds(s.tail(1.0), p) and holds(s.cdf(0.0), 1 - p) and holds(s.cdf(6.0), 1.0) and holds(s.tail(6.0), 0.0)
     assert holds(s.mean(), 6 * p) and holds(s.quantile(0.5), 6.0 * (mu > 0)) and holds(s.quantile(0.99), 6.0)
@@ -105,7 +105,7 @@ def test_values_are_in_the_original_input():
 def test_draws_agree_with_enumeration(law):
     net = random_net([2, 6, 6, 2], 1)
     a = spectrum(net, law)
-    b = spectrum(net, law, method="draws", draws=5000, confidence=SURE, rng=2)
+    b = spectrum(net, law, method="draws", draws=5000, level=SURE, rng=2)
     assert a.stopped is None
     for rank in (1, 2):
         for q in (0.1, 0.5, 0.9):
@@ -128,7 +128,7 @@ def test_intervals_hold_as_often_as_they_say():
     rng = np.random.default_rng(5)
     missed = np.zeros(4, int)
     for _ in range(500):
-        s = spectrum(net, law, method="draws", draws=30, confidence=0.8, rng=rng)
+        s = spectrum(net, law, method="draws", draws=30, level=0.8, rng=rng)
         missed += [
             not holds(s.tail(0.5), p),
             not holds(s.mean(), p),
@@ -148,7 +148,7 @@ def test_quantile_intervals_hold_as_often_as_they_say():
     rng = np.random.default_rng(6)
     missed = np.zeros(3, int)
     for _ in range(400):
-        s = spectrum(net, LAW, method="draws", draws=60, confidence=0.8, rng=rng)
+        s = spectrum(net, LAW, method="draws", draws=60, level=0.8, rng=rng)
         missed += [not holds(s.quantile(q), t) for q, t in zip(levels, truth, strict=True)]
     assert (missed <= 119).all(), missed
 
@@ -216,7 +216,7 @@ NET = random_net([2, 3, 2], 0)
         (lambda: spectrum(NET, None), "law must be"),
         (lambda: spectrum(NET, LAW, method="svd"), "method must be one of"),
         (lambda: spectrum(NET, LAW, draws=3), "draws must be at least 20"),
-        (lambda: spectrum(NET, LAW, confidence=0), "confidence must be"),
+        (lambda: spectrum(NET, LAW, level=0), "confidence must be"),
         (lambda: spectrum(NET, LAW, budget="soon"), "budget must be like"),
         (lambda: spectrum(NET, LAW, rng=-1), "rng must be"),
         (lambda: spectrum(NET, LAW).mean(0), "rank must be between 1 and 2"),

@@ -204,7 +204,7 @@ def test_other_laws_are_walked_as_a_gaussian_of_the_same_moments(law):
 def test_mass_by_enumeration_agrees_with_draws(law):
     net = random_net([2, 4, 4, 1], 3)
     s = support(net, law, 0.2)
-    exact, drawn = s.mass(), s.mass(method="draws", draws=20_000, confidence=SURE, rng=1)
+    exact, drawn = s.mass(), s.mass(method="draws", draws=20_000, level=SURE, rng=1)
     assert exact.guarantee == "exact" and exact.upper - exact.lower < 1e-9
     assert drawn.guarantee == "confidence" and drawn.lower <= exact.value <= drawn.upper
     assert 0.02 < exact.value < 0.999
@@ -255,7 +255,7 @@ def test_coverage_of_ten_thousand_rows_of_a_wide_input():
     s = support(net, law, 0.4)
     assert s.runs[0].first[0].shape == (16, 1, 17)  # 784 inputs are seen in 16 dimensions
     inside = s.coverage(law.sample(10_000, rng)).value
-    drawn = s.mass(draws=10_000, confidence=SURE, rng=3)
+    drawn = s.mass(draws=10_000, level=SURE, rng=3)
     assert abs(inside - drawn.value) < 0.1
 
 
@@ -307,7 +307,7 @@ NET = random_net([2, 3, 1], 0)
         (lambda: support(NET, LAW).top(0), "k must be at least 1"),
         (lambda: support(NET, LAW).mass(method="lines"), "method must be one of"),
         (lambda: support(NET, LAW).mass(draws=0), "draws must be at least 1"),
-        (lambda: support(NET, LAW).mass(confidence=1.0), "confidence must be"),
+        (lambda: support(NET, LAW).mass(level=1.0), "confidence must be"),
         (
             lambda: support(random_net([5, 6, 1]), Gaussian(np.zeros(5))).mass(method="enumeration"),
             "at most 3 dimensions",

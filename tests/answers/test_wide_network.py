@@ -22,7 +22,7 @@ def test_wide_network_with_full_covariance():
     y = net(law.sample(20_000, 1))
     c = np.quantile(y[:, 3], [0.1, 0.5, 0.9])
     start = time.process_time()
-    found = rs.outputs(net, law, confidence=1 - 1e-7, rng=0)
+    found = rs.outputs(net, law, level=1 - 1e-7, rng=0)
     cdf, mean = found.cdf(c, output=3), found.mean
     outputs_cost = time.process_time() - start
     noise = 6 * np.sqrt(0.25 / 20_000)
@@ -33,7 +33,7 @@ def test_wide_network_with_full_covariance():
     assert (np.abs(mean.value - y.mean(axis=0)) <= 0.5 * (mean.upper - mean.lower) + error).all()
 
     start = time.process_time()
-    marginals = rs.functions(net, law, confidence=1 - 1e-7, rng=0).marginals
+    marginals = rs.functions(net, law, level=1 - 1e-7, rng=0).marginals
     functions_cost = time.process_time() - start
     on = net.pattern(law.sample(20_000, 2)).mean(axis=0)
     assert marginals.shape == (1024, 2)

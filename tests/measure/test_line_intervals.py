@@ -145,7 +145,7 @@ def test_enumeration_lines_points_and_draws_agree(r):
                 (i,) = np.flatnonzero((found.patterns.pattern == modal).all(axis=1))
                 assert found.patterns.mass.lower[i] <= mass.value <= found.patterns.mass.upper[i]
     elif r == 5:
-        mass = rs.functions(net, law, method="enumerate", relative=1e-2, confidence=SAFE, rng=0).mass(modal)
+        mass = rs.functions(net, law, method="enumerate", relative=1e-2, level=SAFE, rng=0).mass(modal)
         assert abs(mass.value - share) <= noisy + mass.upper - mass.lower
 
 
@@ -204,7 +204,7 @@ def test_singular_covariances():
         y = net(law.sample(200_000, 3))[:, 0]
         c = np.quantile(y, [0.1, 0.6]) + 1e-6  # off the atom that one of the two laws has
         drawn = (y[:, None] <= c).mean(axis=0)
-        cdf = rs.outputs(net, law, confidence=SAFE, rng=0).cdf(c)
+        cdf = rs.outputs(net, law, level=SAFE, rng=0).cdf(c)
         assert cdf.guarantee == guarantee
         noise = 6 * np.sqrt(0.25 / 200_000)
         assert (cdf.lower - noise <= drawn).all()

@@ -9,11 +9,10 @@ import pytest
 
 import reluscope as rs
 from nets import random_net
-from reluscope.answer import Answer
+from reluscope.answer import Answer, Answers, Status
 from reluscope.budget import Budget
 from reluscope.errors import InputError
 from reluscope.measure.polytope import shared_error
-from reluscope.measure.regions.masses import Masses
 
 NET = random_net((4, 4, 3, 1), 3)
 LAW = rs.Gaussian(np.full(4, 0.2), np.diag([1.0, 0.5, 2.0, 1.0]))
@@ -63,11 +62,11 @@ def test_a_budget_ends_the_work_and_says_so(found):
     calls = []
     masses = found.masses(LAW, rng=1, budget="5 regions", progress=lambda done, text: calls.append((done, text)))
     assert not masses.complete
-    assert "budget of 5 regions reached: 5 of" in masses.stopped
-    assert "incomplete" in repr(masses)
+    assert "budget of 5 regions reached: 5 of" in masses.note
+    assert masses.status is Status.BUDGET and "budget ended" in repr(masses)
     assert (masses.value > 0).sum() <= 5
     assert masses.total.upper == 1.0
-    assert masses.total.note == masses.stopped
+    assert masses.total.note == masses.note
     full = found.masses(LAW, rng=1, progress=None)
     assert (full.value <= masses.upper + 1e-9).all()  # half-space bounds are sure
     assert calls[-1][0] == 5
@@ -81,7 +80,7 @@ def test_an_interrupt_keeps_what_was_measured(found):
             raise KeyboardInterrupt
 
     masses = found.masses(LAW, rng=1, progress=interrupt)
-    assert "interrupted" in masses.stopped
+    assert "interrupted" in masses.note and masses.status is Status.INTERRUPTED
     assert (masses.value > 0).any()
 
 
@@ -95,7 +94,7 @@ def test_vanishing_cells_are_not_measured():
         A[:, 0] = 1.0
         return A, np.array([bounds[int(c)] for c in cells]), np.arange(len(cells) + 1)
 
-    options = {"tolerance": 1e-2, "relative": None, "confidence": 0.999, "rng": np.random.default_rng(0)}
+    options = {"tolerance": 1e-2, "relative": None, "level": 0.999, "rng": np.random.default_rng(0)}
     found = shared_error.measure_together(rows_of, 3, **options, budget=Budget(), report=lambda done, text: None)
     assert asked[1:] == [[0]]  # the first call is for the bounds
     assert found.value[0] == pytest.approx(0.9986501019683699, rel=1e-9)
@@ -114,7 +113,7 @@ def test_wanted_half_widths_spend_where_it_pays():
 
 def test_a_record_of_masses_behaves_like_a_sequence():
     value = np.array([0.5, 0.25, 0.25])
-    masses = Masses(value, value - 0.01, value + 0.01, "confidence", 0.99)
+    masses = Answers(value, value - 0.01, value + 0.01, "confidence", 0.99)
     assert isinstance(masses[0], Answer)
     assert masses[-1].value == 0.25
     assert masses[np.int64(1)].upper == pytest.approx(0.26)
@@ -125,11 +124,11 @@ def test_a_record_of_masses_behaves_like_a_sequence():
     assert np.asarray(masses, dtype=np.float32).dtype == np.float32
     assert masses.total.upper == 1.0
     assert masses.total.lower == pytest.approx(1 - 0.01 * math.sqrt(3))
-    exact = Masses(value, value - 1e-3, value, "exact")
+    exact = Answers(value, value - 1e-3, value, "exact")
     assert exact.total.lower == pytest.approx(1 - 3e-3)
     with pytest.raises(IndexError, match="there are 3"):
         masses[3]
-    with pytest.raises(InputError, match="whole numbers"):
+    with pytest.raises(InputError, match="indexed like arrays"):
         masses["a"]
 
 

@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.answer import Answer
-from reluscope.answers._values import Values
+from reluscope.answer import Answer, Answers
 from reluscope.answers.outputs import Atoms, Mixture, Outputs, check_levels, truncated_network
 from reluscope.errors import InputError
 from reluscope.inputs import Law
-from reluscope.intervals import binomial
+from reluscope.intervals import DEFAULT_LEVEL, binomial
 from reluscope.network import Network, Pattern
 
 _PILOT = 1 << 14
@@ -37,19 +36,19 @@ class LineOutputs(Outputs):
     `seconds` is the time each question may take.
     """
 
-    level: float = 0.99
+    level: float = DEFAULT_LEVEL
     seconds: float = 1.0
     seed: int = 0
 
-    def cdf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+    def cdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """`P(y <= t)`, estimated; never decreasing in one call."""
         return self._at(t, output, "cdf", 0.0, 1.0)
 
-    def sf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+    def sf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """`P(y > t)`, estimated on its own."""
         return self._at(t, output, "sf", 1.0, 0.0)
 
-    def pdf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+    def pdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """Density of the continuous part of y, estimated."""
         return self._at(t, output, "pdf", 0.0, 0.0)
 
@@ -59,7 +58,7 @@ class LineOutputs(Outputs):
         mass = found.mass
         return Atoms(found.value, self._estimated(mass.value, np.maximum(mass.lower, 0.0), mass.upper))
 
-    def quantile(self, q: npt.ArrayLike, output: int = 0) -> Values:
+    def quantile(self, q: npt.ArrayLike, output: int = 0) -> Answers:
         """`inf {t : P(y <= t) >= q}`, estimated: the bracket holds the thresholds whose cdf interval holds q."""
         o, levels = self._output(output), self._checked_q(q)
         flat = levels.ravel()
@@ -84,13 +83,13 @@ class LineOutputs(Outputs):
         return self._estimated(*arrays)
 
     @property
-    def mean(self) -> Values:
+    def mean(self) -> Answers:
         """`E y`, estimated, shape (outputs,)."""
         first, half, _, _ = self._both_moments
         return self._estimated(first, first - half, first + half)
 
     @property
-    def cov(self) -> Values:
+    def cov(self) -> Answers:
         """Covariance of the outputs, estimated, shape (outputs, outputs)."""
         _, _, cov, half = self._both_moments
         return self._estimated(cov, cov - half, cov + half)
@@ -118,7 +117,7 @@ class LineOutputs(Outputs):
         from reluscope.answers.outputs import outputs
 
         net = truncated_network(self.network, self._layer(layer))
-        return outputs(net, self.law, budget=self.seconds, confidence=self.level, rng=self.seed)
+        return outputs(net, self.law, budget=self.seconds, level=self.level, rng=self.seed)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -147,7 +146,7 @@ class LineOutputs(Outputs):
             rng=self.seed,
         )
 
-    def _at(self, t: npt.ArrayLike, output: int, kind: str, below: float, above: float) -> Values:
+    def _at(self, t: npt.ArrayLike, output: int, kind: str, below: float, above: float) -> Answers:
         """One of the level quantities; `below` and `above` are its values at minus and plus infinity."""
         o = self._output(output)
         levels = check_levels(t)
@@ -166,8 +165,8 @@ class LineOutputs(Outputs):
             value[finite], lower[finite], upper[finite] = (a[place] for a in arrays)
         return self._estimated(*(a.reshape(levels.shape) for a in (value, lower, upper)))
 
-    def _estimated(self, value: FloatArray, lower: FloatArray, upper: FloatArray) -> Values:
-        return Values(value, np.minimum(lower, value), np.maximum(upper, value), "confidence", self.level, self.method)
+    def _estimated(self, value: FloatArray, lower: FloatArray, upper: FloatArray) -> Answers:
+        return Answers(value, np.minimum(lower, value), np.maximum(upper, value), "confidence", self.level, self.method)
 
 
 def _method(found: Any) -> str:
@@ -175,7 +174,7 @@ def _method(found: Any) -> str:
 
 
 def _inverted(
-    t: FloatArray, cdf: Values, q: FloatArray, under: FloatArray
+    t: FloatArray, cdf: Answers, q: FloatArray, under: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Quantiles from a cdf on a grid: interpolated, and the grid points at which its interval is clear of q.
 
@@ -204,7 +203,7 @@ class LinePatterns:
     lower: FloatArray
     upper: FloatArray
     remainder: float
-    marginals: Values
+    marginals: Answers
     method: str
 
 
@@ -240,7 +239,7 @@ def line_patterns(net: Network, law: Law, seconds: float, level: float, rng: np.
     assert units is not None
     method = _method(found)
     kind = "exact" if single.interval == "exact" else "confidence"
-    marginals = Values(units.value, units.lower, units.upper, kind, level, _method(single))
+    marginals = Answers(units.value, units.lower, units.upper, kind, level, _method(single))
     return LinePatterns(patterns.pattern, mass.value, lower, upper, remainder, marginals, method)
 
 

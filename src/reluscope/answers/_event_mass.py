@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray
 from reluscope.answers._event_cells import Inside, Walk
-from reluscope.answers._parts import _gaussian_moments, _volume_moments, is_exact
+from reluscope.answers._parts import _gaussian_moments, _volume_moments
 from reluscope.cells.domain import cell_with_vertices
 from reluscope.errors import InputError
 from reluscope.inputs import FAR
+from reluscope.measure.exactness import is_exact, not_exact
 from reluscope.measure.regions import gaussian_mass, gaussian_masses, standard_domain, uniform_masses
 
 if TYPE_CHECKING:
@@ -92,17 +93,6 @@ def component_share(
         return Share(0.0, 0.0, 0.0, 0, None, np.zeros(component.r), np.zeros((component.r, component.r)))
     found = _walked(component, question, budget, start, moments, report)
     return replace(found, left=found.left + _BEYOND) if component.kind == "gaussian" else found
-
-
-def not_exact(component: Component) -> str:
-    """Why a component has no exact answer, and what to ask for."""
-    kind = "uniform law" if component.kind == "uniform" else "Gaussian law"
-    most = "six (by volume)" if component.kind == "uniform" else "three"
-    return (
-        f"guarantee='exact': the network and the event see this {kind} in {component.r} dimensions, and probabilities "
-        f"are exact in at most {most}; ask for guarantee='sound' (a bracket that always holds) or 'confidence', or let "
-        "'auto' choose"
-    )
 
 
 def _radius(r: int, outside: float) -> float:

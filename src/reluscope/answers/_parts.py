@@ -17,15 +17,13 @@ from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
 from reluscope.errors import InputError
-from reluscope.measure.regions import MOST_EXACT_DIMENSIONS
+from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 
 if TYPE_CHECKING:
     from reluscope.inputs._standard import Component
     from reluscope.measure.regions import Enumerated
     from reluscope.network import Network, Pattern
 
-MOST_VOLUME_DIMENSIONS = 6
-"""Up to here volumes of cells, and so everything about a uniform law, are exact."""
 
 _THRESHOLDS_AT_ONCE = 250
 """A piece index is one byte: no more break points than this in one split."""
@@ -77,22 +75,17 @@ class Points:
     error: FloatArray
 
 
-def is_exact(component: Component) -> bool:
-    """Whether enumeration gives this component's output law exactly."""
-    if component.kind == "point" or component.r == 0:
-        return True
-    return component.r <= (MOST_VOLUME_DIMENSIONS if component.kind == "uniform" else MOST_EXACT_DIMENSIONS)
-
-
 def build(parts: Sequence[Enumerated]) -> tuple[tuple[Part, ...], tuple[Points, ...], float]:
     """Parts and points of an enumerated law, and the most mass that a budget left out."""
+    from reluscope.measure.regions import scaled
+
     cells: list[Part] = []
     points: list[Points] = []
     missing = 0.0
     for index, found in enumerate(parts):
         component = found.component
         weight = component.weight
-        masses = found.masses.scaled(weight)
+        masses = scaled(found.masses, weight)
         error = 0.5 * (masses.upper - masses.lower)
         if not found.complete:
             missing += weight * max(0.0, 1.0 - float(found.masses.lower.sum()))

@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
 _DRAW_NUMBERS = 1 << 21
 """Numbers in one batch of draws."""
-MOST_UNIFORM_DIMENSIONS = 6
-"""Up to here volumes under a uniform law are exact."""
 
 
-def share(hits: int, draws: int, confidence: float, method: str = "") -> Answer:
+def share(hits: int, draws: int, level: float, method: str = "") -> Answer:
     """`hits / draws` with the exact binomial (Clopper-Pearson) interval: it holds for any true probability and any
     number of draws, as long as that number was fixed beforehand."""
-    low, high = binomial(hits, draws, confidence)
-    return Answer(hits / draws, low, high, "confidence", confidence, method or f"{draws:,} draws")
+    low, high = binomial(hits, draws, level)
+    return Answer(hits / draws, low, high, "confidence", level, method or f"{draws:,} draws")
 
 
 def draw_patterns(
@@ -49,11 +47,6 @@ def draw_patterns(
             yield network.pattern(rows)
 
 
-def enumerable(components: tuple[Component, ...]) -> bool:
-    """Whether complete enumeration gives exact masses for every component."""
-    return all(c.kind == "point" or c.r <= (MOST_UNIFORM_DIMENSIONS if c.kind == "uniform" else 3) for c in components)
-
-
 class PatternMasses(NamedTuple):
     """Different patterns (n, units), their masses under a law, and a bound on the mass not enumerated."""
 
@@ -66,11 +59,11 @@ class PatternMasses(NamedTuple):
 
 
 def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = None) -> PatternMasses:
-    """Every pattern that has mass under the law, by enumeration; for laws that are `enumerable`."""
-    from reluscope.measure.regions import enumerate_law
+    """Every pattern that has mass under the law, by enumeration; for laws of which `all_exact` holds."""
+    from reluscope.measure.regions import enumerate_law, scaled
 
     parts = enumerate_law(net, law, budget=budget, progress=progress)
-    masses = [p.masses.scaled(p.component.weight) for p in parts]
+    masses = [scaled(p.masses, p.component.weight) for p in parts]
     pattern = np.concatenate([p.regions.pattern for p in parts])
     stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)
     # The masses of a complete subdivision sum to 1. If they do not, say so instead of calling the answer exact.

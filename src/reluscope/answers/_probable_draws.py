@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from reluscope.answer import Answer
+from reluscope.answer import Answer, Answers
 from reluscope.answers._patterns import draw_patterns, share
 from reluscope.answers._probable_record import Probable
 from reluscope.budget import Budget
 from reluscope.intervals import dkw
-from reluscope.measure.regions import Masses
+from reluscope.measure.regions import added, scaled
 from reluscope.network import Network, Pattern
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def from_draws(
     count: int | None,
     draws: int,
     relative: float,
-    confidence: float,
+    level: float,
     budget: Budget,
     rng: np.random.Generator,
 ) -> Probable:
@@ -47,31 +47,31 @@ def from_draws(
     if count is not None:
         size = min(count, len(candidates))
         inside = int(again[:size].sum())
-        found = share(inside, draws, confidence)
+        found = share(inside, draws, level)
         if size < count:
             stopped = f"only {size:,} patterns in {draws:,} draws"
     else:
         assert target is not None
         covered = np.cumsum(again[:-1]) / draws
-        half = dkw(draws, confidence)
+        half = dkw(draws, level)
         enough = np.flatnonzero(covered - half >= target)
         size = int(enough[0]) + 1 if len(enough) else len(candidates)
         value = float(covered[size - 1])
-        found = Answer(value, max(0.0, value - half), min(1.0, value + half), "confidence", confidence)
+        found = Answer(value, max(0.0, value - half), min(1.0, value + half), "confidence", level)
         if not len(enough):
             stopped = f"{draws:,} draws do not show a mass of {target:g}; more draws may"
     chosen = candidates[:size]
-    each = [share(int(h), draws, confidence) for h in again[:size]]
+    each = [share(int(h), draws, level) for h in again[:size]]
     columns = [np.array([getattr(a, name) for a in each]) for name in ("value", "lower", "upper")]
-    masses = Masses(columns[0], columns[1], columns[2], "confidence", confidence)
-    masses = refined(masses, components, chosen, relative, confidence, budget, rng)
+    masses = Answers(columns[0], columns[1], columns[2], "confidence", level)
+    masses = refined(masses, components, chosen, relative, level, budget, rng)
     most = int(max(hits[rank >= size].max(initial=0), 0))
     # Half of the risk each for this bound and for the upper end of what is left, of which the smaller counts.
-    bound = most_mass_with(most, draws, 0.5 * (1.0 - confidence))
+    bound = most_mass_with(most, draws, 0.5 * (1.0 - level))
     order = np.argsort(-masses.value, kind="stable")
-    masses = Masses(masses.value[order], masses.lower[order], masses.upper[order], masses.guarantee, masses.level)
-    left = Answer(1.0 - found.value, 1.0 - found.upper, 1.0 - found.lower, "confidence", confidence)
-    nothing = Answer(most / draws, 0.0, min(bound, left.upper), "confidence", confidence)
+    masses = Answers(masses.value[order], masses.lower[order], masses.upper[order], masses.guarantee, masses.level)
+    left = Answer(1.0 - found.value, 1.0 - found.upper, 1.0 - found.lower, "confidence", level)
+    nothing = Answer(most / draws, 0.0, min(bound, left.upper), "confidence", level)
     return Probable(
         net, chosen[order], masses, found, left, nothing, stopped, f"{draws:,} draws, judged by as many others"
     )
@@ -114,28 +114,28 @@ def most_mass_with(hits: int, draws: int, risk: float) -> float:
 
 
 def refined(
-    counted: Masses,
+    counted: Answers,
     components: tuple[Component, ...],
     chosen: Pattern,
     relative: float,
-    confidence: float,
+    level: float,
     budget: Budget,
     rng: np.random.Generator,
-) -> Masses:
+) -> Answers:
     """Masses of the leading patterns computed as those of polytopes where that is cheap; the others as they were."""
     if any(c.kind != "gaussian" or c.r > _MOST_POLYTOPE_DIMENSIONS for c in components):
         return counted
     from reluscope.measure.regions import gaussian_mass
 
     value, low, high = counted.value.copy(), counted.lower.copy(), counted.upper.copy()
-    each = 1.0 - (1.0 - confidence) / len(components)
+    each = 1.0 - (1.0 - level) / len(components)
     for i in range(min(len(chosen), _MOST_POLYTOPES // len(components))):
         if budget.spent():
             break
         parts = []
         for c in components:
             rows = c.network.polytope(chosen[i])
-            parts.append(gaussian_mass(rows.A, rows.b, relative, each, rng).scaled(c.weight))
-        both = Masses.added(parts)
+            parts.append(scaled(gaussian_mass(rows.A, rows.b, relative, each, rng), c.weight))
+        both = added(parts)
         value[i], low[i], high[i] = float(both.value[0]), float(both.lower[0]), float(both.upper[0])
-    return Masses(value, low, high, counted.guarantee, counted.level)
+    return Answers(value, low, high, counted.guarantee, counted.level)

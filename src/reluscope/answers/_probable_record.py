@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import integer
-from reluscope.answer import Answer
-from reluscope.measure.regions import Masses
+from reluscope.answer import Answer, Answers
 from reluscope.network import Network, Pattern
 
 
@@ -26,7 +25,7 @@ class Probable:
 
     network: Network
     pattern: Pattern
-    mass: Masses
+    mass: Answers
     found: Answer
     left: Answer
     next: Answer

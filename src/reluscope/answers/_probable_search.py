@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from reluscope._check import EPS, FloatArray
-from reluscope.answer import Answer
-from reluscope.answers._patterns import enumerable
+from reluscope.answer import Answer, Answers
 from reluscope.answers._probable_draws import refined
 from reluscope.answers._probable_record import Probable
 from reluscope.budget import Budget
 from reluscope.cells.subdivide import Batch, BestFirst, Entry, Plan, Waiting, traverse
-from reluscope.measure.regions import Masses
+from reluscope.measure.exactness import all_exact
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 from reluscope.progress import Report
@@ -35,7 +34,7 @@ _COARSE = 0.1
 _MOST_IN_BATCH = 1 << 14
 """Children that are measured together."""
 
-_Open: TypeAlias = Entry[Masses]
+_Open: TypeAlias = Entry[Answers]
 """A prefix that waits to be continued (or a pattern, when it is complete), with the masses of its batch."""
 
 
@@ -49,16 +48,16 @@ class Search:
         target: float | None,
         count: int | None,
         relative: float,
-        confidence: float,
+        level: float,
         budget: Budget,
         rng: np.random.Generator,
         report: Report,
     ) -> None:
         self.net, self.components = net, components
         self.target, self.count = target, count
-        self.relative, self.confidence, self.budget, self.rng = relative, confidence, budget, rng
+        self.relative, self.level, self.budget, self.rng = relative, level, budget, rng
         self.report = report
-        self.exact = enumerable(components)
+        self.exact = all_exact(components)
         self.rounds = 0
         self.cells = 0
         self.sure = 0.0
@@ -96,12 +95,12 @@ class Search:
 
     # -- masses of prefixes --------------------------------------------------------------------------------------
 
-    def measure(self, batch: Batch) -> tuple[FloatArray, Masses]:
+    def measure(self, batch: Batch) -> tuple[FloatArray, Answers]:
         """The upper bounds of the masses of a batch of prefixes, weighted, and the masses given the component."""
         index = self.number[id(batch.plan)]
         component = self.components[index]
         if batch.layer == 0:
-            masses = Masses(np.ones(1), np.ones(1), np.ones(1), "exact")
+            masses = Answers(np.ones(1), np.ones(1), np.ones(1), "exact")
         else:
             self.cells += len(batch.pattern)
             masses = self._masses(index, batch)
@@ -116,7 +115,7 @@ class Search:
         if abs(whole - inside) > error + 1e-9:
             self.defect += self.components[self.number[id(parents[0].batch.plan)]].weight * abs(whole - inside)
 
-    def _masses(self, index: int, batch: Batch) -> Masses:
+    def _masses(self, index: int, batch: Batch) -> Answers:
         from reluscope.cells.regions import Regions
         from reluscope.measure.regions import component_masses
 
@@ -127,8 +126,8 @@ class Search:
         found = Regions(short, self.domains[index][0], batch.cells, batch.pattern, batch.maps)
         # Round j of the search may spend 6 / (pi j)^2 of the risk: the shares of all rounds sum to 1.
         self.rounds += 1
-        risk = (1.0 - self.confidence) * 6.0 / (np.pi * self.rounds) ** 2 / max(1, len(batch.pattern))
-        options: dict[str, Any] = {"relative": _COARSE, "confidence": 1.0 - risk, "rng": self.rng}
+        risk = (1.0 - self.level) * 6.0 / (np.pi * self.rounds) ** 2 / max(1, len(batch.pattern))
+        options: dict[str, Any] = {"relative": _COARSE, "level": 1.0 - risk, "rng": self.rng}
         return component_masses(component, found, self.budget, lambda done, text: None, options)
 
     # -- when to stop --------------------------------------------------------------------------------------------
@@ -201,7 +200,7 @@ class Search:
         shape = (len(order), self.net.n_units)
         rows = np.array([self.patterns[keys[i]] for i in order], dtype=np.uint8).reshape(shape)
         value, low, high = numbers[order].T
-        kind, level = ("exact", None) if self.exact else ("confidence", self.confidence)
+        kind, level = ("exact", None) if self.exact else ("confidence", self.level)
         if self.exact and (self.defect > 0 or bool((high - low > 1e-6 * value + 1e-12).any())):
             kind = "sound"
         low, high = np.maximum(low - self.defect, 0.0), np.minimum(high + self.defect, 1.0)
@@ -210,13 +209,13 @@ class Search:
         found = Answer(min(float(value.sum()), 1.0), sure, most, kind, level)
         left = Answer(1.0 - found.value, 1.0 - found.upper, 1.0 - found.lower, kind, level)
         nothing = Answer(bound, 0.0, min(bound + self.defect, max(left.upper, bound)), kind, level)
-        masses = Masses(value, low, high, kind, level)
+        masses = Answers(value, low, high, kind, level)
         if not self.exact:
-            masses = refined(masses, self.components, rows, self.relative, self.confidence, self.budget, self.rng)
+            masses = refined(masses, self.components, rows, self.relative, self.level, self.budget, self.rng)
         return Probable(self.net, rows, masses, found, left, nothing, stopped, f"search, {self.cells:,} cells")
 
 
-class _Frontier(BestFirst[Masses]):
+class _Frontier(BestFirst[Answers]):
     """The open prefixes, heaviest first; what the parts of a cell hold is checked against the cell."""
 
     def __init__(self, search: Search) -> None:
@@ -232,7 +231,7 @@ class _Frontier(BestFirst[Masses]):
         known = len(self.search.known)
         self.search.report(known, f"{known:,} patterns, {self.search.sure:.6g} found")
 
-    def _measured(self, batch: Batch) -> tuple[FloatArray, Masses]:
+    def _measured(self, batch: Batch) -> tuple[FloatArray, Answers]:
         worth, masses = self.search.measure(batch)
         self.inside += float(masses.value.sum())
         self.error += float((masses.upper - masses.lower).sum())

@@ -18,9 +18,11 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
 from reluscope.activations import Units
 from reluscope.answer import Answer
-from reluscope.answers._patterns import checked, enumerable, enumerated_patterns, share, summed
+from reluscope.answers._patterns import checked, enumerated_patterns, share, summed
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import all_exact
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
@@ -97,7 +99,7 @@ def change(
     noise: Any = None,
     method: str = "auto",
     draws: int = 50_000,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     budget: Any = "30s, 200000 regions",
     rng: Any = None,
 ) -> Change:
@@ -115,13 +117,13 @@ def change(
     "enumeration": the network of the pair is cut into cells with exact masses; possible where it sees at most three
     dimensions in all (one re-drawn input of two, say; six for uniform laws) and not for a mixture's conditional. When
     all inputs are re-drawn the network's own cells are enough, for any law it sees in three dimensions.
-    "draws": pairs of draws with the exact binomial interval at `confidence`. "auto": enumeration where it is possible
+    "draws": pairs of draws with the exact binomial interval at `level`. "auto": enumeration where it is possible
     and completes, else draws. Particles are counted exactly whatever the method.
     """
     components = checked(net, law)
     how = choice(method, "method", ("auto", "enumeration", "draws"))
     count = integer(draws, "draws", low=1)
-    level = real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
     gen = generator(rng)
     if not isinstance(decision, (bool, np.bool_)):
         raise InputError(f"decision must be True or False, got {describe(decision)}")
@@ -136,7 +138,7 @@ def change(
         return _among_particles(net, points, weights, named, bool(decision), text)
     if how != "draws":
         must = how == "enumeration"
-        if e is None and len(named) == net.n_inputs and enumerable(components):
+        if e is None and len(named) == net.n_inputs and all_exact(components):
             found = _independent(net, law, bool(decision), budget, must)
         else:
             pairs = _exact_pairs(law, named, e) if max(c.r for c in components) <= 6 else None
@@ -242,7 +244,7 @@ def _enumerated(
     """Pattern, function and decision change by enumeration; None if not exact or (unless it `must`) incomplete."""
     limit = parse_budget(budget)
     networks = [_pair_network(net, pair, decision) for pair in pairs]
-    if not all(enumerable(checked(both, pair.law)) for both, pair in zip(networks, pairs, strict=True)):
+    if not all(all_exact(checked(both, pair.law)) for both, pair in zip(networks, pairs, strict=True)):
         return None
     rows = []
     for both, pair in zip(networks, pairs, strict=True):

@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, generator, integer, real
 from reluscope._text import in_dimensions, table
-from reluscope.answer import Answer
+from reluscope.answer import Answer, Answers
 from reluscope.answers._parts import _summed, merged
-from reluscope.answers._values import Values
 from reluscope.answers.orthant import ORTHANT_METHODS, orthant_masses
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import Law
+from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.network import Network, Pattern, check_network
 
 METHODS = ("auto", "enumerate", "lines", *ORTHANT_METHODS)
@@ -113,8 +113,8 @@ class SameFunction:
 class ExpectedAffine:
     """`E C` (outputs, inputs) and `E d` (outputs,): the mean of the random function, `x -> E[C] x + E[d]`."""
 
-    C: Values
-    d: Values
+    C: Answers
+    d: Answers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,7 +140,7 @@ class Functions:
     stopped: str | None = None
     independent: bool = True
     """Whether the errors of estimated masses are independent, so that they add in squares (else they just add)."""
-    unit_marginals: Values | None = None
+    unit_marginals: Answers | None = None
     """Marginals that were estimated on their own, where there are such."""
 
     def __len__(self) -> int:
@@ -217,7 +217,7 @@ class Functions:
         return Answer(value, max(min(low, value), 0.0), max(high, value), self.guarantee, self.level, self.method)
 
     @cached_property
-    def marginals(self) -> Values:
+    def marginals(self) -> Answers:
         """Probability of each piece of each unit, (units, most pieces): equation (21), but exact in every layer.
 
         For a ReLU unit column 1 is the probability that it is on. Pieces that a unit does not have are 0.
@@ -240,14 +240,14 @@ class Functions:
         value = np.minimum(value, 1.0)
         lower = np.clip(lower - rounding * value, 0.0, value)
         upper = np.maximum(np.minimum(upper + rounding * value, 1.0), value)
-        return Values(value, lower, upper, self.guarantee, self.level, self.method)
+        return Answers(value, lower, upper, self.guarantee, self.level, self.method)
 
     @cached_property
     def expected_affine(self) -> ExpectedAffine:
         """`E[C]` and `E[d]`, the mass-weighted affine function, in the original input."""
         half = 0.5 * (self.upper - self.lower) + EPS * self.value
 
-        def mean(maps: FloatArray) -> Values:
+        def mean(maps: FloatArray) -> Answers:
             value = np.tensordot(self.value, maps, 1)
             if self._in_squares:
                 error = np.sqrt(np.tensordot(half**2, maps**2, 1))
@@ -255,7 +255,7 @@ class Functions:
                 error = np.tensordot(half, np.abs(maps), 1)
             if self.remainder > 0 or self.guarantee == "approximation":
                 error = np.full_like(value, np.inf)  # nothing is known about the functions that are not listed
-            return Values(value, value - error, value + error, self.guarantee, self.level, self.method)
+            return Answers(value, value - error, value + error, self.guarantee, self.level, self.method)
 
         return ExpectedAffine(mean(self.C), mean(self.d))
 
@@ -401,7 +401,7 @@ def functions(
     patterns: npt.ArrayLike | None = None,
     rank: int = 2,
     relative: float = 1e-3,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     budget: Any = None,
     progress: Any = None,
     rng: Any = None,
@@ -414,7 +414,7 @@ def functions(
       "lines".
     - "enumerate": all regions and their masses, component by component, merged by pattern. Exact
       for Gaussian laws that the network sees in up to three directions, for uniform laws in up to six inputs and for
-      particles; above, quasi-Monte Carlo masses of relative half-width `relative`, each at level `confidence`. A
+      particles; above, quasi-Monte Carlo masses of relative half-width `relative`, each at level `level`. A
       `budget` that ends the search leaves brackets and a `remainder`.
     - "lines": masses of the patterns met on random lines, for as long as the budget says (one second by default), with
       replicate intervals; `remainder` is an exact binomial bound from fresh draws.
@@ -426,7 +426,7 @@ def functions(
     check_network(net)
     choice(method, "method", METHODS)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
-    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    real(level, "level", low=0.0, high=1.0, open_=True)
     rng = generator(rng)
     if method in ORTHANT_METHODS:
         return _by_formula(net, law, method, patterns, rank, budget, rng)
@@ -434,15 +434,15 @@ def functions(
         raise InputError('patterns is for method="orthant", "diagonal" or "lowrank"; the others find them')
     counted = np.isfinite(parse_budget(budget).regions)  # a number of regions asks for them
     if method == "lines" or (method == "auto" and not counted and _too_many(net, law)):
-        return _by_lines(net, law, confidence, budget, rng)
-    return _by_enumeration(net, law, relative, confidence, budget, progress, rng)
+        return _by_lines(net, law, level, budget, rng)
+    return _by_enumeration(net, law, relative, level, budget, progress, rng)
 
 
 def _too_many(net: Network, law: Law) -> bool:
     """Whether there are more cells than masses by quasi-Monte Carlo should be worked out for without being asked."""
-    from reluscope.answers._parts import is_exact
     from reluscope.cells.regions import regions
     from reluscope.inputs import standard
+    from reluscope.measure.exactness import is_exact
     from reluscope.measure.regions import standard_domain
 
     for component in standard(law, net):
@@ -458,27 +458,27 @@ def _too_many(net: Network, law: Law) -> bool:
     return False
 
 
-def _by_lines(net: Network, law: Law, confidence: float, budget: Any, rng: np.random.Generator) -> Functions:
+def _by_lines(net: Network, law: Law, level: float, budget: Any, rng: np.random.Generator) -> Functions:
     from reluscope.answers._by_lines import line_patterns, seconds_of
 
-    found = line_patterns(net, law, seconds_of(budget), confidence, rng)
+    found = line_patterns(net, law, seconds_of(budget), level, rng)
     return Functions(
         net, law, found.pattern, found.value, found.lower, found.upper,
-        found.remainder, "confidence", confidence, found.method, None, False, found.marginals,
+        found.remainder, "confidence", level, found.method, None, False, found.marginals,
     )  # fmt: skip
 
 
 def _by_enumeration(
-    net: Network, law: Law, relative: float, confidence: float, budget: Any, progress: Any, rng: np.random.Generator
+    net: Network, law: Law, relative: float, level: float, budget: Any, progress: Any, rng: np.random.Generator
 ) -> Functions:
-    from reluscope.measure.regions import enumerate_law
+    from reluscope.measure.regions import enumerate_law, scaled
 
-    found = enumerate_law(net, law, relative=relative, confidence=confidence, budget=budget, progress=progress, rng=rng)
+    found = enumerate_law(net, law, relative=relative, level=level, budget=budget, progress=progress, rng=rng)
     pattern, places = merged([e.regions.pattern for e in found], net)
     n = len(pattern)
     value, lower, upper, remainder, misses = np.zeros(n), np.zeros(n), np.zeros(n), 0.0, np.zeros(n)
     for e, place in zip(found, places, strict=True):
-        masses = e.masses.scaled(e.component.weight)
+        masses = scaled(e.masses, e.component.weight)
         here = [np.bincount(place, m, minlength=n) for m in (masses.value, masses.lower, masses.upper)]
         value, lower, upper = value + here[0], lower + here[1], upper + here[2]
         if e.masses.level is not None:
@@ -493,13 +493,13 @@ def _by_enumeration(
     stopped = next((e.stopped for e in found if e.stopped), None)
     estimated = any(e.masses.guarantee == "confidence" for e in found)
     guarantee = "confidence" if estimated else ("exact" if stopped is None else "sound")
-    level = max(0.0, 1.0 - float(misses.max(initial=0.0))) if estimated else None
+    joint = max(0.0, 1.0 - float(misses.max(initial=0.0))) if estimated else None
     order = np.argsort(-value, kind="stable")
     count = sum(len(e.regions) for e in found)
     method = f"enumeration of {count:,} cells in {in_dimensions(e.component.r for e in found)}"
     return Functions(
         net, law, pattern[order], value[order], lower[order], upper[order],
-        min(remainder, 1.0), guarantee, level, method, stopped,
+        min(remainder, 1.0), guarantee, joint, method, stopped,
     )  # fmt: skip
 
 

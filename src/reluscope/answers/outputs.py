@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
 from reluscope._text import in_dimensions
-from reluscope.answer import Answer
-from reluscope.answers._parts import Cells, build, is_exact
-from reluscope.answers._values import Values
+from reluscope.answer import Answer, Answers
+from reluscope.answers._parts import Cells, build
 from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures, Law, check_law
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import LIMITS, is_exact
 from reluscope.network import Network, Pattern, check_network
 
 METHODS = ("auto", "enumerate", "lines")
@@ -32,10 +33,10 @@ _LEAST_MASS = 1e-290
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Atoms:
-    """Values that an output takes with positive probability, in increasing order, and their masses (Values, (k,))."""
+    """Values that an output takes with positive probability, in increasing order, and their masses (Answers, (k,))."""
 
     value: FloatArray
-    mass: Values
+    mass: Answers
 
     def __len__(self) -> int:
         return len(self.value)
@@ -91,7 +92,7 @@ class Mixture:
 class Outputs:
     """The law of `y = net(x)` for x from `law`. Made by `outputs`.
 
-    Methods take `output=`, the index of one output, and give `Values` (arrays `value`, `lower`, `upper`, `guarantee`)
+    Methods take `output=`, the index of one output, and give `Answers` (arrays `value`, `lower`, `upper`, `guarantee`)
     of the shape of their argument. `guarantee` is "exact" when every cell was found and measured in closed form or
     by quadrature (the brackets then bound rounding), "sound" when a budget ended the search early (the brackets
     then also hold the mass not found), "confidence" for estimates.
@@ -106,18 +107,18 @@ class Outputs:
 
     # -- one output ----------------------------------------------------------------------------------------------
 
-    def cdf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+    def cdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """`P(y <= t)`: right-continuous, never decreasing in one call, with jumps exactly at `atoms`.
 
         `t` may hold infinities. Cost in two dimensions: about a microsecond per threshold and straddling cell.
         """
         return self._both(t, output, self.cells.below)
 
-    def sf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+    def sf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """`P(y > t) = 1 - cdf(t)`, summed on its own so that it is accurate where it is small."""
         return self._both(t, output, self.cells.above)
 
-    def pdf(self, t: npt.ArrayLike, output: int = 0) -> Values:
+    def pdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """Density of the continuous part of y: `sum over cells of P_slice(y = t) / |c|`; its integral is 1 - the atoms.
 
         A finite number at every finite t; where two cells meet in a level set it is the limit from the right. Zero
@@ -139,9 +140,9 @@ class Outputs:
         found = self.cells.atoms[o]
         lower = np.maximum(found.mass - found.error, 0.0)
         upper = np.minimum(found.mass + found.error + self.cells.missing, 1.0)
-        return Atoms(found.value, Values(found.mass, lower, upper, self.guarantee, None, self.method))
+        return Atoms(found.value, Answers(found.mass, lower, upper, self.guarantee, None, self.method))
 
-    def quantile(self, q: npt.ArrayLike, output: int = 0) -> Values:
+    def quantile(self, q: npt.ArrayLike, output: int = 0) -> Answers:
         """`inf {t : P(y <= t) >= q}` for q in (0, 1); exactly the atom where the cdf jumps across q.
 
         The bracket holds the quantiles of all levels within the cdf's own rounding of q, so it is wide where the cdf
@@ -159,25 +160,25 @@ class Outputs:
         lower = np.minimum(self._inverse(o, flat - blur, rest + blur, (value, -1.0)), value)
         upper = np.maximum(self._inverse(o, flat + blur, rest - blur, (value, 1.0)), value)
         arrays = [a.reshape(levels.shape) for a in (value, lower, upper)]
-        return Values(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
+        return Answers(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
 
     # -- all outputs ---------------------------------------------------------------------------------------------
 
     @property
-    def mean(self) -> Values:
+    def mean(self) -> Answers:
         """`E y`, shape (outputs,): `sum over cells of C E[u 1] + d P`."""
         mean, _, error, _ = self._moments
         if self.cells.missing:
             error = np.full_like(mean, np.inf)
-        return Values(mean, mean - error, mean + error, self.guarantee, None, self.method)
+        return Answers(mean, mean - error, mean + error, self.guarantee, None, self.method)
 
     @property
-    def cov(self) -> Values:
+    def cov(self) -> Answers:
         """Covariance of the outputs, shape (outputs, outputs)."""
         _, cov, _, error = self._moments
         if self.cells.missing:
             error = np.full_like(cov, np.inf)
-        return Values(cov, cov - error, cov + error, self.guarantee, None, self.method)
+        return Answers(cov, cov - error, cov + error, self.guarantee, None, self.method)
 
     @cached_property
     def mixture(self) -> Mixture:
@@ -279,13 +280,13 @@ class Outputs:
         value: FloatArray,
         lower: FloatArray,
         upper: FloatArray,
-    ) -> Values:
+    ) -> Answers:
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         arrays = [a[back].reshape(shape) for a in (value, lower, upper)]
-        return Values(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
+        return Answers(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
 
-    def _both(self, t: npt.ArrayLike, output: int, side: Any) -> Values:
+    def _both(self, t: npt.ArrayLike, output: int, side: Any) -> Answers:
         o, levels, shape, order = self._levels(t, output)
         value, error = side(o, levels)
         lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error + self.cells.missing, 1.0)
@@ -302,7 +303,7 @@ class Outputs:
             )
         return G, g
 
-    def _partial_quantile(self, o: int, levels: FloatArray) -> Values:
+    def _partial_quantile(self, o: int, levels: FloatArray) -> Answers:
         """Quantiles when some mass was not found: it may lie anywhere, so the cdf is between F and F + missing."""
         q = levels.ravel()
         total = float(self.cells.below(o, np.array([np.inf]))[0][0])
@@ -310,7 +311,7 @@ class Outputs:
         found = self._inverse(o, np.minimum(wanted, total), np.full(len(wanted), np.nan))
         found = np.where(wanted <= 0, -np.inf, np.where(wanted >= total, np.inf, found))
         arrays = [a.reshape(levels.shape) for a in np.split(found, 3)]
-        return Values(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
+        return Answers(arrays[0], arrays[1], arrays[2], self.guarantee, None, self.method)
 
     def _inverse(
         self, o: int, q: FloatArray, rest: FloatArray, near: tuple[FloatArray, float] | None = None
@@ -496,7 +497,7 @@ def outputs(
     *,
     method: str = "auto",
     budget: Any = None,
-    confidence: float = 0.99,
+    level: float = DEFAULT_LEVEL,
     progress: Any = None,
     rng: Any = None,
 ) -> Outputs:
@@ -508,7 +509,7 @@ def outputs(
     brackets; `method="lines"` then says more.
 
     In more dimensions (or with `method="lines"`) every question is answered by exact integration along random lines,
-    for as long as `budget` says (one second by default), with intervals at level `confidence` each; `mixture` is then
+    for as long as `budget` says (one second by default), with intervals at level `level` each; `mixture` is then
     not available.
     """
     from reluscope.inputs import standard
@@ -516,14 +517,14 @@ def outputs(
 
     check_network(net)
     choice(method, "method", METHODS)
-    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    real(level, "level", low=0.0, high=1.0, open_=True)
     rng = generator(rng)
     components = standard(law, net)
     unseen = sorted({c.r for c in components if not is_exact(c)})
     if method == "enumerate" and unseen:
         raise InputError(
-            f"the network sees this law in {unseen[-1]} dimensions, and its output law is exact in at most three (six "
-            'for uniform laws); use method="lines"'
+            f"the network sees this law in {unseen[-1]} dimensions, and its output law is exact in {LIMITS}; "
+            'use method="lines"'
         )
     if method == "lines" or unseen:
         from reluscope.answers._by_lines import LineOutputs, seconds_of
@@ -535,7 +536,7 @@ def outputs(
             f"lines or points in {in_dimensions(c.r for c in components)}",
             None,
             Cells((), (), 0.0, net.n_outputs),
-            confidence,
+            level,
             seconds_of(budget),
             int(rng.integers(2**63)),
         )
@@ -563,9 +564,9 @@ class ErrorRates:
     """
 
     threshold: FloatArray
-    false_positive: Values
-    false_negative: Values
-    error: Values
+    false_positive: Answers
+    false_negative: Answers
+    error: Answers
 
 
 def error_rates(
@@ -607,5 +608,5 @@ def error_rates(
         (1.0 - share) * getattr(false_positive, k) + share * getattr(false_negative, k)
         for k in ("value", "lower", "upper")
     ]
-    both = Values(parts[0], parts[1], parts[2], weakest.guarantee, weakest.level, weakest.method)
+    both = Answers(parts[0], parts[1], parts[2], weakest.guarantee, weakest.level, weakest.method)
     return ErrorRates(t, false_positive, false_negative, both)

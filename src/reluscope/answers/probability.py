@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 
 from reluscope import intervals
-from reluscope._check import FloatArray, choice, describe, generator, real
+from reluscope._check import FloatArray, choice, describe, real, seeded
 from reluscope._text import count, in_dimensions
-from reluscope.answer import Answer
-from reluscope.answers._parts import is_exact
+from reluscope.answer import Answer, Status, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events.placed import Piece, Question, pieces, question
 from reluscope.events.record import Event, as_event
 from reluscope.inputs import Law
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import all_exact, is_exact, not_exact
 from reluscope.network import Network
 from reluscope.progress import meter
 
@@ -68,7 +69,7 @@ def probability(
     *,
     tolerance: float | None = None,
     budget: Any = None,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     interval: str | None = None,
     names: Any = None,
     rng: Any = None,
@@ -104,7 +105,7 @@ def probability(
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     if tolerance is not None:
         tolerance = real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
-    limit, rng = parse_budget(budget), generator(rng)
+    limit, (rng, seed) = parse_budget(budget), seeded(rng)
     if not found.cases:
         return Answer(0.0, 0.0, 0.0, "exact", method="the event can never happen", evaluations=0, seconds=0.0)
     if guarantee == "exact":
@@ -115,7 +116,8 @@ def probability(
         answer = estimated(net, law, found, tolerance, limit, level, interval, rng)
     else:
         answer = _auto(net, law, found, tolerance, limit, level, interval, rng, progress)
-    return replace(answer, seconds=time.perf_counter() - started)
+    drawn = guarantee in ("auto", "confidence") and answer.guarantee != "exact"
+    return replace(answer, seconds=time.perf_counter() - started, seed=seed if drawn else None)
 
 
 def _checked(net: Any, law: Law, event: Any, names: Any = None) -> tuple[Network, Event]:
@@ -142,7 +144,7 @@ def _questions(net: Network, law: Law, event: Event) -> list[tuple[Piece, Questi
 
 
 def _exact(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
-    from reluscope.answers._event_mass import component_share, not_exact
+    from reluscope.answers._event_mass import component_share
 
     asked = _questions(net, law, event)
     for _, _, components in asked:
@@ -175,7 +177,17 @@ def _exact(net: Network, law: Law, event: Event, tolerance: float | None, limit:
         # The best guess: what is left holds the same share as what was decided.
         decided = 1.0 - (upper - lower)
         guess = min(max(lower / decided if decided > 0 else 0.5 * (lower + upper), lower), upper)
-        return Answer(guess, lower, upper, "sound", None, method, f"{stopped}; the rest may be in or out", visited)
+        return Answer(
+            guess,
+            lower,
+            upper,
+            "sound",
+            None,
+            method,
+            f"{stopped}; the rest may be in or out",
+            visited,
+            status=status_of(stopped),
+        )
     return Answer(min(value, 1.0), min(lower, value), max(upper, value), "exact", None, method, "", visited)
 
 
@@ -185,7 +197,7 @@ def _exact(net: Network, law: Law, event: Event, tolerance: float | None, limit:
 def _sound(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
     if not event.linear:
         asked = _questions(net, law, event)
-        if all(is_exact(c) for _, _, components in asked for c in components):
+        if all(all_exact(components) for _, _, components in asked):
             found = _exact(net, law, event, tolerance, limit, progress)
             why = "the event is on the function itself: enumerated, rounding bounded by estimates"
             return replace(found, note=f"{why}; {found.note}" if found.note else why)
@@ -246,7 +258,9 @@ def _sound_given_box(
     work = (part.evaluations or 0) + (whole.evaluations or 0)
     method = f"{part.method}: event and box over box, whose mass is in [{whole.lower:.6g}, {whole.upper:.6g}]"
     note = "; ".join(filter(None, [part.note, whole.note]))
-    return Answer(0.5 * (lower + upper), lower, upper, "sound", method=method, note=note, evaluations=work)
+    return Answer(
+        0.5 * (lower + upper), lower, upper, "sound", method=method, note=note, evaluations=work, status=part.status
+    )
 
 
 # -- confidence ----------------------------------------------------------------------------------------------------
@@ -326,7 +340,8 @@ def _added(answers: Sequence[tuple[Piece, Answer]], level: float) -> Answer:
     work = sum(a.evaluations or 0 for _, a in answers)
     kind = "exact" if exact else "confidence"
     known = None if exact else level
-    return Answer(value, min(lower, value), max(upper, value), kind, known, method, first.note, work)
+    late = next((a.status for _, a in answers if a.status is not Status.DONE), Status.DONE)
+    return Answer(value, min(lower, value), max(upper, value), kind, known, method, first.note, work, status=late)
 
 
 def _piece_estimate(
@@ -552,7 +567,7 @@ def _rare(
         try:
             return by("finite-sample")
         except InputError:  # no such interval for this law
-            return replace(found, lower=0.0, upper=1.0, note="too few rays for an interval: ask for more time")
+            return replace(found, lower=0.0, upper=1.0, note="too few rays for an interval", status=Status.TOO_FEW)
 
     found = asked(1.0 if rough > 0 else 0.6, None)
     if found.value > 0.0 or found.guarantee == "exact":
@@ -564,7 +579,7 @@ def _rare(
     if again.value > 0.0:
         return again
     # The first run had more rays: its interval, and what the second one says.
-    return replace(found, note="; ".join([found.note.split("; ")[0], *again.note.split("; ")[1:]]))
+    return replace(found, note=f"{found.note}; around known inputs: {again.note}")
 
 
 # -- auto ----------------------------------------------------------------------------------------------------------

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import EPS, choice, generator, integer, real
-from reluscope.answer import Answer
-from reluscope.answers._patterns import checked, enumerable, enumerated_patterns
+from reluscope.answer import Answer, Answers
+from reluscope.answers._patterns import checked, enumerated_patterns
 from reluscope.answers._probable_draws import from_draws
 from reluscope.answers._probable_record import Probable
 from reluscope.answers._probable_search import Search
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
-from reluscope.measure.regions import Masses
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import all_exact
 from reluscope.network import Network
 from reluscope.progress import meter
 
@@ -39,7 +40,7 @@ def probable(
     method: str = "auto",
     draws: int = 200_000,
     relative: float = 1e-2,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     budget: Any = "30s",
     rng: Any = None,
     progress: Any = None,
@@ -52,10 +53,10 @@ def probable(
     prefixes with `P(pattern) <= P(prefix)`, the joint probability of all pieces chosen so far, not a marginal. Masses
     are exact there, so the certificate is too: patterns come out in order, `left` is what the open prefixes hold,
     `next` the mass of the heaviest. In a mixture each component is searched and a pattern's masses are added up. In
-    four to six dimensions prefix masses are quasi-Monte Carlo and slow; the risk `1 - confidence` is shared by all.
+    four to six dimensions prefix masses are quasi-Monte Carlo and slow; the risk `1 - level` is shared by all.
 
     "draws" (the default otherwise, so above three dimensions): candidates from `draws` inputs, judged by as many
-    independent ones. The certificate holds at `confidence` whatever the network, but is only as sharp as the draws:
+    independent ones. The certificate holds at `level` whatever the network, but is only as sharp as the draws:
     nothing below about 20 / draws can be told from 0. `found` has an exact binomial interval for a given `k`, and a
     uniform one (Dvoretzky-Kiefer-Wolfowitz) when their number is chosen to reach `mass`. `next` holds for all patterns
     at once, seen or not: at most `1/p` patterns have mass p or more, so one of them shows up at most c times in n draws
@@ -79,7 +80,7 @@ def probable(
     how = choice(method, "method", ("auto", "search", "draws"))
     samples = integer(draws, "draws", low=10)
     accuracy = real(relative, "relative", low=0.0, high=1.0, open_=True)
-    level = real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
     limit, gen = parse_budget(budget), generator(rng)
     if how == "search" and max((c.r for c in components if c.kind != "point"), default=0) > _MOST_SEARCH_DIMENSIONS:
         raise InputError(
@@ -88,7 +89,7 @@ def probable(
         )
     if components[0].kind == "point":
         return _of_particles(net, law, target, count)
-    if how == "search" or (how == "auto" and enumerable(components)):
+    if how == "search" or (how == "auto" and all_exact(components)):
         with meter(progress, "patterns") as report:
             return Search(net, components, target, count, accuracy, level, limit, gen, report).run()
     return from_draws(net, law, components, target, count, samples, accuracy, level, limit, gen)
@@ -102,7 +103,7 @@ def _of_particles(net: Network, law: Law, target: float | None, count: int | Non
     n = min(count, len(order)) if count else int(np.searchsorted(sums, (target or 0.0) - 1e-12)) + 1
     n = min(n, len(order))
     chosen = order[:n]
-    masses = Masses(found.value[chosen], found.lower[chosen], found.upper[chosen], "exact")
+    masses = Answers(found.value[chosen], found.lower[chosen], found.upper[chosen], "exact")
     rest = max(0.0, 1.0 - float(sums[n - 1])) if n < len(order) else 0.0
     nothing = float(value[n]) if n < len(order) else 0.0
     return Probable(

@@ -18,16 +18,17 @@ import numpy as np
 
 from reluscope import intervals
 from reluscope._check import FloatArray, choice, generator, real
-from reluscope.answer import Answer
+from reluscope.answer import Answer, Answers
 from reluscope.answers._event_mass import _whole, component_share
-from reluscope.answers._parts import _gaussian_moments, is_exact
-from reluscope.answers._values import Values
+from reluscope.answers._parts import _gaussian_moments
 from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, probability
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events.placed import Question, question
 from reluscope.events.record import Event
 from reluscope.inputs import Law
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import all_exact, is_exact, not_exact
 from reluscope.network import Network
 
 _SECONDS = 2.0
@@ -58,11 +59,11 @@ class Sensitivity:
 
     probability: Answer
     guarantee: str
-    mean: Values | None = None
-    cov: Values | None = None
-    weights: Values | None = None
-    lower: Values | None = None
-    upper: Values | None = None
+    mean: Answers | None = None
+    cov: Answers | None = None
+    weights: Answers | None = None
+    lower: Answers | None = None
+    upper: Answers | None = None
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def sensitivity(
     guarantee: str = "auto",
     *,
     budget: Any = None,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     names: Any = None,
     rng: Any = None,
 ) -> Sensitivity:
@@ -94,7 +95,7 @@ def sensitivity(
 
     Exact (with a bound on rounding) where `probability` is, from the moments of the cells inside the event; otherwise
     estimates from scrambled Sobol points, or from the rays of the rare-event engine where the event (or its complement)
-    has less than 0.02 (`confidence`: each interval on its own, Student's t over 16 scrambles; for rare events about
+    has less than 0.02 ("confidence": each interval on its own, Student's t over 16 scrambles; for rare events about
     the parts that the search has met). Where nothing, or next to nothing, was met, the brackets are what an event of
     the largest probability that could have been missed can have for derivatives, and `note` says so. A
     singular covariance has derivatives only along the directions that have spread; they are given with zero component
@@ -107,7 +108,7 @@ def sensitivity(
     if law.atoms is not None:
         inside = found.holds(net, law.atoms[0]).astype(np.float64)
         p = probability(net, law, found, "exact")
-        return Sensitivity(p, "exact", weights=Values(inside, inside, inside, "exact", None, p.method))
+        return Sensitivity(p, "exact", weights=Answers(inside, inside, inside, "exact", None, p.method))
     if not law.unrestricted.gaussians:
         return _uniform(net, law, found, guarantee, limit, level, rng)
     return _gaussian(net, law, found, guarantee, limit, level, rng)
@@ -142,7 +143,7 @@ def _uniform(
             value[side, i] = sign * (face.value - p.value) / width[i]
             low[side, i], high[side, i] = sorted(sign * e for e in ends)
     known = None if worst.level is None else level
-    sides = [Values(value[s], low[s], high[s], worst.guarantee, known, "faces of the box") for s in (0, 1)]
+    sides = [Answers(value[s], low[s], high[s], worst.guarantee, known, "faces of the box") for s in (0, 1)]
     return Sensitivity(p, worst.guarantee, lower=sides[0], upper=sides[1])
 
 
@@ -191,10 +192,8 @@ def _gaussian(
 
     asked = question(net, law, event)
     components = standard(law, asked.network)
-    exact = all(is_exact(c) for c in components)
+    exact = all_exact(components)
     if guarantee == "exact" and not exact:
-        from reluscope.answers._event_mass import not_exact
-
         raise InputError(not_exact(next(c for c in components if not is_exact(c))))
     note = ""
     parts: list[_Part] = []
@@ -248,9 +247,9 @@ def _joined(law: Law, components: Any, parts: list[_Part], kind: str, level: flo
             value["cov"][k] += cross + cross.T
             half["cov"][k] += blur + blur.T
 
-    def values(name: str) -> Values:
+    def values(name: str) -> Answers:
         v, h = (value[name], half[name]) if mixture else (value[name][0], half[name][0])
-        return Values(v, v - h, v + h, kind, known, method)
+        return Answers(v, v - h, v + h, kind, known, method)
 
     p = float(weights @ value["weights"])
     # Squares add for independent estimates; bounds add: those of exact parts, and of what was not met.
@@ -524,7 +523,7 @@ def compare(
     *,
     tolerance: float | None = None,
     budget: Any = None,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     interval: str | None = None,
     names: Any = None,
     rng: Any = None,
@@ -533,7 +532,7 @@ def compare(
     """`P(event)` under two laws and the difference `P_b - P_a`, each with a bracket.
 
     The arguments are those of `probability`; text such as "argmax at mean" is read with each law's own mean. Exact and
-    sound brackets subtract end by end. With `confidence`, laws of one kind (two Gaussians, two uniform laws) also share
+    sound brackets subtract end by end. With "confidence", laws of one kind (two Gaussians, two uniform laws) also share
     random numbers: draws that fall in the event under one law only are counted, and that interval is
     intersected with the difference of the two (the level is shared between them), so that a small difference of
     large probabilities is seen. The two probabilities are then held at a higher level than asked for.

@@ -22,11 +22,12 @@ from reluscope.answers._patterns import (
     PatternMasses,
     checked,
     draw_patterns,
-    enumerable,
     enumerated_patterns,
     share,
 )
 from reluscope.errors import InputError
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import all_exact
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
@@ -95,7 +96,7 @@ class Spectrum:
     expected: ExpectedJacobian
     modal: Modal
     method: str
-    confidence: float
+    level: float
     draws: int
     stopped: str | None
     _found: PatternMasses | None
@@ -120,8 +121,8 @@ class Spectrum:
     def band(self, rank: int = 1) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """The whole cdf: steps at `t` (n,), values just after them, and a lower and upper band.
 
-        From draws the band holds for all t at once with probability `confidence` (Dvoretzky-Kiefer-Wolfowitz-Massart,
-        half-width `sqrt(log(2 / (1 - confidence)) / (2 draws))`); by enumeration it is the sum of the mass brackets.
+        From draws the band holds for all t at once with probability `level` (Dvoretzky-Kiefer-Wolfowitz-Massart,
+        half-width `sqrt(log(2 / (1 - level)) / (2 draws))`); by enumeration it is the sum of the mass brackets.
         """
         column = self._column(rank)
         order = np.argsort(column, kind="stable")
@@ -129,7 +130,7 @@ class Spectrum:
         ends = np.append(last[1:], len(order)) - 1
         value = np.cumsum(self.weight[order])[ends]
         if self._found is None:
-            half = intervals.dkw(self.draws, self.confidence)
+            half = intervals.dkw(self.draws, self.level)
             return t, value, np.maximum(value - half, 0.0), np.minimum(value + half, 1.0)
         low = np.cumsum(self._found.lower[order])[ends]
         high = np.cumsum(self._found.upper[order])[ends] + self._found.missing
@@ -165,7 +166,7 @@ class Spectrum:
         value = float(self.weight @ column)
         if self._found is None:
             variance = float(self.weight @ (column - value) ** 2) * self.draws / (self.draws - 1)
-            half = float(intervals.bernstein(variance, self.draws, 1.0 - self.confidence, top))
+            half = float(intervals.bernstein(variance, self.draws, 1.0 - self.level, top))
             return self._answer(value, max(0.0, value - half), min(top, value + half))
         low = float(self._found.lower @ column)
         high = float(self._found.upper @ column) + self._found.missing * top
@@ -231,7 +232,7 @@ class Spectrum:
     def _answer(self, value: float, lower: float, upper: float) -> Answer:
         lower, upper = min(lower, value), max(upper, value)
         if self._found is None:
-            return Answer(value, lower, upper, "confidence", self.confidence, self.method)
+            return Answer(value, lower, upper, "confidence", self.level, self.method)
         kind = "sound" if self.stopped else "exact"
         return Answer(value, lower, upper, kind, method=self.method, note=self.stopped or "")
 
@@ -239,7 +240,7 @@ class Spectrum:
         """Probability of the patterns where `holds`; values `unsure` within rounding widen an exact bracket."""
         if self._found is None:
             hits = round(float(self.weight[holds].sum()) * self.draws)
-            return share(hits, self.draws, self.confidence, self.method)
+            return share(hits, self.draws, self.level, self.method)
         value = float(self.weight[holds].sum())
         low = float(self._found.lower[holds & ~unsure].sum())
         high = float(self._found.upper[holds | unsure].sum()) + self._found.missing
@@ -253,7 +254,7 @@ class Spectrum:
             """The k-th smallest draw, k from 1."""
             return float(column[order[min(int(np.searchsorted(reached, k)), len(order) - 1)]])
 
-        low, high = intervals.order_statistics(q, self.draws, self.confidence)
+        low, high = intervals.order_statistics(q, self.draws, self.level)
         lower = statistic(low) if low >= 1 else 0.0
         upper = statistic(high) if high <= self.draws else float(self.bound[rank - 1])
         return self._answer(statistic(max(1, int(np.ceil(q * self.draws)))), lower, upper)
@@ -265,7 +266,7 @@ def spectrum(
     *,
     method: str = "auto",
     draws: int = 10_000,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     budget: Any = "30s, 200000 regions",
     rng: Any = None,
     progress: Any = None,
@@ -276,7 +277,7 @@ def spectrum(
 
     "enumeration": every pattern with its exact mass; for laws the network sees in up to three dimensions (six for
     uniform laws, any for particles). When the budget ends first, answers are sound brackets. "draws": the patterns of
-    `draws` inputs, each different one decomposed once; intervals are finite-sample at `confidence` (exact binomial
+    `draws` inputs, each different one decomposed once; intervals are finite-sample at `level` (exact binomial
     for probabilities, order statistics for quantiles, empirical Bernstein for means). "auto": enumeration where it is
     possible and completes, else draws.
 
@@ -290,16 +291,16 @@ def spectrum(
     components = checked(net, law)
     how = choice(method, "method", ("auto", "enumeration", "draws"))
     count = integer(draws, "draws", low=20)
-    level = real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
     gen = generator(rng)
-    if how == "enumeration" and not enumerable(components):
+    if how == "enumeration" and not all_exact(components):
         raise InputError(
             f"method='enumeration' needs a law seen in at most 3 dimensions, got {max(c.r for c in components)}; "
             "use method='draws'"
         )
     narrow, turn = _narrowed(net)
     bound, frobenius = _bounds(narrow)
-    if how == "enumeration" or (how == "auto" and enumerable(components)):
+    if how == "enumeration" or (how == "auto" and all_exact(components)):
         found = enumerated_patterns(net, law, budget, progress)
         if how == "enumeration" or not found.stopped:
             return _enumerated(net, narrow, turn, found, bound, frobenius, level)

@@ -21,8 +21,10 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, choice, describe, generator, integer, real, real_array
 from reluscope.answer import Answer
 from reluscope.answers._marginals import Index, Mask, advance, combinations, marginals, products, unique_rows
-from reluscope.answers._patterns import checked, draw_patterns, enumerable, enumerated_patterns, share, summed
+from reluscope.answers._patterns import checked, draw_patterns, enumerated_patterns, share, summed
 from reluscope.errors import InputError
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import all_exact
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
@@ -372,7 +374,7 @@ class Support:
         *,
         method: str = "auto",
         draws: int = 100_000,
-        confidence: float = 0.999,
+        level: float = DEFAULT_LEVEL,
         budget: Any = "30s, 200000 regions",
         rng: Any = None,
     ) -> Answer:
@@ -385,15 +387,15 @@ class Support:
         """
         how = choice(method, "method", ("auto", "enumeration", "draws"))
         count = integer(draws, "draws", low=1)
-        level = real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+        level = real(level, "level", low=0.0, high=1.0, open_=True)
         gen = generator(rng)
         components = checked(self.network, self.law)
-        if how == "enumeration" and not enumerable(components):
+        if how == "enumeration" and not all_exact(components):
             raise InputError(
                 f"method='enumeration' needs a law seen in at most 3 dimensions, got {max(c.r for c in components)}; "
                 "use method='draws'"
             )
-        if how == "enumeration" or (how == "auto" and enumerable(components)):
+        if how == "enumeration" or (how == "auto" and all_exact(components)):
             found = enumerated_patterns(self.network, self.law, budget)
             if how == "enumeration" or not found.stopped:
                 return summed(found, self.contains(found.pattern))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,18 +19,17 @@ import numpy.typing as npt
 from reluscope._check import EPS, FloatArray, describe, integer, real_array
 from reluscope._doors import door
 from reluscope._text import count
+from reluscope.answer import Answers, Status, Stop
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds, half_spaces, law_box, starting_cell
 from reluscope.cells.split import Geometry
 from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, first_labels, subdivide
 from reluscope.errors import InputError
 from reluscope.inputs import Law, check_law
+from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network, Pattern, check_network
 from reluscope.progress import meter
-
-if TYPE_CHECKING:
-    from reluscope.measure.regions import Masses
 
 Index = npt.NDArray[np.int64]
 
@@ -239,18 +238,18 @@ class Regions:
         *,
         tolerance: float = 1e-2,
         relative: float | None = None,
-        confidence: float = 0.999,
+        level: float = DEFAULT_LEVEL,
         rng: Any = None,
         budget: Any = None,
         progress: Any = "auto",
-    ) -> Masses:
+    ) -> Answers:
         """Probability of each region under `law`: exact in up to three dimensions (six for uniform laws).
 
-        Above, quasi-Monte Carlo: each interval holds with probability `confidence`, and the half-widths of all regions
+        Above, quasi-Monte Carlo: each interval holds with probability `level`, and the half-widths of all regions
         together are at most `tolerance`, so regions that hold next to nothing cost next to nothing (where all bounds
         together are below a thousandth of the tolerance, the value is 0 and the bracket the bound). With `relative`,
         each half-width is at most that share of its region's mass instead. A budget (`"60s"`, `"10000 regions"`) or
-        Ctrl-C ends the work early: `stopped` says so, and unmeasured regions keep the bracket of a half-space bound.
+        Ctrl-C ends the work early: `status` says so, and unmeasured regions keep the bracket of a half-space bound.
 
         The regions must have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
         """
@@ -259,7 +258,7 @@ class Regions:
             law,
             tolerance=tolerance,
             relative=relative,
-            confidence=confidence,
+            level=level,
             rng=rng,
             budget=budget,
             progress=progress,
@@ -267,7 +266,7 @@ class Regions:
 
     # -- out -----------------------------------------------------------------------------------------------------
 
-    def to_dict(self, masses: Masses | npt.ArrayLike | None = None) -> dict[str, Any]:
+    def to_dict(self, masses: Answers | npt.ArrayLike | None = None) -> dict[str, Any]:
         """Columns by name: the interior point, the affine map, the volume (one and two dimensions) and the pattern.
 
         With `masses` (of `Regions.masses`, or one number per region) also those, and their brackets if they have any.
@@ -284,7 +283,7 @@ class Regions:
         columns["pattern"] = ["".join(map(str, row)) for row in self.pattern.tolist()]
         return columns
 
-    def to_pandas(self, masses: Masses | npt.ArrayLike | None = None) -> Any:
+    def to_pandas(self, masses: Answers | npt.ArrayLike | None = None) -> Any:
         """The columns of `to_dict` as a pandas DataFrame."""
         from reluscope._extras import require
 
@@ -307,13 +306,11 @@ class Regions:
         state = "" if self.complete else f", incomplete: {self.stopped}"
         return f"Regions({count(len(self), 'region')} of {self.network!r} in {self.domain}{state})"
 
-    def _mass_columns(self, masses: Masses | npt.ArrayLike) -> dict[str, FloatArray]:
+    def _mass_columns(self, masses: Answers | npt.ArrayLike) -> dict[str, FloatArray]:
         value = real_array(np.asarray(masses), "masses", ndim=1)
         if len(value) != len(self):
             raise InputError(f"masses must have one entry per region ({len(self)}), got {len(value)}")
-        from reluscope.measure.regions import Masses
-
-        if not isinstance(masses, Masses):
+        if not isinstance(masses, Answers):
             return {"mass": value}
         return {"mass": value, "mass_lower": masses.lower, "mass_upper": masses.upper}
 
@@ -512,7 +509,7 @@ def regions(
             stopped = batch.stopped
             held += _bytes(batch)
     except KeyboardInterrupt:
-        stopped = "interrupted"
+        stopped = Stop("interrupted", Status.INTERRUPTED)
         if not batches:
             raise
     first = batches[0]

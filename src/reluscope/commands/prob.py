@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reluscope._text import count
+from reluscope.answer import Status
 from reluscope.commands._common import Options, command, show
 from reluscope.errors import InputError, ReluscopeWarning
+from reluscope.intervals import DEFAULT_LEVEL
 
 if TYPE_CHECKING:
     from reluscope.inputs import Law
@@ -35,7 +37,9 @@ def add(commands: Any) -> None:
     parser.add_argument("--guarantee", choices=("auto", "exact", "sound", "confidence"), help="default: auto")
     parser.add_argument("--tolerance", type=float, help="half-width of the bracket wanted")
     parser.add_argument("--budget", help='such as "60s"')
-    parser.add_argument("--level", type=float, default=0.95, help="level of a confidence interval (default: 0.95)")
+    parser.add_argument(
+        "--level", type=float, default=DEFAULT_LEVEL, help="level of a confidence interval (default: %(default)s)"
+    )
     parser.add_argument("--interval", choices=("finite-sample", "replicate"), help="kind of confidence interval")
     parser.add_argument("--below", type=float, help="exit code 1 unless the probability is certainly below this")
     parser.add_argument(
@@ -82,6 +86,7 @@ def run(options: Options) -> int:
     facts: dict[str, Any] = {"model": str(options.model), "event": event.text, "law": repr(law), **answer.to_dict()}
     lines = [f"P({event.short}) = {answer}", f"law       {law!r}", f"method    {answer.method}"]
     lines += [f"note      {answer.note}"] if answer.note else []
+    lines += [f"advice    {answer.status.advice}"] if answer.status.advice else []
     lines += [f"warning   {doubt}" for doubt in doubts]
     facts["warnings"] = doubts
     lines.append(f"time      {answer.seconds:.3g} s")
@@ -125,7 +130,7 @@ def verdict(answer: Any, law: Law, event: Any, seen: bool) -> str:
     )
     if certain and answer.upper == 0 and covers:
         return "unsat"
-    return "timeout" if "budget" in answer.note else "unknown"
+    return "timeout" if answer.status is Status.BUDGET else "unknown"
 
 
 def _witness(net: Any, law: Law, event: Any, answer: Any, options: Options) -> Any:

@@ -301,7 +301,7 @@ def _in_time(asked: Callable[[str], Any], view: View) -> tuple[Any, str]:
 
 def _way(view: View) -> str:
     """The method to ask with: lines where masses are not exact, or where the first layer alone makes too many cells."""
-    from reluscope.measure.regions import MOST_EXACT_DIMENSIONS
+    from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 
     seen = _seen(view)
     if seen > MOST_EXACT_DIMENSIONS:

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, integer, real_array
+from reluscope.answer import Answers
 from reluscope.cells.along import Paths
 from reluscope.cells.domain import box_bounds
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.regions import Regions
 from reluscope.errors import InputError
-from reluscope.measure.regions import Masses
 from reluscope.plot._axes import EDGE, axes, expect
 
 COLOURS = ("output", "mass", "gradient", "pattern")
@@ -25,7 +25,7 @@ def plot_regions(
     *,
     colour: str = "output",
     output: int = 0,
-    masses: Masses | npt.ArrayLike | None = None,
+    masses: Answers | npt.ArrayLike | None = None,
     view: Any = None,
     edges: bool = True,
     **patch: Any,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope.answer import Status, Stop
 from reluscope.budget import Budget
 from reluscope.recovery.oracle import QueryLimitError
 from reluscope.recovery.surrogate import Surrogate
@@ -73,7 +74,7 @@ def walk_regions(view: View, rng: np.random.Generator, budget: Budget, report: C
                     break
                 seeds.extend(gaps[:20])
     except QueryLimitError as error:
-        stopped = str(error)
+        stopped = Stop(str(error), Status.BUDGET)
     regions = walker.regions
     probes = view.draw(_GAPS, rng)
     covered = float(np.mean([walker.known(u) for u in probes])) if regions else 0.0

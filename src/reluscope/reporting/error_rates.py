@@ -8,6 +8,7 @@ import numpy as np
 
 from reluscope._text import count, percent
 from reluscope.inputs import ClassMixtures
+from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import Subject
@@ -52,7 +53,7 @@ def _two_class_errors(subject: Subject, classes: ClassMixtures, title: str, fitt
     from reluscope.answers.outputs import error_rates
 
     negative, positive = classes.labels
-    exact = subject.seen() <= 3
+    exact = subject.seen() <= MOST_EXACT_DIMENSIONS
     budget = f"{subject.allow(0.1):g}s, 300000 regions" if exact else f"{subject.allow(0.05):g}s"
     _, y = subject.draws()
     low, high = (float(v) for v in np.quantile(y[:, 0], [0.01, 0.99]))

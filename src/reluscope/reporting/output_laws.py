@@ -10,6 +10,7 @@ import numpy as np
 from reluscope._check import FloatArray
 from reluscope._text import percent
 from reluscope.intervals import DEFAULT_LEVEL, binomial
+from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import Subject
@@ -131,7 +132,7 @@ def _decisions(subject: Subject, y: FloatArray) -> tuple[str, Table]:
     order = np.argsort(-hits, kind="stable")[:_MOST_OUTPUTS]
     low, high = binomial(hits, n)
     share, how = hits / n, f"from {n:,} draws ({100 * DEFAULT_LEVEL:g} % intervals)"
-    if subject.seen() <= 3 and k <= _MOST_OUTPUTS:
+    if subject.seen() <= MOST_EXACT_DIMENSIONS and k <= _MOST_OUTPUTS:
         seconds = subject.allow(0.1) / k
         answers = [probability(subject.net, subject.law, f"{name} == {i}", budget=f"{seconds:g}s") for i in range(k)]
         if all(a.guarantee in ("exact", "sound") for a in answers):

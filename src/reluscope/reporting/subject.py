@@ -11,6 +11,7 @@ from reluscope._check import FloatArray
 from reluscope.budget import Budget
 from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures, Law
+from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 from reluscope.network import Network
 
 _DRAWS = 100_000
@@ -53,7 +54,7 @@ class Subject:
             self.refuse_if_large("rs.functions")
             from reluscope.answers.functions import functions
 
-            exact = self.seen() <= 3
+            exact = self.seen() <= MOST_EXACT_DIMENSIONS
             budget = f"{self.allow(0.2):g}s, 300000 regions" if exact else f"{self.allow(0.05):g}s"
             found = functions(self.net, self.law, method="auto" if exact else "lines", budget=budget, rng=self.seed)
             if exact and found.stopped and found.remainder > _MOST_MISSING:
@@ -69,7 +70,7 @@ class Subject:
             from reluscope.answers.outputs import outputs
 
             # each of some twenty questions takes this long where lines are drawn
-            exact = self.seen() <= 3
+            exact = self.seen() <= MOST_EXACT_DIMENSIONS
             each = f"{max(0.1, self.allow(0.1) / 20):g}s"
             budget = f"{self.allow(0.2):g}s, 300000 regions" if exact else each
             found = outputs(self.net, self.law, budget=budget, rng=self.seed)

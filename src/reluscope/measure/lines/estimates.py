@@ -9,9 +9,9 @@ import numpy as np
 
 from reluscope import intervals
 from reluscope._check import FloatArray
+from reluscope.answer import Answers
 from reluscope.measure.lines.records import (
     Atoms,
-    Estimate,
     Integrals,
     Levels,
     PatternMasses,
@@ -70,7 +70,7 @@ class AnswerMaker:
         self.found, self.job, self.net, self.kind, self.level = found, job, net, kind, level
         self.groups, self.sampled = groups, sampled
 
-    def estimate(self, name: str) -> Estimate:
+    def estimate(self, name: str) -> Answers:
         """The estimate of one quantity of every tally."""
         if self.kind != "finite-sample":
             found = self.from_replicates(sum(w * self._spread(t.means()[name]) for w, t in self.found))
@@ -83,23 +83,27 @@ class AnswerMaker:
         total = np.sum([t.total[name][0] for t in sampled], axis=0)
         square = np.sum([t.square[name] for t in sampled], axis=0)
         value, lower, upper = intervals.bounded_mean(total, square, n, self.level)
-        return Estimate(fixed + self.sampled * value, fixed + self.sampled * lower, fixed + self.sampled * upper)
+        return self._answers(fixed + self.sampled * value, fixed + self.sampled * lower, fixed + self.sampled * upper)
 
-    def from_replicates(self, rows: Any) -> Estimate:
+    def _answers(self, value: FloatArray, lower: FloatArray, upper: FloatArray) -> Answers:
+        known = None if self.kind == "exact" else self.level
+        return Answers(value, lower, upper, "exact" if self.kind == "exact" else "confidence", known)
+
+    def from_replicates(self, rows: Any) -> Answers:
         """Mean over replicates and Student's t; with one exact row, rounding only."""
         if self.kind == "exact" or len(rows) < 2:
             value = rows.mean(axis=0)
             slack = _EXACT_ERROR * np.abs(value)
-            return Estimate(value, value - slack, value + slack)
+            return self._answers(value, value - slack, value + slack)
         value, half = intervals.student(rows, self.level)
-        return Estimate(value, value - half, value + half)
+        return self._answers(value, value - half, value + half)
 
-    def _with_hidden(self, found: Estimate, name: str) -> Estimate:
+    def _with_hidden(self, found: Answers, name: str) -> Answers:
         """The interval with the variance added that draws were expected to have, and have not shown."""
         hidden = sum(w * w * t.hidden[name] / t.count.sum() for w, t in self.found if name in t.hidden)
         quantile = intervals.student_quantile(self.groups - 1, self.level)
         half = np.sqrt((found.upper - found.value) ** 2 + quantile**2 * hidden)
-        return Estimate(found.value, found.value - half, found.value + half)
+        return self._answers(found.value, found.value - half, found.value + half)
 
     def _reach(self, name: str, shape: tuple[int, ...]) -> Reach:
         """What unmet lines could do to one kind of quantity.
@@ -121,8 +125,8 @@ class AnswerMaker:
             reach.add(w, n, t.total[name].sum(axis=0) / n, most, least, self.level)
         return reach
 
-    def _widened(self, found: Estimate, reach: Reach) -> Estimate:
-        return Estimate(found.value, found.lower - reach.down, found.upper + reach.up)
+    def _widened(self, found: Answers, reach: Reach) -> Answers:
+        return self._answers(found.value, found.lower - reach.down, found.upper + reach.up)
 
     def record(self, method: str, direction: str, seconds: float, note: str, request: Request) -> Integrals:
         """The public record."""
@@ -134,7 +138,7 @@ class AnswerMaker:
             begin = 0
             for output, c in level_map(self.net, request.levels).items():
                 part = slice(begin, begin + len(c))
-                levels[output] = Levels(c, _cut(cdf, part), _cut(sf, part), _cut(pdf, part) if pdf else None)
+                levels[output] = Levels(c, cdf[part], sf[part], None if pdf is None else pdf[part])
                 begin += len(c)
         has = {name: name in self.found[0][1].total for name in ("events", "first", "second", "marginals")}
         return Integrals(
@@ -159,10 +163,10 @@ class AnswerMaker:
         """Exact components have one row for all replicates."""
         return np.broadcast_to(rows, (self.groups, *rows.shape[1:]))
 
-    def _clipped(self, name: str, top: float = 1.0) -> Estimate:
+    def _clipped(self, name: str, top: float = 1.0) -> Answers:
         """The interval cut to [0, top]; the value stays as it is, it is unbiased."""
         found = self.estimate(name)
-        return Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, top))
+        return self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, top))
 
     def _patterns(self) -> PatternMasses:
         keys: dict[bytes, int] = {}
@@ -203,15 +207,15 @@ class AnswerMaker:
             mean, lower, upper = intervals.bounded_mean(
                 (masses[:, 0] - fixed) / sampled * n, squares, int(n), self.level
             )
-            found = Estimate(fixed + sampled * mean, fixed + sampled * lower, fixed + sampled * upper)
+            found = self._answers(fixed + sampled * mean, fixed + sampled * lower, fixed + sampled * upper)
         else:
             found = self.from_replicates(masses.T)
             if self.kind != "exact":
                 found = self._widened(found, reach)
         order = np.argsort(-found.value, kind="stable")
-        clipped = Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
+        clipped = self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
         known = np.array(kept, np.uint8).reshape(len(kept), self.net.n_units)
-        return PatternMasses(known[order], _cut(clipped, order), rest)
+        return PatternMasses(known[order], clipped[order], rest)
 
     def _atoms(self, which: int) -> Atoms:
         values: list[float] = []
@@ -234,13 +238,9 @@ class AnswerMaker:
                 if t.replicates_are_draws:
                     reach.add(w, float(t.count.sum()), found.value, np.ones(1), np.zeros(1), self.level)
             found = self._widened(found, reach)
-            found = Estimate(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
+            found = self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
         return Atoms(np.array(values)[order], found)
 
 
 def _transposed(atoms: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
     return atoms[0], atoms[1].T
-
-
-def _cut(estimate: Estimate, part: Any) -> Estimate:
-    return Estimate(estimate.value[part], estimate.lower[part], estimate.upper[part])

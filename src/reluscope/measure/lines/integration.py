@@ -49,8 +49,8 @@ import numpy as np
 from reluscope._check import FloatArray, choice, describe, generator, integer, real
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
+from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.lines.records import Atoms as Atoms
-from reluscope.measure.lines.records import Estimate as Estimate
 from reluscope.measure.lines.records import Event as Event
 from reluscope.measure.lines.records import Integrals as Integrals
 from reluscope.measure.lines.records import Levels as Levels
@@ -77,7 +77,7 @@ def integrate(
     tolerance: float | None = None,
     budget: Any = "1s",
     interval: str = "replicate",
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     method: str = "auto",
     direction: Any = "auto",
     replicates: int = REPLICATES,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer, real_array
+from reluscope.answer import Answers
 from reluscope.errors import InputError
 from reluscope.network import Network, Pattern
 
@@ -67,26 +68,13 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
-    """Arrays `value`, `lower`, `upper` of one shape."""
-
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-
-    def __repr__(self) -> str:
-        with np.printoptions(precision=6, threshold=6):
-            return f"Estimate({self.value}, half widths {0.5 * (self.upper - self.lower)})"
-
-
-@dataclass(frozen=True, eq=False)
 class Levels:
     """P(y <= c) `cdf`, P(y > c) `sf` and the density `pdf` (None if not asked for) at the sorted `thresholds`."""
 
     thresholds: FloatArray
-    cdf: Estimate
-    sf: Estimate
-    pdf: Estimate | None
+    cdf: Answers
+    sf: Answers
+    pdf: Answers | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +82,7 @@ class PatternMasses:
     """Patterns met, the heaviest first, with their masses; `rest` is the mass of patterns met but not kept."""
 
     pattern: Pattern
-    mass: Estimate
+    mass: Answers
     rest: float
 
 
@@ -103,7 +91,7 @@ class Atoms:
     """Values that an output takes with positive probability, and those probabilities."""
 
     value: FloatArray
-    mass: Estimate
+    mass: Answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +104,10 @@ class Integrals:
     """
 
     levels: Mapping[int, Levels]
-    events: Estimate | None
-    mean: Estimate | None
-    second: Estimate | None
-    marginals: Estimate | None
+    events: Answers | None
+    mean: Answers | None
+    second: Answers | None
+    marginals: Answers | None
     patterns: PatternMasses | None
     atoms: Mapping[int, Atoms]
     interval: str

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from reluscope import _check
 from reluscope.errors import InputError
-from reluscope.intervals import student_quantile
+from reluscope.intervals import DEFAULT_LEVEL, student_quantile
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -114,13 +114,13 @@ def polytope_mass(
     b: Any,
     *,
     relative: float = 1e-3,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     max_points: int = 1 << 21,
     rng: Any = None,
 ) -> NMass:
     """P(A u <= b) for u ~ N(0, I_n), A of shape (m, n), b of shape (m,) (entries may be +inf).
 
-    Adds points (a third or a half at a time) until the half-width of the interval at `confidence` is at most
+    Adds points (a third or a half at a time) until the half-width of the interval at `level` is at most
     `relative` times the mass, or the next addition would pass `max_points`: then the interval is as wide as it is.
     The interval is Student's over 16 replicates, widened by 15 % because the stopping time depends on the spread, and
     never narrower than a tenth of what was asked for unless all weights were equal (orthogonal rows).
@@ -129,7 +129,7 @@ def polytope_mass(
     """
     rows, bounds = _rows(A, b)
     offsets = np.array([0, rows.shape[0]], dtype=np.int64)
-    return _masses(rows, bounds, offsets, relative, confidence, max_points, rng)[0]
+    return _masses(rows, bounds, offsets, relative, level, max_points, rng)[0]
 
 
 def polytope_masses(
@@ -138,7 +138,7 @@ def polytope_masses(
     offsets: Any,
     *,
     relative: float = 1e-3,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     max_points: int = 1 << 21,
     rng: Any = None,
 ) -> NMasses:
@@ -156,7 +156,7 @@ def polytope_masses(
         raise InputError(
             f"offsets must rise from 0 to the number of rows {rows.shape[0]}, got {starts[0]} to {starts[-1]}"
         )
-    return _masses(rows, bounds, starts, relative, confidence, max_points, rng)
+    return _masses(rows, bounds, starts, relative, level, max_points, rng)
 
 
 def polytope_moments(
@@ -164,7 +164,7 @@ def polytope_moments(
     b: Any,
     *,
     relative: float = 1e-3,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     max_points: int = 1 << 21,
     rng: Any = None,
 ) -> NMoments:
@@ -176,7 +176,7 @@ def polytope_moments(
     from reluscope.measure.polytope import estimate as _qmc
 
     rows, bounds = _rows(A, b)
-    target, factor, most, generator = _settings(relative, confidence, max_points, rng)
+    target, factor, most, generator = _settings(relative, level, max_points, rng)
     n = rows.shape[1]
     copies = _qmc.REPLICATES
     result, basis, sums = np.zeros(6), np.zeros((n, n)), np.zeros(copies)
@@ -228,12 +228,12 @@ def _rows(A: Any, b: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _settings(
-    relative: float, confidence: float, max_points: int, rng: Any
+    relative: float, level: float, max_points: int, rng: Any
 ) -> tuple[float, float, int, np.random.Generator]:
     from reluscope.measure.polytope import estimate as _qmc
 
     target = _check.real(relative, "relative", low=0.0, high=1.0, open_=True)
-    level = _check.real(confidence, "confidence", low=0.0, high=1.0, open_=True)
+    level = _check.real(level, "level", low=0.0, high=1.0, open_=True)
     most = _check.integer(max_points, "max_points", low=1, high=1 << 30)
     factor = _SAFETY * student_quantile(_qmc.REPLICATES - 1, level)
     return target, factor, most, _check.generator(rng)
@@ -253,11 +253,11 @@ def _masses(
     bounds: FloatArray,
     offsets: npt.NDArray[np.int64],
     relative: float,
-    confidence: float,
+    level: float,
     max_points: int,
     rng: Any,
 ) -> NMasses:
-    target, factor, most, generator = _settings(relative, confidence, max_points, rng)
+    target, factor, most, generator = _settings(relative, level, max_points, rng)
     seeds = generator.integers(0, 2**64, size=offsets.size - 1, dtype=np.uint64)
     return _measured(rows, bounds, offsets, np.full(seeds.size, target), factor, most, seeds)
 
@@ -267,12 +267,12 @@ def seeded_masses(
     bounds: FloatArray,
     offsets: npt.NDArray[np.int64],
     relatives: FloatArray,
-    confidence: float,
+    level: float,
     max_points: int,
     seeds: npt.NDArray[np.uint64],
 ) -> NMasses:
     """`polytope_masses` with a relative error and a seed of its own for each polytope; nothing is checked."""
-    _, factor, most, _ = _settings(0.5, confidence, max_points, 0)
+    _, factor, most, _ = _settings(0.5, level, max_points, 0)
     return _measured(rows, bounds, offsets, relatives, factor, most, seeds)
 
 

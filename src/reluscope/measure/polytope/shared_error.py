@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope.answer import Answers, Status, Stop, status_of
 from reluscope.budget import Budget
 from reluscope.progress import Report
 
@@ -36,15 +37,6 @@ _PORTION = 0.1
 """Seconds of compiled work between two looks at the clock."""
 
 _BOUND_CELLS = 4096
-
-
-class Brackets(NamedTuple):
-    """Masses with lower and upper ends; `stopped` says why some cells got less work than asked for, or None."""
-
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    stopped: str | None
 
 
 def half_space_bounds(rows_of: RowsOf, count: int) -> FloatArray:
@@ -84,12 +76,12 @@ def measure_together(
     *,
     tolerance: float | None,
     relative: float | None,
-    confidence: float,
+    level: float,
     rng: np.random.Generator,
     budget: Budget,
     report: Report,
     max_points: int = 1 << 21,
-) -> Brackets:
+) -> Answers:
     """Masses of `count` polytopes under N(0, I): the sum of half-widths at most `tolerance`.
 
     With `relative`, each half-width is at most that share of its mass instead. A cell not measured before the budget
@@ -105,7 +97,7 @@ def measure_together(
         vanishing = np.cumsum(upper[order[::-1]])[::-1] <= _UNSEEN * tolerance
         order = order[~vanishing]
     goal = np.full(count, relative if relative is not None else _CHEAP)
-    work = _Work(rows_of, confidence, max_points, budget, report)
+    work = _Work(rows_of, level, max_points, budget, report)
     stopped = work.run(order, goal, seeds[0], state)
     if stopped is None and relative is None:
         assert tolerance is not None
@@ -118,7 +110,9 @@ def measure_together(
         with np.errstate(divide="ignore", invalid="ignore"):
             goal = np.where(state.value > 0, target / state.value, _CHEAP)
         stopped = work.run(again, np.clip(goal, 1e-9, _CHEAP), seeds[1], state)
-    return Brackets(state.value, state.lower, state.upper, stopped)
+    return Answers(
+        state.value, state.lower, state.upper, "confidence", level, note=stopped or "", status=status_of(stopped)
+    )
 
 
 class _State(NamedTuple):
@@ -130,12 +124,12 @@ class _State(NamedTuple):
 
 class _Work(NamedTuple):
     rows_of: RowsOf
-    confidence: float
+    level: float
     max_points: int
     budget: Budget
     report: Report
 
-    def run(self, order: Index, goal: FloatArray, seeds: npt.NDArray[np.uint64], state: _State) -> str | None:
+    def run(self, order: Index, goal: FloatArray, seeds: npt.NDArray[np.uint64], state: _State) -> Stop | None:
         """Measure the cells of `order`, each to its relative goal, in portions; why it ended early, or None."""
         from reluscope.measure.polytope.masses import seeded_masses
 
@@ -144,11 +138,11 @@ class _Work(NamedTuple):
             while done < len(order):
                 spent = self.budget.spent(done)
                 if spent is not None:
-                    return f"{spent}: {done:,} of {len(order):,} cells measured"
+                    return Stop(f"{spent}: {done:,} of {len(order):,} cells measured", spent.status)
                 size = int(max(1, min(size, len(order) - done, self.budget.regions - done)))
                 cells = order[done : done + size]
                 started = time.perf_counter()
-                found = seeded_masses(*self.rows_of(cells), goal[cells], self.confidence, self.max_points, seeds[cells])
+                found = seeded_masses(*self.rows_of(cells), goal[cells], self.level, self.max_points, seeds[cells])
                 for mine, theirs in zip(state, (found.value, found.lower, found.upper, found.points), strict=True):
                     mine[cells] = theirs
                 done += size
@@ -158,5 +152,5 @@ class _Work(NamedTuple):
         except KeyboardInterrupt:
             if done == 0 and not state.points.any():
                 raise
-            return f"interrupted: {done:,} of {len(order):,} cells measured"
+            return Stop(f"interrupted: {done:,} of {len(order):,} cells measured", Status.INTERRUPTED)
         return None

@@ -27,9 +27,10 @@ import numpy as np
 
 from reluscope import intervals
 from reluscope._check import FloatArray, choice, describe, generator, real, real_array
-from reluscope.answer import Answer
+from reluscope.answer import Answer, Status
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
+from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.network import Network
 from reluscope.parallel import blas_threads
 from reluscope.progress import Report, meter
@@ -87,6 +88,7 @@ class RareEvent:
     spread: float
     seconds: float
     note: str = ""
+    status: Status = Status.DONE
 
 
 def rare_probability(
@@ -96,7 +98,7 @@ def rare_probability(
     *,
     tolerance: float = 0.1,
     budget: Any = None,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     interval: str = "replicate",
     rng: Any = None,
     progress: Any = None,
@@ -133,7 +135,9 @@ def rare_probability(
         f"{found.seconds:.2g} s",
     ]
     note = ", ".join(words) + (f"; {found.note}" if found.note else "")
-    return Answer(found.value, found.lower, found.upper, "confidence", found.level, f"rays ({found.interval})", note)
+    method = f"rays ({found.interval})"
+    ends = found.value, found.lower, found.upper
+    return Answer(*ends, "confidence", found.level, method, note, found.evaluations, status=found.status)
 
 
 def rare_event(
@@ -143,7 +147,7 @@ def rare_event(
     *,
     tolerance: float = 0.1,
     budget: Any = None,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     interval: str = "replicate",
     rng: Any = None,
     progress: Any = None,
@@ -296,7 +300,7 @@ class _Run:
         if not any(plan.found for plan in self.plans):
             return self._unseen()
         sizes = self._sizes()
-        rows, weight, note = np.zeros(0), 0.0, ""
+        rows, weight, note, status = np.zeros(0), 0.0, "", Status.DONE
         while True:
             batch = self._replicates(sizes, REPLICATES)
             if len(rows) and len(batch) < len(rows):
@@ -313,6 +317,7 @@ class _Run:
             if half <= self.tolerance * value:
                 break
             if note or self._stop() or self.rays >= _MOST_RAYS:
+                status = Status.BUDGET if self.limit.spent() else Status.TOLERANCE
                 note = self.limit.spent() or f"{_MOST_RAYS:,} rays reached"
                 note += f" at {half / value if value > 0 else math.inf:.2g} of the value"
                 break
@@ -325,7 +330,7 @@ class _Run:
         lower = value - half
         if value >= 1.0 - 1e-14:  # no ray has met the complement: what as many independent ones could have missed
             lower = 1.0 - intervals.unseen(self.rays, self.level)
-        return self._record(value, lower, value + half + lost, "replicate", rows, note)
+        return self._record(value, lower, value + half + lost, "replicate", rows, note, status)
 
     def _replicates(self, sizes: list[int], count: int) -> FloatArray:
         """Fresh replicates of the sampled part; fewer when the budget ends."""
@@ -414,11 +419,13 @@ class _Run:
         lower, upper = intervals.betting(all_values, bound, self.level)
         value = self.fixed + float(all_values.mean())
         lost = sum(plan.weight * plan.lost for plan in plans)
-        note = "" if upper - value <= self.tolerance * value else "the upper end is held up by what no ray has met"
+        note, status = "", Status.DONE
+        if upper - value > self.tolerance * value:
+            note, status = "the upper bound is held up by what no ray has met", Status.TOLERANCE
         if value <= 0.0:
-            note = self._not_met()
+            note, status = self._not_met(), Status.NOTHING_MET
         return self._record(
-            value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", all_values, note, single=True
+            value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", all_values, note, status, single=True
         )  # fmt: skip
 
     def _number(self, plans: list[Plan], bound: float) -> int:
@@ -447,10 +454,19 @@ class _Run:
             parts.append(plan.weight * drawn.value.mean())
         value = self.fixed + float(sum(parts))
         note = "the search did not find the event, only single rays met it" if value > self.fixed else self._not_met()
-        return self._record(value, self.fixed, upper, "finite-sample", np.zeros(1), note)
+        return self._record(value, self.fixed, upper, "finite-sample", np.zeros(1), note, Status.NOTHING_MET)
 
     def _record(
-        self, value: float, lower: float, upper: float, kind: str, rows: FloatArray, note: str, *, single: bool = False
+        self,
+        value: float,
+        lower: float,
+        upper: float,
+        kind: str,
+        rows: FloatArray,
+        note: str,
+        status: Status,
+        *,
+        single: bool = False,
     ) -> RareEvent:
         from reluscope.measure.shared import standard_deviation
 
@@ -460,7 +476,7 @@ class _Run:
         spread = (standard_deviation(rows) / sampled) ** 2 * rays / each if sampled > 0 else 0.0
         return RareEvent(
             value, min(max(lower, 0.0), value), max(min(upper, 1.0), value), self.level, kind, rays, self.evaluations,
-            sum(plan.modes for plan in self.plans), spread, 0.0, note,
+            sum(plan.modes for plan in self.plans), spread, 0.0, note, status,
         )  # fmt: skip
 
     def _not_met(self) -> str:

@@ -8,13 +8,12 @@
 
 from reluscope.measure.regions.enumeration import Enumerated, component_masses, enumerate_law
 from reluscope.measure.regions.laws import gaussian_mass, mass, region_masses, standard_domain
-from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS, Masses, gaussian_masses, uniform_masses
+from reluscope.measure.regions.masses import added, gaussian_masses, scaled, uniform_masses
 from reluscope.measure.regions.moments import moments, simplices
 
 __all__ = [
-    "MOST_EXACT_DIMENSIONS",
     "Enumerated",
-    "Masses",
+    "added",
     "component_masses",
     "enumerate_law",
     "gaussian_mass",
@@ -22,6 +21,7 @@ __all__ = [
     "mass",
     "moments",
     "region_masses",
+    "scaled",
     "simplices",
     "standard_domain",
     "uniform_masses",

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from reluscope._check import EPS, generator
+from reluscope.answer import Answers, Stop
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, regions
 from reluscope.cells.vertex import VertexCells
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_VOLUME_DIMENSIONS
 from reluscope.measure.polytope import measure_together
 from reluscope.measure.regions.laws import chosen_rows, gaussian_mass, given, standard_domain
-from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS, Masses, exact, gaussian_masses, uniform_masses
+from reluscope.measure.regions.masses import exact, gaussian_masses, uniform_masses
 from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ class Enumerated:
 
     component: Component
     regions: Regions
-    masses: Masses
+    masses: Answers
 
     @property
     def complete(self) -> bool:
@@ -49,7 +52,7 @@ class Enumerated:
     @property
     def stopped(self) -> str | None:
         """Why regions are missing, or some masses have wide brackets; None when all was done."""
-        return self.regions.stopped or self.masses.stopped
+        return self.regions.stopped or (None if self.masses.complete else Stop(self.masses.note, self.masses.status))
 
 
 def enumerate_law(
@@ -57,7 +60,7 @@ def enumerate_law(
     law: Law,
     *,
     relative: float = 1e-2,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     budget: Any = None,
     progress: Any = None,
     rng: Any = None,
@@ -72,14 +75,14 @@ def enumerate_law(
     from reluscope.inputs import standard
 
     limit, rng = parse_budget(budget), generator(rng)
-    options: dict[str, Any] = {"relative": relative, "confidence": confidence, "rng": rng}
+    options: dict[str, Any] = {"relative": relative, "level": level, "rng": rng}
     out = []
     for component in standard(law, net):
         if component.kind == "point":
             out.append(_particles(component))
             continue
         # Volumes need vertices; so do exact masses in three dimensions, where they are the choice anyway.
-        geometry = "vertex" if component.kind == "uniform" and 2 < component.r <= 6 else "auto"
+        geometry = "vertex" if component.kind == "uniform" and 2 < component.r <= MOST_VOLUME_DIMENSIONS else "auto"
         where = standard_domain(component)
         slow = component.kind != "uniform" and component.r >= _SLOW_DIMENSIONS
         search = limit.part(0.5) if slow else limit
@@ -95,7 +98,7 @@ def enumerate_law(
     return tuple(out)
 
 
-def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Regions, Masses]:
+def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Regions, Answers]:
     """Exact masses, block by block from the centre outwards; what a budget leaves unmeasured is left out."""
     if not len(found):
         return found, gaussian_masses(found.cells)
@@ -105,7 +108,7 @@ def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Re
     centre = found.find(np.zeros((1, found.cells.dimension)))
     corner[centre[centre >= 0]] = 0.0  # its corners may be far
     distance = np.minimum.reduceat(corner, starts)
-    masses: dict[int, Masses] = {}
+    masses: dict[int, Answers] = {}
     stopped = found.stopped
     for start in starts[np.argsort(distance, kind="stable")].tolist():
         if masses and (words := limit.spent()) is not None:
@@ -126,21 +129,20 @@ def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Re
 
 def component_masses(
     component: Component, found: Regions, limit: Budget, report: Report, options: dict[str, Any]
-) -> Masses:
+) -> Answers:
     """Masses of regions in standard coordinates, given that the input comes from this component."""
     if component.kind == "uniform" and component.r > 0:
         assert component.lower is not None and component.upper is not None
         return uniform_masses(found.cells, float(np.prod(component.upper - component.lower)))
     if found.cells.dimension <= MOST_EXACT_DIMENSIONS and not isinstance(found.cells, HPolytopes):
         return _conditional(component, gaussian_masses(found.cells), options)
-    each = measure_together(
+    joint = measure_together(
         lambda cells: chosen_rows(found, cells), len(found), tolerance=None, budget=limit, report=report, **options
     )
-    joint = Masses(each.value, each.lower, each.upper, "confidence", options["confidence"], each.stopped)
     return _conditional(component, joint, options)
 
 
-def _conditional(component: Component, joint: Masses, options: dict[str, Any]) -> Masses:
+def _conditional(component: Component, joint: Answers, options: dict[str, Any]) -> Answers:
     """Plain Gaussian masses of regions, divided by that of what the component is restricted to."""
     if component.kind == "gaussian" or component.r == 0:
         return joint

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, generator, real
+from reluscope._check import EPS, FloatArray, real, seeded
 from reluscope._text import count, in_dimensions
-from reluscope.answer import Answer
+from reluscope.answer import Answer, Answers
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import clip, half_spaces, law_box, starting_cell
 from reluscope.cells.facets import facet_rows
@@ -20,13 +20,13 @@ from reluscope.cells.polygon import Polygons
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
 from reluscope.inputs import FAR, far_sides
-from reluscope.intervals import binomial
+from reluscope.intervals import DEFAULT_LEVEL, binomial
+from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_VOLUME_DIMENSIONS
 from reluscope.measure.regions.masses import (
-    MOST_EXACT_DIMENSIONS,
-    MOST_VOLUME_DIMENSIONS,
-    Masses,
+    added,
     exact,
     gaussian_masses,
+    scaled,
     uniform_masses,
 )
 from reluscope.progress import Report, meter
@@ -46,7 +46,7 @@ def mass(
     law: Law | None = None,
     *,
     relative: float = 1e-3,
-    confidence: float = 0.999,
+    level: float = DEFAULT_LEVEL,
     rng: Any = None,
 ) -> Answer:
     """`P(A x <= b)` for `x` from any law; `A` has shape (rows, inputs), `b` (rows,) or is one number for all rows.
@@ -55,7 +55,7 @@ def mass(
 
     The law is reduced to the directions the rows can see. Exact (closed form or quadrature, with a bound on rounding)
     when at most three remain, for uniform laws in up to six dimensions by volume, and for particles by counting;
-    otherwise quasi-Monte Carlo: `confidence` interval of relative half-width `relative`, or sampling for uniform laws.
+    otherwise quasi-Monte Carlo: `level` interval of relative half-width `relative`, or sampling for uniform laws.
     """
     from reluscope.inputs import check_law, standard
     from reluscope.network import Network, Polytope
@@ -64,17 +64,17 @@ def mass(
         A, b, law = A.A, A.b, b if law is None else law
     law = check_law(law)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
-    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
-    rng = generator(rng)
+    real(level, "level", low=0.0, high=1.0, open_=True)
+    rng, seed = seeded(rng)
     if np.size(A) and np.any(np.equal(b, -np.inf)):
         return Answer(0.0, 0.0, 0.0, "exact", method="a row that nothing satisfies")
     rows, bounds = half_spaces((A, b), law.n, "A, b") if np.size(A) else (np.zeros((0, law.n)), np.zeros(0))
     if not len(rows):
         return Answer(1.0, 1.0, 1.0, "exact", method="no rows: the whole space")
     components = standard(law, Network([(rows, -bounds)]))
-    each = _share_doubt(confidence, len(components))
-    parts = [_component_mass(c, relative, each, rng).scaled(c.weight) for c in components]
-    total = Masses.added(parts)
+    each = _share_doubt(level, len(components))
+    parts = [scaled(_component_mass(c, relative, each, rng), c.weight) for c in components]
+    total = added(parts)
     return Answer(
         float(total.value[0]),
         float(total.lower[0]),
@@ -82,15 +82,16 @@ def mass(
         total.guarantee,
         total.level,
         f"{count(len(parts), 'component')} in {in_dimensions(c.r for c in components)}",
+        seed=seed if total.guarantee == "confidence" else None,
     )
 
 
-def _share_doubt(confidence: float, parts: int) -> float:
+def _share_doubt(level: float, parts: int) -> float:
     """The confidence each of several parts needs so that all hold together with the one asked for (union bound)."""
-    return 1.0 - (1.0 - confidence) / max(parts, 1)
+    return 1.0 - (1.0 - level) / max(parts, 1)
 
 
-def _component_mass(component: Component, relative: float, confidence: float, rng: np.random.Generator) -> Masses:
+def _component_mass(component: Component, relative: float, level: float, rng: np.random.Generator) -> Answers:
     """Mass of `network(u) <= 0` (an affine network) under one component."""
     first = component.network.layers[0]
     A, b = first.dense(), -first.bias
@@ -104,33 +105,35 @@ def _component_mass(component: Component, relative: float, confidence: float, rn
         return exact(np.array([float((b >= 0).all())]), np.zeros(1))
     A, b = A[:, : component.r], b
     if component.kind == "uniform":
-        return _uniform_mass(component, A, b, confidence, rng)
+        return _uniform_mass(component, A, b, level, rng)
     restriction = component.inequalities()
     both = np.concatenate([A, restriction[0]]), np.concatenate([b, restriction[1]])
-    joint = gaussian_mass(*both, relative, confidence, rng)
+    joint = gaussian_mass(*both, relative, level, rng)
     if component.kind == "gaussian":
         return joint
     if component.log_mass is not None:
         return given(joint, exact(np.exp([component.log_mass]), 1e-12 * np.exp([component.log_mass])))
-    return given(joint, gaussian_mass(*restriction, relative, confidence, rng))
+    return given(joint, gaussian_mass(*restriction, relative, level, rng))
 
 
-def given(joint: Masses, condition: Masses) -> Masses:
+def given(joint: Answers, condition: Answers) -> Answers:
     """`P(cell and box) / P(box)` with the brackets divided the safe way round."""
     weaker = "confidence" if "confidence" in (joint.guarantee, condition.guarantee) else "exact"
     levels = [m.level for m in (joint, condition) if m.level is not None]
+    late = condition if joint.complete else joint
     with np.errstate(divide="ignore", invalid="ignore"):
-        return Masses(
+        return Answers(
             np.minimum(joint.value / condition.value, 1.0),
             joint.lower / condition.upper,
             np.minimum(np.nan_to_num(joint.upper / condition.lower, nan=1.0, posinf=1.0), 1.0),
             weaker,
             1.0 - sum(1.0 - x for x in levels) if levels else None,
-            joint.stopped or condition.stopped,
+            note=late.note,
+            status=late.status,
         )
 
 
-def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, confidence: float, rng: np.random.Generator) -> Masses:
+def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, level: float, rng: np.random.Generator) -> Answers:
     """Mass of `A u <= b` under N(0, I), by the best measure of the dimension."""
     r = A.shape[1]
     norm = np.linalg.norm(A, axis=1)
@@ -156,15 +159,15 @@ def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, confidence: flo
         return gaussian_masses(cell)
     from reluscope.measure.polytope import polytope_mass
 
-    found = polytope_mass(A, b, relative=relative, confidence=confidence, rng=rng)
+    found = polytope_mass(A, b, relative=relative, level=level, rng=rng)
     if found.method == "exact":
         return exact(np.array([found.value]), np.array([1e-12 * found.value]))
-    return Masses(np.array([found.value]), np.array([found.lower]), np.array([found.upper]), "confidence", confidence)
+    return Answers(np.array([found.value]), np.array([found.lower]), np.array([found.upper]), "confidence", level)
 
 
 def _uniform_mass(
-    component: Component, A: FloatArray, b: FloatArray, confidence: float, rng: np.random.Generator
-) -> Masses:
+    component: Component, A: FloatArray, b: FloatArray, level: float, rng: np.random.Generator
+) -> Answers:
     lower, upper = component.lower, component.upper
     assert lower is not None and upper is not None
     norm = np.linalg.norm(A, axis=1)
@@ -177,19 +180,19 @@ def _uniform_mass(
         except InputError:  # no interior
             return exact(np.zeros(1), np.zeros(1))
         return uniform_masses(cell, float(np.prod(upper - lower)))
-    return _counted(lambda n: lower + (upper - lower) * rng.random((n, component.r)), A, b, confidence)
+    return _counted(lambda n: lower + (upper - lower) * rng.random((n, component.r)), A, b, level)
 
 
 _DRAWS = 1 << 20
 
 
-def _counted(draw: Any, A: FloatArray, b: FloatArray, confidence: float) -> Masses:
+def _counted(draw: Any, A: FloatArray, b: FloatArray, level: float) -> Answers:
     """Share of draws inside, with the exact binomial (Clopper-Pearson) interval."""
     hits, chunk = 0, 1 << 15
     for _ in range(0, _DRAWS, chunk):
         hits += int((draw(chunk) @ A.T <= b).all(axis=1).sum())
-    low, high = binomial(hits, _DRAWS, confidence)
-    return Masses(np.array([hits / _DRAWS]), np.array([low]), np.array([high]), "confidence", confidence)
+    low, high = binomial(hits, _DRAWS, level)
+    return Answers(np.array([hits / _DRAWS]), np.array([low]), np.array([high]), "confidence", level)
 
 
 class _Options(NamedTuple):
@@ -197,7 +200,7 @@ class _Options(NamedTuple):
 
     tolerance: float
     relative: float | None
-    confidence: float
+    level: float
     rng: np.random.Generator
     budget: Budget
     report: Report
@@ -209,11 +212,11 @@ def region_masses(
     *,
     tolerance: float,
     relative: float | None,
-    confidence: float,
+    level: float,
     rng: Any,
     budget: Any = None,
     progress: Any = None,
-) -> Masses:
+) -> Answers:
     """See `Regions.masses`."""
     from reluscope.inputs import check_law
 
@@ -221,8 +224,8 @@ def region_masses(
     real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
     if relative is not None:
         real(relative, "relative", low=0.0, high=1.0, open_=True)
-    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
-    rng = generator(rng)
+    real(level, "level", low=0.0, high=1.0, open_=True)
+    rng, seed = seeded(rng)
     parse_budget(budget)
     if law.atoms is not None:
         points, weights = law.atoms
@@ -234,21 +237,23 @@ def region_masses(
     if gaussians:
         _warm(regions)
         with meter(progress, "masses") as report:
-            level = _share_doubt(confidence, len(gaussians))
+            level = _share_doubt(level, len(gaussians))
             options = _Options(tolerance, relative, level, rng, parse_budget(budget), report)
-            return Masses.added([_gaussian_regions(regions, g, options).scaled(w) for w, g in gaussians])
+            found = added([scaled(_gaussian_regions(regions, g, options), w) for w, g in gaussians])
+            return replace(found, seed=seed if found.guarantee == "confidence" else None)
     _inside(regions, law)
     if law.unrestricted is not law:  # a Gaussian given its box
         ((_, gaussian),) = law.unrestricted.gaussians
         accuracy = relative if relative is not None else tolerance
-        condition = mass(*box_rows(law), gaussian, relative=accuracy, confidence=confidence, rng=rng)
+        condition = mass(*box_rows(law), gaussian, relative=accuracy, level=level, rng=rng)
         bracket = [np.full(1, x) for x in (condition.value, condition.lower, condition.upper)]
-        whole = Masses(bracket[0], bracket[1], bracket[2], condition.guarantee, condition.level)
+        whole = Answers(bracket[0], bracket[1], bracket[2], condition.guarantee, condition.level)
         _warm(regions)
         with meter(progress, "masses") as report:
             share = max(tolerance * condition.value, 1e-300)  # of the box's mass
-            options = _Options(share, relative, confidence, rng, parse_budget(budget), report)
-            return given(_gaussian_regions(regions, gaussian, options), whole)
+            options = _Options(share, relative, level, rng, parse_budget(budget), report)
+            found = given(_gaussian_regions(regions, gaussian, options), whole)
+            return replace(found, seed=seed if found.guarantee == "confidence" else None)
     lower, upper = law.support()
     if (upper <= lower).any():
         raise InputError("a uniform law with fixed inputs has no volume: drop those inputs from the network first")
@@ -280,7 +285,7 @@ def _warm(regions: Regions) -> None:
         polytope_mass(np.eye(2), np.ones(2), relative=0.5, rng=0)
 
 
-def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Masses:
+def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Answers:
     n = regions.network.n_inputs
     L = law.factor.push(np.eye(law.factor.k)).T
     square = L.shape == (n, n) and np.linalg.cond(L) < 1e8
@@ -303,8 +308,7 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Mas
         A, b, offsets = chosen_rows(regions, cells)
         return np.ascontiguousarray(A @ L), b - A @ law.mean, offsets
 
-    found = measure_together(rows_of, len(regions), **options._asdict())
-    return Masses(found.value, found.lower, found.upper, "confidence", options.confidence, found.stopped)
+    return measure_together(rows_of, len(regions), **options._asdict())
 
 
 def chosen_rows(regions: Regions, cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:

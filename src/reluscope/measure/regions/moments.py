@@ -12,16 +12,15 @@ from reluscope._check import EPS, FloatArray, generator, real
 from reluscope.cells.domain import clip, half_spaces, starting_cell
 from reluscope.errors import InputError
 from reluscope.inputs import FAR, check_law
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_SIMPLEX_DIMENSIONS
 from reluscope.measure.regions.laws import box_rows
-from reluscope.measure.regions.masses import MOST_EXACT_DIMENSIONS
 
 if TYPE_CHECKING:
     from reluscope.inputs import Gaussian, Law
 
 _RANK = 1e-13
 """Directions with a singular value below this share of the largest are not seen by the rows."""
-
-_MOST_VOLUME_DIMENSIONS = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,7 +53,13 @@ class Moments:
 
 
 def moments(
-    A: npt.ArrayLike, b: npt.ArrayLike, law: Law, *, relative: float = 1e-3, confidence: float = 0.999, rng: Any = None
+    A: npt.ArrayLike,
+    b: npt.ArrayLike,
+    law: Law,
+    *,
+    relative: float = 1e-3,
+    level: float = DEFAULT_LEVEL,
+    rng: Any = None,
 ) -> Moments:
     """Mass, first and second moments of `x` from `law` on `A x <= b`.
 
@@ -64,8 +69,8 @@ def moments(
     """
     check_law(law)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
-    real(confidence, "confidence", low=0.0, high=1.0, open_=True)
-    options = {"relative": relative, "confidence": confidence, "rng": generator(rng)}
+    real(level, "level", low=0.0, high=1.0, open_=True)
+    options = {"relative": relative, "level": level, "rng": generator(rng)}
     rows: tuple[FloatArray, FloatArray] = (np.zeros((0, law.n)), np.zeros(0))
     if np.size(A):
         rows = half_spaces((A, b), law.n, "A, b")
@@ -168,8 +173,8 @@ def _uniform(law: Law, A: FloatArray, b: FloatArray) -> Moments:
     low, high = law.support()
     free = high > low
     d = int(free.sum())
-    if d > _MOST_VOLUME_DIMENSIONS:
-        raise InputError(f"moments of a uniform law are exact for up to {_MOST_VOLUME_DIMENSIONS} inputs, got {d}")
+    if d > MOST_SIMPLEX_DIMENSIONS:
+        raise InputError(f"moments of a uniform law are exact for up to {MOST_SIMPLEX_DIMENSIONS} inputs, got {d}")
     fixed = np.where(free, 0.0, low)
     bounds = b - A @ fixed
     inner = A[:, free]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import describe, real
-from reluscope.answer import Answer
+from reluscope.answer import Answer, Status, Stop, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.formats.vnnlib import Property
@@ -104,9 +104,9 @@ def _check(net: Any, law: Law, event: Any) -> None:
 
 def _answer(low: float, high: float, method: str, note: str, boxes: int, limit: Budget) -> Answer:
     low, high = float(max(0.0, min(1.0, low))), float(max(0.0, min(1.0, high)))
-    return Answer(
-        0.5 * (low + high), low, high, "sound", method=method, note=note, evaluations=boxes, seconds=limit.elapsed()
-    )
+    status = status_of(note or None)
+    work: dict[str, Any] = {"evaluations": boxes, "seconds": limit.elapsed(), "status": status}
+    return Answer(0.5 * (low + high), low, high, "sound", method=method, note=note, **work)
 
 
 @dataclass(eq=False)
@@ -211,7 +211,7 @@ class _Search:
             root = chain(frame.network, frame.first_error, reach, self.rows.G, self.rows.g, self.rows.strict)
             self.roots[index[id(frame)]] = root
             place(start(frame, self.rows, root))
-        reason = None
+        reason: str | None = None
         checked = time.monotonic()
         while heap and len(heap) < _TASKS:
             task = heapq.heappop(heap)[2]
@@ -258,7 +258,7 @@ class _Search:
             if reason is not None:
                 return reason
             if self.boxes - before <= len(order) and threshold < 1e-30 * total:
-                return "what is left cannot be decided in double precision"
+                return Stop("what is left cannot be decided in double precision", Status.UNDECIDED)
             if self.bracket()[0] == 0.0:
                 self._plant()
             threshold /= self._step(self.limit.elapsed() - began)

@@ -1,0 +1,86 @@
+"""Answers: what every public call that gives numbers with brackets promises, and that seeds repeat them."""
+
+import numpy as np
+import pytest
+
+import reluscope as rs
+from conformance import check_answer
+from nets import random_net
+from reluscope.answer import Answer, Answers, Status, Stop, status_of
+
+PLANE = rs.Gaussian(np.zeros(2), np.eye(2))
+FOUR = rs.Gaussian(np.zeros(4), np.eye(4))
+NET = random_net((2, 4, 1), 0)
+HIGH = random_net((4, 3, 1), 1)
+
+
+def _coverage():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    return rs.unwrap(HIGH, X).coverage(X, draws=500, rng=0, budget="1 regions").unseen_volume
+
+
+CALLS = {
+    "exact": lambda: rs.probability(NET, PLANE, "y > 0", "exact"),
+    "budget": lambda: rs.probability(NET, PLANE, "y > 0", "exact", budget="1 regions"),
+    "sound": lambda: rs.probability(NET, PLANE, "y > 0", "sound", budget="200 regions"),
+    "confidence": lambda: rs.probability(HIGH, FOUR, "y > 0", "confidence", budget=0.2, rng=0),
+    "replicate": lambda: rs.probability(HIGH, FOUR, "y > 0", "confidence", budget=0.2, interval="replicate", rng=0),
+    "never": lambda: rs.probability(NET, PLANE, "y > 0 and y < 0"),
+    "mass": lambda: rs.mass(np.eye(2), np.zeros(2), PLANE),
+    "mass by sampling": lambda: rs.mass(np.ones((1, 4)) + np.eye(4), np.zeros(4), FOUR, rng=0),
+    "masses": lambda: rs.regions(NET, law=PLANE).masses(PLANE),
+    "masses by sampling": lambda: rs.regions(HIGH, law=FOUR).masses(FOUR, tolerance=0.1, rng=0),
+    "total": lambda: rs.regions(NET, law=PLANE).masses(PLANE).total,
+    "cdf": lambda: rs.outputs(NET, PLANE).cdf([0.0, 0.1]),
+    "cdf at one": lambda: rs.outputs(NET, PLANE).cdf(0.0),
+    "pdf": lambda: rs.outputs(NET, PLANE).pdf([0.0, 0.1]),
+    "quantile": lambda: rs.outputs(NET, PLANE).quantile([0.1, 0.9]),
+    "mean": lambda: rs.outputs(NET, PLANE).mean,
+    "cov": lambda: rs.outputs(NET, PLANE).cov,
+    "marginals": lambda: rs.functions(NET, PLANE).marginals,
+    "spectrum": lambda: rs.spectrum(NET, PLANE).cdf(0.5),
+    "spectrum by draws": lambda: rs.spectrum(NET, PLANE, method="draws", draws=200, rng=0).quantile(0.5),
+    "sensitivity": lambda: rs.sensitivity(NET, PLANE, "y > 0").mean,
+    "coverage": _coverage,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_answer_is_one(call):
+    check_answer(CALLS[call]())
+
+
+def test_seeds_repeat_answers():
+    """The seed of a call without rng= gives the same numbers again; None where nothing was drawn."""
+    regions = rs.regions(HIGH, law=FOUR)
+    rows = np.ones((1, 4)) + np.eye(4)
+    for call in (
+        lambda rng: rs.mass(rows, np.zeros(4), FOUR, rng=rng),
+        lambda rng: regions.masses(FOUR, tolerance=0.1, rng=rng),
+    ):
+        first = call(None)
+        assert isinstance(first.seed, int)
+        again = call(first.seed)
+        assert again.seed == first.seed
+        for name in ("value", "lower", "upper"):
+            assert np.array_equal(getattr(first, name), getattr(again, name))
+        assert call(None).seed != first.seed
+        assert call(np.random.default_rng(0)).seed is None
+    assert rs.mass(np.eye(2), np.zeros(2), PLANE).seed is None
+    assert rs.probability(HIGH, FOUR, "y > 0", "confidence", budget=0.2, rng=7).seed == 7
+
+
+def test_status_says_how_the_work_ended():
+    part = rs.probability(NET, PLANE, "y > 0", "exact", budget="1 regions")
+    assert part.status is Status.BUDGET and "budget=" in part.status.advice
+    assert rs.probability(NET, PLANE, "y > 0", "exact").status is Status.DONE
+    assert {s for s in Status if not s.advice} == {Status.DONE}
+    assert status_of(None) is Status.DONE and status_of("words") is Status.BUDGET
+    assert status_of(Stop("words", Status.INTERRUPTED)) is Status.INTERRUPTED
+
+
+def test_many_print_as_a_table():
+    value = np.linspace(0.0, 1.0, 25)
+    text = str(Answers(value, value, value, "exact"))
+    assert len(text.splitlines()) == 23 and "5 more" in text and text.endswith("(exact)")
+    assert str(Answer(0.5, 0.4, 0.6, "confidence", 0.99)) == "0.5 in [0.4, 0.6] (confidence 99 %)"

@@ -23,7 +23,7 @@ import numpy as np
 
 import reluscope as rs
 from reluscope.budget import Budget
-from reluscope.formats.vnnlib import Case, Property
+from reluscope.events import Case, Event
 from reluscope.measure.sound import bound_event
 
 CORES = 2
@@ -51,7 +51,7 @@ def above(n, c):
     """The event y > c for a network with one output."""
     free = np.full(n, np.inf)
     case = Case(-free, free, np.zeros((1, n)), np.array([[-1.0]]), np.array([-c]), np.zeros(1, bool))
-    return Property(n, 1, (case,))
+    return Event("property", n, 1, (case,))
 
 
 def show(name, answer, start):

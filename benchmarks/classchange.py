@@ -23,7 +23,7 @@ import numpy as np
 from bounds import CpuBudget, folder
 
 import reluscope as rs
-from reluscope.events.record import as_event
+from reluscope.events import as_event
 from reluscope.intervals import binomial
 from reluscope.measure.sound import bound_event
 
@@ -74,7 +74,7 @@ def one(family, name, spec, scale, seconds):
     text, good = "", True
     if net.n_inputs <= MOST_INPUTS:
         start = time.process_time()
-        event = as_event(EVENT, net, law).as_property
+        event = as_event(EVENT, net, law)
         sound = bound_event(net, law, event, tolerance=0.0, budget=CpuBudget(seconds=seconds))
         text = f"[{sound.lower:.4g}, {sound.upper:.4g}] ({time.process_time() - start:.0f} s)"
         wide = binomial(wrong, DRAWS, 1 - 1e-9)

@@ -24,7 +24,7 @@ from itertools import pairwise
 import numpy as np
 
 import reluscope as rs
-from reluscope.formats.vnnlib import Case, Property
+from reluscope.events import Case, Event
 from reluscope.measure.rare import rare_event
 
 
@@ -60,7 +60,7 @@ def above(net, threshold):
     row = np.zeros((1, net.n_outputs))
     row[0, 0] = -1.0
     case = Case(-inf, inf, np.zeros((1, net.n_inputs)), row, np.array([-threshold]), np.zeros(1, bool))
-    return Property(net.n_inputs, net.n_outputs, (case,))
+    return Event("property", net.n_inputs, net.n_outputs, (case,))
 
 
 def threshold_for(net, law, p, seed=0):

@@ -48,8 +48,8 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.errors import ReluscopeError as ReluscopeError
     from reluscope.errors import ReluscopeWarning as ReluscopeWarning
     from reluscope.errors import UnsupportedError as UnsupportedError
-    from reluscope.events.record import Event as Event
-    from reluscope.events.record import event as event
+    from reluscope.events import Event as Event
+    from reluscope.events import event as event
     from reluscope.examples import example as example
     from reluscope.formats import load as load
     from reluscope.formats.vnnlib import vnnlib as vnnlib
@@ -92,7 +92,7 @@ _HOME = {
         "cells.complex": "polyhedral_complex",
         "cells.regions": "Regions regions stream_regions",
         "errors": "InputError InputLimitError MissingExtraError ReluscopeError ReluscopeWarning UnsupportedError",
-        "events.record": "Event event",
+        "events": "Event event",
         "examples": "example",
         "formats": "load",
         "formats.vnnlib": "vnnlib",

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError, InputLimitError
-from reluscope.events.record import as_event, event
+from reluscope.events import as_event, event
 
 N_IN, N_OUT = 3, 4
 
 
 def cases_hold(found, x, y):
     """By the definition of a case, apart from `Event.holds`."""
-    for c in found.cases:
-        case = c.case
+    for case in found.cases:
         left = case.A @ x + case.G @ y
         rows = all(a < b if s else a <= b for a, b, s in zip(left, case.g, case.strict, strict=True))
         if rows and (case.lower <= x).all() and (case.upper >= x).all():
@@ -110,21 +109,21 @@ def test_forms_that_python_does_not_have():
 
 def test_names_and_bare_variables():
     found = event("speed > 2 and 'left turn' <= 0 and y < 1", 2, 1, names=["speed", "left turn"])
-    (case,) = (c.case for c in found.cases)
+    (case,) = found.cases
     assert case.lower[0] == 2 and case.upper[1] == 0
-    assert event("x['speed'] > 2", 2, 1, names={"speed": 1}).cases[0].case.lower[1] == 2
-    assert event("go >= 0", 2, 3, output_names=["stop", "go", "wait"]).cases[0].case.G.tolist() == [[0, -1, 0]]
+    assert event("x['speed'] > 2", 2, 1, names={"speed": 1}).cases[0].lower[1] == 2
+    assert event("go >= 0", 2, 3, output_names=["stop", "go", "wait"]).cases[0].G.tolist() == [[0, -1, 0]]
 
 
 def test_constants_are_exact_and_rounded_once():
-    third = event("3 * y[0] <= 1", 1, 1).cases[0].case
+    third = event("3 * y[0] <= 1", 1, 1).cases[0]
     assert third.G[0, 0] == 1 and third.g[0] == 1 / 3
-    assert event("y[0] <= 0.1 + 0.2", 1, 1).cases[0].case.g[0] == 0.3  # in float64 arithmetic it is not
+    assert event("y[0] <= 0.1 + 0.2", 1, 1).cases[0].g[0] == 0.3  # in float64 arithmetic it is not
     assert event("1e-400 < 1", 1, 1).cases
 
 
 def test_bounds_on_inputs_become_the_box():
-    case = event("0 <= x[0] < 1 and x[1] >= -2", 2, 1).cases[0].case
+    case = event("0 <= x[0] < 1 and x[1] >= -2", 2, 1).cases[0]
     assert case.lower.tolist() == [0, -2] and case.upper.tolist() == [1, np.inf]
     assert case.A.tolist() == [[1, 0]] and case.strict.tolist() == [True]
     assert not event("x[0] > 1 and x[0] < 0", 2, 1).cases
@@ -150,15 +149,15 @@ def test_features_of_the_function():
         ("norm1(J) > 1", np.linalg.norm(J, 1, axis=(1, 2)) > 1),
         ("norminf(J) > 1", np.linalg.norm(J, np.inf, axis=(1, 2)) > 1),
         ("fro(J) <= 1", np.linalg.norm(J, axis=(1, 2)) <= 1),
-        ("unit[2,3] on", pattern[:, 6 + 3] == 1),
-        ("unit[1,0] is off", pattern[:, 0] == 0),
-        ("unit[1,0] == 1 and y[0] > J[0,0]", (pattern[:, 0] == 1) & (net(X)[:, 0] > J[:, 0, 0])),
+        ("unit[1,3] on", pattern[:, 6 + 3] == 1),
+        ("unit[0,0] is off", pattern[:, 0] == 0),
+        ("unit[0,0] == 1 and y[0] > J[0,0]", (pattern[:, 0] == 1) & (net(X)[:, 0] > J[:, 0, 0])),
     ):
         found = as_event(text, net)
         assert (found.holds(net, X) == wanted).all() and wanted.any() and not wanted.all(), text
         assert ((~found).holds(net, X) == ~wanted).all()
         with pytest.raises(InputError, match="not a set of inputs and outputs"):
-            _ = found.as_property
+            found.contains(X, net(X))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +179,6 @@ def test_features_of_the_function():
         ("y[0].real > 1", r"character '\.'", 4),
         ("J[0] > 1", "expected ','", 3),
         ("abs(y[0]) + 1 > 2", "compared directly", 10),
-        ("unit[0,1] on", "counted from 1", 0),
         ("y[0] > 1 ; y[1] > 2", "character ';'", 9),
         ("norm(x) > 1", "norm of the Jacobian", 5),
         ("argmax in 3", "a set", 10),
@@ -225,20 +223,20 @@ def test_what_counts_as_an_event():
     net = random_net((2, 4, 3), 0)
     box = "".join(f"(declare-const X_{i} Real)(assert (>= X_{i} 0))(assert (<= X_{i} 1))" for i in range(2))
     prop = rs.vnnlib(box + "".join(f"(declare-const Y_{i} Real)" for i in range(3)) + "(assert (>= Y_0 Y_1))")
-    assert as_event(prop, net).as_property.cases == prop.cases
+    assert as_event(prop, net) is prop
     X = np.random.default_rng(0).normal(size=(100, 2))
     pair = as_event(([[1.0, -1.0, 0.0]], [0.0]), net)
     assert (pair.holds(net, X) == (net(X)[:, 0] <= net(X)[:, 1])).all()
-    assert ((as_event(prop, net) & pair).holds(net, X) == (prop.evaluate(net, X) & pair.holds(net, X))).all()
+    assert ((as_event(prop, net) & pair).holds(net, X) == (prop.contains(X, net(X)) & pair.holds(net, X))).all()
     for bad in (3, None, ("a",), ([[1.0, 2.0]], [0.0])):
         with pytest.raises(InputError):
             as_event(bad, net)
     with pytest.raises(InputError, match="3 inputs"):
         as_event(event("y[0] > 0", 3, 3), net)
-    with pytest.raises(InputError, match="hidden layers"):
-        as_event("unit[4,0] on", net)
+    with pytest.raises(InputError, match="1 hidden layer, counted from 0"):
+        as_event("unit[1,0] on", net)
     with pytest.raises(InputError, match="go from 0 to 3"):
-        as_event("unit[1,4] on", net)
+        as_event("unit[0,4] on", net)
     assert repr(as_event("y[0] > 0", net)) == "Event('y[0] > 0', 1 case)"
     assert rs.event is event
 

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 import reluscope as rs
 from nets import random_net
-from reluscope.formats.vnnlib import Case, Property
+from reluscope.events import Case, Event
 from reluscope.measure.rare.moments import largest_moments
 from reluscope.measure.rare.probability import rare_event, rare_probability
 
@@ -34,7 +34,7 @@ def above(n, m, threshold):
     row = np.zeros((1, m))
     row[0, 0] = -1.0
     sides = np.full(n, -np.inf), np.full(n, np.inf)
-    return Property(n, m, (Case(*sides, np.zeros((1, n)), row, np.array([-threshold]), np.ones(1, bool)),))
+    return Event("property", n, m, (Case(*sides, np.zeros((1, n)), row, np.array([-threshold]), np.ones(1, bool)),))
 
 
 def holds(values, truth, slack=0.0):
@@ -174,7 +174,8 @@ def test_known_points_are_measured_where_the_search_is_blind():
     centre = np.array([1.5, -1.0, 2.0, 0.5, -2.5])
     net, truth = spike(centre, 0.02)
     law = rs.Gaussian(np.zeros(5))
-    prop = Property(
+    prop = Event(
+        "property",
         5,
         1,
         (

@@ -11,8 +11,8 @@ from reluscope.answers._nearest import lower_bounds, nearest_in_hull, nearest_in
 from reluscope.answers.witness import forward
 from reluscope.budget import Budget
 from reluscope.errors import InputError
-from reluscope.events.placed import question
-from reluscope.events.record import as_event
+from reluscope.events import as_event
+from reluscope.events.placed import place
 from reluscope.inputs import standard
 
 
@@ -86,7 +86,7 @@ def test_enumeration_finds_the_nearest_without_help(dimension):
     net, law = random_net((dimension, 8, 6, 1), dimension + 2), rs.Gaussian(np.zeros(dimension))
     level = max(float(np.quantile(net(law.sample(2000, 0)), 0.98)), float(net(np.zeros(dimension))[0]) + 0.5)
     event = as_event(f"y >= {level!r}", net)
-    asked = question(net, law, event)
+    asked = place(net, law, event)
     (component,) = standard(law, asked.network)
     known = rs.witness(net, law, event, margin=0, rng=0)
     assert known.proved_nearest and known.distance > 0.5
@@ -127,9 +127,9 @@ def test_events_on_the_function():
     net = random_net((2, 6, 5, 1), 2, bias=0.6)
     law = rs.Gaussian([0.0, 0.0])
     X = law.sample(20_000, 0)
-    inside = as_event("J[0,0] < 0 and unit[1,2] off", net).holds(net, X)
+    inside = as_event("J[0,0] < 0 and unit[0,2] off", net).holds(net, X)
     assert inside.any()
-    found = rs.witness(net, law, "J[0,0] < 0 and unit[1,2] off", rng=0)
+    found = rs.witness(net, law, "J[0,0] < 0 and unit[0,2] off", rng=0)
     assert net.jacobian(found.x)[0, 0] < 0 and net.pattern(found.x)[2] == 0
     assert found.distance <= np.linalg.norm(X[inside], axis=1).min() * (1 + 1e-9)
 
@@ -177,7 +177,7 @@ def test_witnesses_survive_float32():
                 order = rng.permutation(len(z))
                 h = layer.weight.astype(np.float32)[:, order] @ z[order] + layer.bias.astype(np.float32)
                 z = np.maximum(h, np.float32(0)) if layer is not net.layers[-1] else h
-            assert event.as_property.holds(safe.x.astype(np.float32).astype(float), z.astype(float))
+            assert event.contains(safe.x.astype(np.float32).astype(float), z.astype(float))
 
 
 def test_fixed_inputs_do_not_stop_the_step():

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reluscope.errors import InputError, InputLimitError, UnsupportedError
-from reluscope.formats.vnnlib import Property, vnnlib
+from reluscope.events import Event
+from reluscope.formats.vnnlib import vnnlib
 from reluscope.limits import Limits
 from reluscope.network import Network
 
@@ -28,7 +29,7 @@ def declare(n_inputs: int, n_outputs: int) -> str:
     return "".join(f"(declare-const {name} Real)\n" for name in names)
 
 
-def read(asserts: str, n_inputs: int = 2, n_outputs: int = 2, **options) -> Property:
+def read(asserts: str, n_inputs: int = 2, n_outputs: int = 2, **options) -> Event:
     return vnnlib(declare(n_inputs, n_outputs) + asserts, **options)
 
 
@@ -45,9 +46,9 @@ def test_box_and_output_rows() -> None:
     np.testing.assert_array_equal(case.upper, [0.5, np.inf])
     np.testing.assert_array_equal(case.G, [[-1, 1], [-1, 0]])
     np.testing.assert_array_equal(case.g, [0, -3])
-    assert not case.strict.any() and not case.reads_inputs.any() and case.reads_outputs.all()
+    assert not case.strict.any() and not case.reads_inputs.any() and case.G.any(axis=1).all()
     assert case.A.shape == (2, 2) and not case.A.any()
-    assert repr(p) == "Property(2 inputs, 2 outputs, 1 case on 1 box)"
+    assert repr(p) == "Event('the property text', 1 case)"
     assert repr(case) == "Case(1 of 2 inputs bounded, 2 rows)"
 
 
@@ -55,8 +56,8 @@ def test_tightest_bound_wins_and_equality_pins() -> None:
     p = read("(assert (<= X_0 5))(assert (<= X_0 2))(assert (<= X_0 3))(assert (>= X_0 -1))(assert (= X_1 0.1))")
     np.testing.assert_array_equal(p.cases[0].upper, [2, 0.1])
     np.testing.assert_array_equal(p.cases[0].lower, [-1, 0.1])
-    assert p.holds([0, 0.1], [9, 9]) is True
-    assert p.holds([0, 0.2], [9, 9]) is False
+    assert p.contains([0, 0.1], [9, 9]) is True
+    assert p.contains([0, 0.2], [9, 9]) is False
 
 
 def test_boxes_times_outputs() -> None:
@@ -68,7 +69,7 @@ def test_boxes_times_outputs() -> None:
     assert p.cases[0].lower is p.cases[1].lower  # boxes are shared, not copied
     X = np.array([[0.5, 0], [1.5, 0], [2.5, 0], [0.5, 0], [2.5, 9]])
     Y = np.array([[-1, 5], [-1, 5], [1, 1.5], [1, 5], [0, 0]])
-    np.testing.assert_array_equal(p.holds(X, Y), [True, False, True, False, True])
+    np.testing.assert_array_equal(p.contains(X, Y), [True, False, True, False, True])
 
 
 def test_strict_rows() -> None:
@@ -76,7 +77,7 @@ def test_strict_rows() -> None:
     assert p.cases[0].strict.all() and p.cases[0].lower[0] == 0.0
     X = np.array([[0.0, 0], [1e-300, 0], [1, 0], [1, 0]])
     Y = np.array([[0, 0], [0, 0], [1, 0], [np.nextafter(1, 0), 0]])
-    np.testing.assert_array_equal(p.holds(X, Y), [False, True, False, True])
+    np.testing.assert_array_equal(p.contains(X, Y), [False, True, False, True])
 
 
 def test_rows_that_mix_inputs_and_outputs() -> None:
@@ -84,8 +85,8 @@ def test_rows_that_mix_inputs_and_outputs() -> None:
     (case,) = p.cases
     np.testing.assert_array_equal(case.A, [[2, -0.25]])
     np.testing.assert_array_equal(case.G, [[0, 1]])
-    assert case.g[0] == 3 and case.reads_inputs.all() and case.reads_outputs.all()
-    assert p.holds([1, 4], [0, 2]) and not p.holds([1, 4], [0, 2.1])
+    assert case.g[0] == 3 and case.reads_inputs.all() and case.G.any(axis=1).all()
+    assert p.contains([1, 4], [0, 2]) and not p.contains([1, 4], [0, 2.1])
 
 
 def test_rows_on_inputs_alone() -> None:
@@ -114,8 +115,8 @@ def test_rows_on_inputs_alone() -> None:
 )
 def test_formulas(formula: str, inside: list[float], outside: list[float]) -> None:
     p = read(f"(assert {formula})", 1, 1)
-    assert all(p.holds([0.0], [y]) for y in inside)
-    assert not any(p.holds([0.0], [y]) for y in outside)
+    assert all(p.contains([0.0], [y]) for y in inside)
+    assert not any(p.contains([0.0], [y]) for y in outside)
 
 
 def test_empty_disjuncts_are_left_out() -> None:
@@ -140,24 +141,24 @@ def test_declare_fun_comments_line_endings_bom_and_other_commands() -> None:
 def test_evaluate_on_a_network() -> None:
     net = Network([([[1.0], [-1.0]], [0, 0]), ([[1.0, 1.0]], [0])])  # |x|
     p = read("(assert (<= X_0 2))(assert (>= Y_0 1))", 1, 1)
-    np.testing.assert_array_equal(p.evaluate(net, [[-1.5], [0.5], [1.0], [2.5]]), [True, False, True, False])
-    assert p.evaluate(net, [1.0]) is True
+    np.testing.assert_array_equal(p.holds(net, [[-1.5], [0.5], [1.0], [2.5]]), [True, False, True, False])
+    assert p.holds(net, [1.0]) is True
     with pytest.raises(InputError, match="2 inputs and 2 outputs"):
-        read("(assert (<= Y_0 1))").evaluate(net, [[1.0]])
+        read("(assert (<= Y_0 1))").holds(net, [[1.0]])
 
 
 def test_holds_checks_its_arguments() -> None:
     p = read("(assert (<= Y_0 1))")
     for x, y in [([1.0], [1.0, 2.0]), ([[1, 2]], [[1, 2], [3, 4]]), ([np.nan, 1], [1, 2]), ([1, 2], [[1, 2]])]:
         with pytest.raises(InputError):
-            p.holds(x, y)
-    assert p.holds(np.zeros((0, 2)), np.zeros((0, 2))).shape == (0,)
-    assert p.holds(np.zeros((3, 1, 2)), np.zeros((3, 2, 1))).all()
+            p.contains(x, y)
+    assert p.contains(np.zeros((0, 2)), np.zeros((0, 2))).shape == (0,)
+    assert p.contains(np.zeros((3, 1, 2)), np.zeros((3, 2, 1))).all()
 
 
 def test_a_case_without_rows_is_the_whole_box() -> None:
     p = read("(assert (or (and (<= X_0 1) (>= X_0 0)) (and (<= X_0 1) (>= X_0 0) (<= Y_0 -9))))")
-    assert p.holds([0.5, 0], [5, 5]) and not p.holds([1.5, 0], [-10, 5])
+    assert p.contains([0.5, 0], [5, 5]) and not p.contains([1.5, 0], [-10, 5])
 
 
 # -- numbers --
@@ -222,7 +223,7 @@ def test_normal_form_agrees_with_the_formula(asserts) -> None:
     except InputError:
         assert not want.any()
     else:
-        np.testing.assert_array_equal(p.holds(grid[:, :1], grid[:, 1:]), want)
+        np.testing.assert_array_equal(p.contains(grid[:, :1], grid[:, 1:]), want)
 
 
 # -- files --
@@ -232,7 +233,7 @@ def test_files_plain_and_gzipped(tmp_path: Path) -> None:
     text = declare(1, 1) + "(assert (<= X_0 1))"
     (tmp_path / "a (1).vnnlib").write_text(text)
     (tmp_path / "a.vnnlib.gz").write_bytes(gzip.compress(text.encode()))
-    assert vnnlib(tmp_path / "a (1).vnnlib").name == "a (1).vnnlib"
+    assert vnnlib(tmp_path / "a (1).vnnlib").text == "a (1).vnnlib"
     assert vnnlib(str(tmp_path / "a.vnnlib.gz")).cases[0].upper[0] == 1.0
 
 
@@ -410,7 +411,7 @@ def test_checked_witnesses_lie_in_the_unsafe_set() -> None:
     for w in witnesses:
         p = vnnlib(nets / w["benchmark"] / w["vnnlib"])
         x, y = np.array(w["x"]), np.array(w["y_float64"])
-        assert p.holds(x, y), w
+        assert p.contains(x, y), w
         outside = p.boxes[0][1] + 1.0
-        assert not p.holds(outside, y)
+        assert not p.contains(outside, y)
         assert verdicts[w["benchmark"], w["onnx"], w["vnnlib"]] == "sat"

@@ -12,7 +12,7 @@ import rational
 
 import reluscope as rs
 from nets import integer_net, random_net
-from reluscope.formats.vnnlib import Case, Property
+from reluscope.events import Case, Event
 from reluscope.measure.sound.bracket import bound_event
 from reluscope.measure.sound.mass import fraction, side_mass
 
@@ -27,7 +27,7 @@ def event(n, m, cases, box=(-np.inf, np.inf)):
         G, g = np.atleast_2d(np.asarray(G, dtype=float)), np.atleast_1d(np.asarray(g, dtype=float))
         inputs = np.atleast_2d(np.asarray(A[0], dtype=float)) if A else np.zeros((len(g), n))
         made.append(Case(lower, upper, inputs, G, g, np.zeros(len(g), bool)))
-    return Property(n, m, tuple(made))
+    return Event("property", n, m, tuple(made))
 
 
 # -- the mass of a box and a half-space ---------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def test_atoms_on_the_boundary_respect_strictness():
     answer = bound_event(net, law, closed, tolerance=1e-9)
     assert answer.lower == pytest.approx(0.5, abs=1e-8) and answer.upper == pytest.approx(0.5, abs=1e-8)
     case = closed.cases[0]
-    strict = Property(1, 1, (Case(case.lower, case.upper, case.A, case.G, case.g, np.ones(1, bool)),))
+    strict = Event("property", 1, 1, (Case(case.lower, case.upper, case.A, case.G, case.g, np.ones(1, bool)),))
     assert bound_event(net, law, strict, tolerance=1e-9).upper < 1e-8
 
 
@@ -388,7 +388,7 @@ def test_bad_inputs_name_the_argument():
     for arguments, words in (
         ((None, law, prop), "net must be a Network"),
         ((net, "N(0,1)", prop), "law must be"),
-        ((net, law, "y > 0"), "property must be a Property"),
+        ((net, law, 3), "event must be text"),
         ((net, rs.Gaussian(np.zeros(3)), prop), "3 inputs"),
         ((net, law, event(2, 2, [([[1.0, 0.0]], 0.0)])), "2 outputs"),
     ):

@@ -13,7 +13,8 @@ import reluscope as rs
 from nets import random_net
 from reluscope.activations import Activation
 from reluscope.errors import InputError
-from reluscope.measure.lines.integration import Event, Request, integrate, job_of
+from reluscope.events import Event
+from reluscope.measure.lines.integration import Request, integrate, job_of
 from reluscope.measure.points import aimed
 from reluscope.measure.shared.draws import SobolDraws
 from reluscope.measure.shared.mixture import Directions
@@ -66,9 +67,9 @@ def test_two_modes_far_apart():
 
 def test_events_their_unions_and_complements():
     net = rs.Network([(np.eye(3), np.zeros(3))])
-    corner = Event.below(-np.eye(3), [-2.0, -1.5, -1.0])
-    either = Event.below([1.0, 0.0, 0.0], -3.5) | Event.below([0.0, -1.0, 0.0], -3.0)
-    most = Event.below([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [3.2, 4.0])
+    corner = Event.below(-np.eye(3), [-2.0, -1.5, -1.0], net.n_inputs)
+    either = Event.below([1.0, 0.0, 0.0], -3.5, net.n_inputs) | Event.below([0.0, -1.0, 0.0], -3.0, net.n_inputs)
+    most = Event.below([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [3.2, 4.0], net.n_inputs)
     exact = [
         ndtr(-2.0) * ndtr(-1.5) * ndtr(-1.0),
         1 - (1 - ndtr(-3.5)) * (1 - ndtr(-3.0)),
@@ -256,8 +257,8 @@ def misses(r: int, interval: str, repetitions: int, n: int, level: float, truth_
     net, law = random_net((r, 8, 8, 2), r), rs.Gaussian(np.full(r, 0.1), 1.0)
     y = net(law.sample(200_000, 0))
     events = (
-        Event.below([[1.0, -1.0], [0.0, 1.0]], np.quantile(y, [0.1, 0.05])),
-        Event.below([0.0, -1.0], -np.quantile(y[:, 1], 0.9995)),
+        Event.below([[1.0, -1.0], [0.0, 1.0]], np.quantile(y, [0.1, 0.05]), net.n_inputs),
+        Event.below([0.0, -1.0], -np.quantile(y[:, 1], 0.9995), net.n_inputs),
     )
     request = Request(levels={0: np.quantile(y[:, 0], [0.001, 0.02, 0.5, 0.95, 0.999, 0.9999])}, events=events)
 

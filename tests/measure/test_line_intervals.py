@@ -10,8 +10,9 @@ from scipy.special import ndtr
 
 import reluscope as rs
 from nets import random_net
+from reluscope.events import Event
 from reluscope.measure.lines import pilot as _pilot
-from reluscope.measure.lines.integration import Event, Request, integrate
+from reluscope.measure.lines.integration import Request, integrate
 from reluscope.measure.points.small import SmallForms
 from reluscope.network import Network
 
@@ -26,8 +27,8 @@ def setting(r: int):
     y = net(law.sample(100_000, 0))
     levels = {0: np.quantile(y[:, 0], [0.02, 0.5, 0.95, 0.999])}
     events = (
-        Event.below([[1.0, -1.0], [0.0, 1.0]], [0.0, np.quantile(y[:, 1], 0.3)]),
-        Event.below([0.0, -1.0], -np.quantile(y[:, 1], 0.9995)),
+        Event.below([[1.0, -1.0], [0.0, 1.0]], [0.0, np.quantile(y[:, 1], 0.3)], net.n_inputs),
+        Event.below([0.0, -1.0], -np.quantile(y[:, 1], 0.9995), net.n_inputs),
     )
     return net, law, levels, events
 
@@ -156,7 +157,7 @@ def test_what_no_line_has_met_is_not_ruled_out():
     """A half-space of probability 2e-4 beside which the lines run: 64 of them miss it, the intervals do not."""
     net, law = rs.Network([(np.eye(3), None), ([[1.0, 1e-3, 0.0]], None)]), rs.Gaussian(np.zeros(3), 1.0)
     truth = ndtr(-3.5)
-    request = Request(events=(Event.below([-1.0], -3.5),), levels=[3.5])
+    request = Request(events=(Event.below([-1.0], -3.5, net.n_inputs),), levels=[3.5])
     for kind in ("replicate", "block", "finite-sample"):
         found = integrate(net, law, request, lines=64, interval=kind, direction=[0.0, 1.0, 0.0], level=0.99, rng=0)
         sf, events = found.levels[0].sf, found.events
@@ -291,7 +292,7 @@ def test_points_under_every_law(kind):
     for law in (rs.Gaussian(np.zeros(3), 1.0), rs.Uniform([-1.0] * 3, [2.0] * 3)):
         y = net(law.sample(200_000, 0))[:, 0]
         c = np.quantile(y, [0.2, 0.7])
-        request = Request(levels=c, events=(Event.below([1.0], c[0]),), moments=True)
+        request = Request(levels=c, events=(Event.below([1.0], c[0], net.n_inputs),), moments=True)
         found = integrate(net, law, request, lines=1 << 14, method="points", level=SAFE, rng=0)
         noise = 6 * np.sqrt(0.25 / 200_000)
         assert (np.abs(found.levels[0].cdf.value - [0.2, 0.7]) <= found.levels[0].cdf.upper - [0.2, 0.7] + noise).all()

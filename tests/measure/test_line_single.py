@@ -12,7 +12,8 @@ from scipy.special import ndtr, ndtri
 import reluscope as rs
 from nets import random_net
 from reluscope.activations import Activation, leaky_relu
-from reluscope.measure.lines.integration import Event, Request, integrate
+from reluscope.events import Event
+from reluscope.measure.lines.integration import Request, integrate
 from reluscope.measure.points import single as _line_single
 from reluscope.measure.points.single import SIDE, SingleForms
 from reluscope.measure.points.small import SmallForms
@@ -203,7 +204,7 @@ def test_levels_and_events_by_points(interval):
     law = rs.Gaussian(np.zeros(2), 1.0)
     net = Network([([[0.6, 0.8], [-0.6, -0.8]], [0.25, -0.25]), ([[1.0, -1.0]], None)])
     c = np.array([-2.0, 0.0, 1.0, 5.0])
-    request = Request(levels=c, events=(Event.below([1.0], 1.0),))
+    request = Request(levels=c, events=(Event.below([1.0], 1.0, net.n_inputs),))
     found = integrate(net, law, request, lines=100_003, method="points", interval=interval, level=1 - 1e-6, rng=3)
     truth, cdf = norm.cdf(c - 0.25), found.levels[0].cdf
     assert (cdf.lower <= truth).all() and (truth <= cdf.upper).all()

@@ -17,7 +17,8 @@ import reluscope as rs
 from nets import integer_net, random_net
 from reluscope import activations
 from reluscope.errors import InputError
-from reluscope.measure.lines.integration import Event, Request, integrate, segment_patterns
+from reluscope.events import Event, as_event
+from reluscope.measure.lines.integration import Request, integrate, segment_patterns
 from reluscope.measure.regions.enumeration import enumerate_law
 from reluscope.measure.shared import line_sums
 from reluscope.measure.shared.trace import Tracer
@@ -316,11 +317,13 @@ def test_events_of_independent_outputs(direction):
     Q = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
     net = rs.Network([(Q, np.zeros(4), "identity"), ([[1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 1.0]], None)])
     law = rs.Gaussian(np.zeros(4), 1.0)
-    both = Event.below([[1.0, 0, 0], [0, 1.0, 0]], [-0.5, 0.7])
-    either = Event.below([1.0, 0, 0], -0.5) | Event.below([[0, 1.0, 0], [0, 0, 1.0]], [0.7, 0.0])
+    both = Event.below([[1.0, 0, 0], [0, 1.0, 0]], [-0.5, 0.7], net.n_inputs)
+    either = Event.below([1.0, 0, 0], -0.5, net.n_inputs) | Event.below(
+        [[0, 1.0, 0], [0, 0, 1.0]], [0.7, 0.0], net.n_inputs
+    )
     p, q, s = ndtr(-0.5), ndtr(0.7), 0.5
-    whole = Event.below([0.0, 0, 0], 1.0)
-    none = Event.below([0.0, 0, 0], -1.0)
+    whole = Event.below([0.0, 0, 0], 1.0, net.n_inputs)
+    none = Event.below([0.0, 0, 0], -1.0, net.n_inputs)
     found = integrate(
         net, law, Request(events=[both, either, whole, none]), lines=4096, direction=direction, level=SAFE, rng=1
     )
@@ -331,7 +334,7 @@ def test_events_of_independent_outputs(direction):
 def test_largest_output_probabilities_sum_to_one():
     net = random_net((4, 10, 3), 2)
     law = rs.Gaussian(np.zeros(4), 1.0)
-    found = integrate(net, law, Request(events=[Event.largest(i, 3) for i in range(3)]), lines=512, rng=0)
+    found = integrate(net, law, Request(events=[as_event(f"argmax == {i}", net) for i in range(3)]), lines=512, rng=0)
     assert abs(found.events.value.sum() - 1.0) < 1e-12
 
 
@@ -351,7 +354,7 @@ def test_a_rectified_output_has_an_atom(r):
     strict = integrate(
         net,
         law,
-        Request(events=[Event.below([1.0], 0.0), Event.below([1.0], 0.0, strict=True)]),
+        Request(events=[Event.below([1.0], 0.0, net.n_inputs), Event.below([1.0], 0.0, net.n_inputs, strict=True)]),
         lines=64,
         direction=a if r > 1 else "auto",
         rng=0,
@@ -671,7 +674,8 @@ def test_bad_arguments_are_named(change, words):
         Request(levels=[math.nan]),
         Request(levels={0: [[1.0]]}),
         Request(events=["y > 0"]),
-        Request(events=[Event.below([1.0, 2.0], 0.0)]),
+        Request(events=[rs.event("unit[0,0] on", 2, 1)]),
+        Request(events=[Event.below([1.0, 2.0], 0.0, 2)]),
         Request(patterns=-1),
         "cdf",
     ],
@@ -691,4 +695,4 @@ def test_what_a_kind_of_interval_or_method_cannot_do_is_refused():
     with pytest.raises(InputError, match="axis"):
         integrate(net, rs.Uniform([0.0, 0.0], [1.0, 1.0]), Request(levels=[0.0]), lines=64, direction=[1.0, 1.0])
     with pytest.raises(InputError, match="rows"):
-        Event.below([[1.0], [2.0]], [0.0])
+        Event.below([[1.0], [2.0]], [0.0], 2)

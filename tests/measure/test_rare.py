@@ -18,10 +18,11 @@ from scipy.special import chdtrc, ndtr
 import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
-from reluscope.formats.vnnlib import Case, Property
+from reluscope.events import Case, Event
+from reluscope.events.placed import place
 from reluscope.measure.rare.probability import rare_event, rare_probability
 from reluscope.measure.shared.mixture import Directions, _log_radial_integral, fit
-from reluscope.measure.shared.ray_event import event_on, property_rows, seen_network
+from reluscope.measure.shared.ray_event import ray_rows
 from reluscope.measure.shared.ray_sampler import Proposal, Sampler
 from reluscope.measure.shared.rays import CHI, POWER, Rays
 
@@ -40,7 +41,7 @@ def above(net, threshold, *, strict=False, box=None):
     row = np.zeros(net.n_outputs)
     row[0] = -1.0
     case = half_spaces(net.n_inputs, net.n_outputs, (0, row, -threshold), strict=strict, box=box)
-    return Property(net.n_inputs, net.n_outputs, (case,))
+    return Event("property", net.n_inputs, net.n_outputs, (case,))
 
 
 def maximum_net(directions, distances):
@@ -112,9 +113,9 @@ def test_an_atom_on_the_bound_counts_unless_strict():
     net = rs.Network([(np.eye(2), [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])  # y = 0 on a quadrant
     at_most = half_spaces(2, 1, (0, [1.0], 0.0))
     below = half_spaces(2, 1, (0, [1.0], 0.0), strict=True)
-    found = rare_event(net, normal(2), Property(2, 1, (at_most,)), rng=0, tolerance=0.02)
+    found = rare_event(net, normal(2), Event("property", 2, 1, (at_most,)), rng=0, tolerance=0.02)
     assert found.lower <= 0.25 <= found.upper and found.upper < 0.27
-    nothing = rare_event(net, normal(2), Property(2, 1, (below,)), rng=0)
+    nothing = rare_event(net, normal(2), Event("property", 2, 1, (below,)), rng=0)
     assert nothing.value == 0.0 and 0.0 < nothing.upper < 1e-2
 
 
@@ -149,7 +150,7 @@ def test_a_corner_under_a_uniform_law():
     """P(sum x <= s) = s^r / r! for small s; 6 intervals at 99.9 %, at most 1 miss (2e-5)."""
     r, s = 4, 0.06
     net = rs.Network([(np.ones((1, r)), [0.0])])
-    prop = Property(r, 1, (half_spaces(r, 1, (0, [1.0], s)),))
+    prop = Event("property", r, 1, (half_spaces(r, 1, (0, [1.0], s)),))
     truth = s**r / math.factorial(r)
     found, _ = runs(net, rs.Uniform(np.zeros(r), np.ones(r)), prop, range(6), level=0.999)
     assert sum(not f.lower <= truth <= f.upper for f in found) <= 1
@@ -160,7 +161,7 @@ def test_restricted_gaussians():
     """A box with independent inputs: a product of tails; correlated inputs: one-dimensional quadrature."""
     net = rs.Network([(np.eye(3), np.zeros(3)), (np.eye(3), np.zeros(3))])  # y = relu(x)
     rows = [(0, [-1.0, 0, 0], -2.5), (0, [0, -1.0, 0], -1.5)]
-    prop = Property(3, 3, (half_spaces(3, 3, *rows),))
+    prop = Event("property", 3, 3, (half_spaces(3, 3, *rows),))
     law = rs.Truncated(normal(3), [-3, -2, -1], [3, 2, np.inf])
     truth = (ndtr(-2.5) - ndtr(-3)) * (ndtr(-1.5) - ndtr(-2)) / ((1 - 2 * ndtr(-3)) * (1 - 2 * ndtr(-2)))
     found, _ = runs(net, law, prop, range(4), level=0.999)
@@ -169,7 +170,7 @@ def test_restricted_gaussians():
     rho = 0.6
     law2 = rs.Truncated(rs.Gaussian(np.zeros(2), [[1, rho], [rho, 1]]), [-np.inf, -0.5], [np.inf, 1.0])
     two = rs.Network([(np.eye(2), np.zeros(2)), (np.eye(2), np.zeros(2))])
-    event = Property(2, 2, (half_spaces(2, 2, (0, [-1.0, 0.0], -3.5)),))
+    event = Event("property", 2, 2, (half_spaces(2, 2, (0, [-1.0, 0.0], -3.5)),))
     tail = math.sqrt(1 - rho**2)
     density = lambda v: math.exp(-v * v / 2) / math.sqrt(2 * math.pi) * ndtr(-(3.5 - rho * v) / tail)  # noqa: E731
     truth2 = quad(density, -0.5, 1.0, epsabs=0, epsrel=1e-10)[0] / (ndtr(1.0) - ndtr(-0.5))
@@ -183,7 +184,7 @@ def test_mixtures_and_rows_on_inputs():
     law = rs.GaussianMixture([0.7, 0.3], [rs.Gaussian(m, 1.0) for m in means])
     case = half_spaces(3, 2, (0, [-1.0, 0.0], -3.0), ([0.0, 0.0, -1.0], [0.0, 0.0], -1.5))
     truth = sum(w * ndtr(m[0] - 3.0) * ndtr(m[2] - 1.5) for w, m in zip([0.7, 0.3], means, strict=True))
-    found, _ = runs(net, law, Property(3, 2, (case,)), range(4), level=0.999)
+    found, _ = runs(net, law, Event("property", 3, 2, (case,)), range(4), level=0.999)
     assert sum(not f.lower <= truth <= f.upper for f in found) <= 1
     box = above(net, 3.0, box=([-np.inf, -np.inf, 1.5], [np.inf, np.inf, 2.5]))
     inside = sum(
@@ -203,9 +204,10 @@ def test_a_ray_is_integrated_exactly(seed, r, boxed):
     rng = np.random.default_rng(seed)
     net = random_net((r, 8, 6, 2), seed)
     rows = [(rng.normal(size=r) * rng.integers(0, 2), rng.normal(size=2), rng.normal()) for _ in range(2)]
-    prop = Property(r, 2, tuple(half_spaces(r, 2, row) for row in rows))
-    table = property_rows(prop, np.full(r, -np.inf), np.full(r, np.inf))
-    event = event_on(net, seen_network(net, table), table)
+    prop = Event("property", r, 2, tuple(half_spaces(r, 2, row) for row in rows))
+    placed = place(net, normal(r), prop)
+    event = ray_rows(placed, placed.components[0])
+    assert event.net.n_units == net.n_units  # carried inputs are not traced
     ends = np.full(r, 2.0)
     rays = Rays(POWER, r, -ends, ends, r * math.log(4.0)) if boxed else Rays(CHI, r)
     W = rng.normal(size=(3, r))
@@ -216,7 +218,7 @@ def test_a_ray_is_integrated_exactly(seed, r, boxed):
         top = min(high[i], 12.0)
         edges = np.linspace(0.0, top, 20001)
         tail = (edges / top) ** r if boxed else 1.0 - chdtrc(r, edges**2)
-        inside = prop.evaluate(net, 0.5 * (edges[1:] + edges[:-1])[:, None] * W[i])
+        inside = prop.holds(net, 0.5 * (edges[1:] + edges[:-1])[:, None] * W[i])
         assert value[i] == pytest.approx(float(np.diff(tail)[inside].sum()), abs=4e-3)
 
 
@@ -251,9 +253,9 @@ def test_fits_survive_few_and_equal_points():
 def test_weights_have_mean_one_whatever_is_fitted():
     """With the sure event every ray contributes f0 / f; 40,000 of them, bounded by 5: within 6 standard errors."""
     net = random_net((3, 4, 1))
-    sure = Property(3, 1, (half_spaces(3, 1, (0, [0.0], 1.0)),))
-    table = property_rows(sure, np.full(3, -np.inf), np.full(3, np.inf))
-    event = event_on(net, net, table)
+    sure = Event("property", 3, 1, (half_spaces(3, 1, (0, [0.0], 1.0)),))
+    placed = place(net, normal(3), sure)
+    event = ray_rows(placed, placed.components[0])
     fitted = Directions(
         np.array([0.5, 0.5]), np.array([[3.0, 0, 0], [0.5, -2, 1]]), np.array([np.eye(3), 0.2 * np.eye(3)])
     )

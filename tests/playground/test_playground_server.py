@@ -226,7 +226,7 @@ def on_both_sides(net, at, axes, segments, event):
 
 
 @pytest.mark.parametrize(
-    "event", ["y[0] > 0", "y[0] > 1 and x[0] < 0.3 or x[1] >= 1", "J[0,0] < 0", "unit[1,0] on", "abs(y[0]) < 2"]
+    "event", ["y[0] > 0", "y[0] > 1 and x[0] < 0.3 or x[1] >= 1", "J[0,0] < 0", "unit[0,0] on", "abs(y[0]) < 2"]
 )
 def test_the_limit_of_an_event_separates_it(client, event):
     about, view = opened(client, "moons")

@@ -103,12 +103,12 @@ class LineOutputs(Outputs):
 
     def probability(self, rows: tuple[npt.ArrayLike, npt.ArrayLike]) -> Answer:
         """`P(G y <= g)` for `rows = (G, g)`, estimated."""
-        from reluscope.measure.lines import Event
+        from reluscope.events import Event
 
         G, g = self._rows(rows)
         if not len(g):
             return Answer(1.0, 1.0, 1.0, "exact", method="no rows")
-        found = self._run(events=(Event.below(G, g),))
+        found = self._run(events=(Event.below(G, g, self.network.n_inputs),))
         value, lower, upper = (float(a[0]) for a in (found.events.value, found.events.lower, found.events.upper))
         return Answer(value, max(min(lower, value), 0.0), upper, "confidence", self.level, _method(found))
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numba as nb
@@ -25,7 +26,7 @@ import numpy.typing as npt
 from reluscope._check import EPS, FloatArray
 from reluscope.cells.split import Geometry
 from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, Plan, Stack, first_labels, traverse
-from reluscope.events.placed import CaseRows, Question
+from reluscope.events.placed import PlacedEvent
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
@@ -64,7 +65,7 @@ class Walk:
     """
 
     component: Component
-    question: Question
+    event: PlacedEvent
     start: Geometry
     budget: Budget
     skip: Callable[[Geometry], BoolArray] | None = None
@@ -75,7 +76,7 @@ class Walk:
     pending: list[Geometry] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Inside]:
-        if not self.question.cases:
+        if not self.event.n_cases:
             return
         net = self.component.network
         plan = Plan.by_influence(net, self.start.dimension)
@@ -89,7 +90,7 @@ class Walk:
                 return near[:0], near
             place = batch.layer, batch.piece.shape[1]
             if place not in screens:
-                screens[place] = _Screen(net, self.question, batch.layer, self.whole)
+                screens[place] = _Screen(net, self.event, batch.layer, self.whole)
             batch = batch.take(near)
             settled, left = screens[place](batch.cells, batch.maps)
             return near[settled], near[left]
@@ -108,25 +109,26 @@ class Walk:
 
     def _final(self, at: Batch) -> Iterator[Inside]:
         """Cut the cases out of cells on which the network is affine, one after the other."""
-        question, cells = self.question, at.cells
-        features = question.features(at.pattern)
+        event, cells = self.event, at.cells
+        features = event.features(at.pattern)
         left = np.arange(len(cells))  # which cell each remaining part was cut from
         label = first_labels(self.component.network)[-1]
-        for rows in question.cases:
+        for case in event.cases:
             if not len(left):
                 return
-            maps, tolerance = _row_maps(rows, at, features)
+            maps, tolerance = _row_maps(event, case, at, features)
+            strict = event.strict[case]
             inside, owner, blur = cells, left, np.zeros(len(left))
             outside: list[tuple[Geometry, Index]] = []
-            for k in range(len(rows.g)):
+            for k in range(len(strict)):
                 if not len(owner):
                     break
-                sign = -1.0 if rows.strict[k] else 1.0
+                sign = -1.0 if strict[k] else 1.0
                 here = np.ascontiguousarray(sign * maps[owner, :, k : k + 1])
                 found = inside.split(here, tolerance[owner, k : k + 1], np.zeros((1, 1)), label)
                 label += 1
                 # A cell that lies on the limit all over belongs to the piece below: in for <=, out for <.
-                is_in = (found.piece[:, 0] == 0) != bool(rows.strict[k])
+                is_in = (found.piece[:, 0] == 0) != bool(strict[k])
                 cut = (np.bincount(found.parent, minlength=len(owner)) > 1)[found.parent]
                 parent = owner[found.parent]
                 slope = np.sqrt((maps[parent, :-1, k] ** 2).sum(axis=1))
@@ -146,12 +148,12 @@ class Walk:
             left = np.concatenate([o for _, o in outside])
 
 
-def _row_maps(rows: CaseRows, at: Batch, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _row_maps(event: PlacedEvent, case: slice, at: Batch, features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Each row minus its limit as an affine map on each cell, (n, d + 1, rows), and what counts as zero, (n, rows)."""
-    maps = at.maps @ rows.G.T
-    shift = features @ rows.F.T - rows.g
-    maps[:, -1, :] += shift
-    error2 = at.error2 @ (rows.G.T**2) + (EPS * EPS) * (rows.g**2 + (features**2) @ (rows.F.T**2))
+    G, F, g = event.G[case], event.F[case], event.g[case]
+    maps = at.maps @ G.T
+    maps[:, -1, :] += features @ F.T - g
+    error2 = at.error2 @ (G.T**2) + (EPS * EPS) * (g**2 + (features**2) @ (F.T**2))
     return maps, PROBABLE_ERRORS * np.sqrt(error2)
 
 
@@ -161,13 +163,14 @@ def _row_maps(rows: CaseRows, at: Batch, features: FloatArray) -> tuple[FloatArr
 class _Screen:
     """Sorts cells about to be cut by hidden layer `layer`: the event holds on them, or cannot hold, or is open."""
 
-    def __init__(self, net: Network, question: Question, layer: int, whole: bool) -> None:
-        self.net, self.layer, self.whole = net, layer, whole
-        self.plain = [~c.F.any(axis=1) for c in question.cases]
+    def __init__(self, net: Network, event: PlacedEvent, layer: int, whole: bool) -> None:
+        self.net, self.layer = net, layer
         # All rows that do not depend on features, as outputs of one last layer.
-        self.G = np.concatenate([c.G[p] for c, p in zip(question.cases, self.plain, strict=True)])
-        self.g = np.concatenate([c.g[p] for c, p in zip(question.cases, self.plain, strict=True)])
-        self.ends = np.cumsum([int(p.sum()) for p in self.plain])
+        plain: BoolArray = ~np.any(event.F, axis=1)
+        self.G, self.g = event.G[plain], event.g[plain]
+        ends = np.cumsum([int(plain[case].sum()) for case in event.cases])
+        self.cases = [slice(a, b) for a, b in pairwise([0, *ends.tolist()])]
+        self.whole = [whole and bool(plain[case].all()) for case in event.cases]
         self.tried, self.decided, self.turn = 0, 0, 0
 
     def __call__(self, cells: Geometry, maps: FloatArray) -> tuple[Index, Index]:
@@ -180,10 +183,9 @@ class _Screen:
         size = _CAUTION * (np.maximum(np.abs(low), np.abs(high)) + np.abs(self.g))
         fails, holds = low > self.g + size, high < self.g - size
         can, does = np.zeros(len(cells), bool), np.zeros(len(cells), bool)
-        for plain, end in zip(self.plain, self.ends, strict=True):
-            mine = slice(end - int(plain.sum()), end)
+        for mine, whole in zip(self.cases, self.whole, strict=True):
             can |= ~fails[:, mine].any(axis=1)
-            if self.whole and plain.all():
+            if whole:
                 does |= holds[:, mine].all(axis=1)
         self.tried += len(cells)
         self.decided += int((does | ~can).sum())

@@ -21,7 +21,7 @@ from reluscope.measure.regions import gaussian_mass, gaussian_masses, standard_d
 
 if TYPE_CHECKING:
     from reluscope.budget import Budget
-    from reluscope.events.placed import Question
+    from reluscope.events.placed import PlacedEvent
     from reluscope.inputs._standard import Component
 
 NEAR = 9.0
@@ -60,7 +60,7 @@ class Share:
 
 def component_share(
     component: Component,
-    question: Question,
+    event: PlacedEvent,
     budget: Budget,
     *,
     moments: bool = False,
@@ -72,7 +72,7 @@ def component_share(
     A Gaussian is first searched within `NEAR` standard deviations; when what lies outside may matter, everywhere.
     """
     if component.kind == "point" or component.r == 0:
-        return _share_of_points(component, question)
+        return _share_of_points(component, event)
     if not is_exact(component):
         raise InputError(not_exact(component))
     if component.kind == "gaussian":
@@ -80,7 +80,7 @@ def component_share(
         near = NEAR if tolerance is None else min(max(_radius(r, 0.1 * tolerance), 1.0), FAR)
         outside = 2.0 * r * 0.5 * math.erfc(near / math.sqrt(2.0))
         box = np.full(r, -near), np.full(r, near)
-        found = _walked(component, question, budget, cell_with_vertices(box), moments, report)
+        found = _walked(component, event, budget, cell_with_vertices(box), moments, report)
         enough = outside <= _NEGLIGIBLE * found.value if tolerance is None else outside <= 0.1 * tolerance
         if enough or found.stopped is not None:
             return Share(
@@ -91,7 +91,7 @@ def component_share(
         start = cell_with_vertices(where["box"], where.get("polytope"))
     except InputError:  # the law's own rows leave no interior: nothing to find
         return Share(0.0, 0.0, 0.0, 0, None, np.zeros(component.r), np.zeros((component.r, component.r)))
-    found = _walked(component, question, budget, start, moments, report)
+    found = _walked(component, event, budget, start, moments, report)
     return replace(found, left=found.left + _BEYOND) if component.kind == "gaussian" else found
 
 
@@ -102,24 +102,23 @@ def _radius(r: int, outside: float) -> float:
     return float(-ndtri(max(outside / (2.0 * r), 1e-300)))
 
 
-def _share_of_points(component: Component, question: Question) -> Share:
-    event, net = question.event, question.net
+def _share_of_points(component: Component, event: PlacedEvent) -> Share:
     if component.kind == "point":
         assert component.points is not None and component.point_weights is not None
-        inside = event.holds(net, component.points)
+        inside = event.event.holds(event.net, component.points)
         weights = component.point_weights[inside]
         value = float(math.fsum(weights))
         # The weights are the law; only their sum is rounded.
         return Share(min(value, 1.0), 4 * EPS * value, 0.0, len(inside), None)
     x = component.to_x(np.zeros((1, component.network.n_inputs)))
-    value = float(event.holds(net, x)[0])
+    value = float(event.event.holds(event.net, x)[0])
     none = np.zeros(0), np.zeros((0, 0))
     return Share(value, 0.0, 0.0, 1, None, *none)
 
 
 def _walked(
     component: Component,
-    question: Question,
+    event: PlacedEvent,
     budget: Budget,
     start: Any,
     moments: bool,
@@ -127,7 +126,7 @@ def _walked(
 ) -> Share:
     r = component.r
     whole = _whole(component)
-    walk = Walk(component, question, start, budget)
+    walk = Walk(component, event, start, budget)
     values: list[float] = []
     error = 0.0
     first, second = np.zeros(r), np.zeros((r, r))

@@ -25,8 +25,8 @@ from reluscope.errors import InputError
 from reluscope.inputs import FAR
 
 if TYPE_CHECKING:
-    from reluscope.events.placed import CaseRows, Question
-    from reluscope.events.record import Event
+    from reluscope.events import Event
+    from reluscope.events.placed import PlacedEvent
     from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.network import Network
@@ -97,9 +97,11 @@ def nearest_in_hull(points: FloatArray) -> FloatArray:
 class Search:
     """Points of the event in one component's coordinates."""
 
-    def __init__(self, component: Component, question: Question, rng: np.random.Generator) -> None:
-        self.component, self.question, self.rng = component, question, rng
+    def __init__(self, component: Component, event: PlacedEvent, rng: np.random.Generator) -> None:
+        self.component, self.event, self.rng = component, event, rng
         self.net = component.network
+        size: FloatArray = np.linalg.norm(event.G, axis=1) + np.abs(event.F).sum(axis=1)
+        self.scales = np.where(size > 0, size, 1.0)
         A, b = component.inequalities()
         self.limits = (A[:, : component.r], b) if component.r else (np.zeros((0, 1)), np.zeros(0))
 
@@ -154,14 +156,12 @@ class Search:
 
     def _excess(self, U: FloatArray) -> FloatArray:
         """How far outside of the event (and of the law's own limits) each point is: worst row of the best case."""
-        z = self.net(U)
-        f = self.question.features(self.net.pattern(U)) if self.question.event.features else np.zeros((len(U), 0))
-        best = np.full(len(U), np.inf)
-        for c in self.question.cases:
-            if len(c.g) == 0:
-                return np.zeros(len(U))
-            left = z @ c.G.T + f @ c.F.T - c.g
-            best = np.minimum(best, (left / _scales(c)).max(axis=1))
+        event = self.event
+        if event.everything:
+            return np.zeros(len(U))
+        f = event.features(self.net.pattern(U)) if event.event.features else np.zeros((len(U), 0))
+        left = (self.net(U) @ event.G.T + f @ event.F.T - event.g) / self.scales
+        best: FloatArray = np.maximum.reduceat(left, event.start[:-1], axis=1).min(axis=1)
         if len(self.limits[1]):
             best = np.maximum(best, (U[:, : self.limits[0].shape[1]] @ self.limits[0].T - self.limits[1]).max(axis=1))
         return best
@@ -172,8 +172,8 @@ class Search:
             pattern = self.net.pattern(u)
             C, d = (a[0] for a in self.net.output_maps(pattern[None]))
             best: FloatArray | None = None
-            for c in self.question.cases:
-                A, b = self._case_rows(c, C, d, pattern)
+            for case in self.event.cases:
+                A, b = self._case_rows(case, C, d, pattern)
                 v = nearest_in_polytope(np.concatenate([A, self.limits[0]]), np.concatenate([b, self.limits[1]]), u)
                 if v is not None and (best is None or np.sum((v - u) ** 2) < np.sum((best - u) ** 2)):
                     best = v
@@ -186,11 +186,12 @@ class Search:
 
     # -- descent --
 
-    def _case_rows(self, c: CaseRows, C: FloatArray, d: FloatArray, pattern: Any) -> tuple[FloatArray, FloatArray]:
+    def _case_rows(self, case: slice, C: FloatArray, d: FloatArray, pattern: Any) -> tuple[FloatArray, FloatArray]:
         """Rows of a case on the cell of a pattern, kept inside by more than rounding."""
-        f = self.question.features(pattern[None])[0]
-        A, b = c.G @ C, c.g - c.G @ d - c.F @ f
-        size = np.abs(c.G) @ np.abs(d) + np.abs(c.g) + np.linalg.norm(A, axis=1)
+        f = self.event.features(pattern[None])[0]
+        G, g = self.event.G[case], self.event.g[case]
+        A, b = G @ C, g - G @ d - self.event.F[case] @ f
+        size = np.abs(G) @ np.abs(d) + np.abs(g) + np.linalg.norm(A, axis=1)
         flat = ~A.any(axis=1)
         return A, b - np.where(flat, 0.0, _INSIDE * size)
 
@@ -199,10 +200,10 @@ class Search:
         cell = self.net.polytope(pattern)
         maps = self.net.output_maps(pattern[None])
         C, d = maps[0][0], maps[1][0]
-        room = cell.b - (_INSIDE * (np.abs(cell.b) + 1.0) if self.question.event.features else 0.0)
+        room = cell.b - (_INSIDE * (np.abs(cell.b) + 1.0) if self.event.event.features else 0.0)
         best: FloatArray | None = None
-        for c in self.question.cases:
-            A, b = self._case_rows(c, C, d, pattern)
+        for case in self.event.cases:
+            A, b = self._case_rows(case, C, d, pattern)
             u = nearest_in_polytope(
                 np.concatenate([A, cell.A, self.limits[0]]), np.concatenate([b, room, self.limits[1]])
             )
@@ -245,27 +246,21 @@ class Search:
         return out
 
 
-def _scales(c: CaseRows) -> FloatArray:
-    size: FloatArray = np.linalg.norm(c.G, axis=1) + np.abs(c.F).sum(axis=1)
-    return np.where(size > 0, size, 1.0)
-
-
 def known_inputs(
     net: Network, law: Law, event: Event, budget: Budget, rng: np.random.Generator, *, only: int | None = None
 ) -> FloatArray:
     """Inputs inside an event, nearest to the means of the law's components (or of one), shape (m, inputs)."""
-    from reluscope.events.placed import question
-    from reluscope.inputs import standard
+    from reluscope.events.placed import place
 
-    asked = question(net, law, event)
-    if not asked.cases:
+    placed = place(net, law, event)
+    if not placed.n_cases:
         return np.zeros((0, net.n_inputs))
-    components = [c for k, c in enumerate(standard(law, asked.network)) if only in (None, k) and c.kind != "point"]
+    components = [c for k, c in enumerate(placed.components) if only in (None, k) and c.kind != "point"]
     found = []
     for c in components:
         if c.r and budget.spent() is None:
             share = Budget(max(budget.seconds - budget.elapsed(), 0.0) / len(components))
-            found += [c.to_x(u) for u in Search(c, asked, rng).run(share, 4)]
+            found += [c.to_x(u) for u in Search(c, placed, rng).run(share, 4)]
     X = np.array(found).reshape(-1, net.n_inputs)
     return X[event.holds(net, X)] if len(X) else X
 
@@ -274,7 +269,7 @@ def known_inputs(
 
 
 def prove(
-    component: Component, question: Question, best: list[float], wanted: int, budget: Budget
+    component: Component, event: PlacedEvent, best: list[float], wanted: int, budget: Budget
 ) -> tuple[list[FloatArray], bool]:
     """Points of the event nearer than the best `wanted` known distances, and whether all of them were looked for.
 
@@ -300,7 +295,7 @@ def prove(
         def skip(cells: Geometry) -> BoolArray:
             return lower_bounds(cells) > limit  # noqa: B023
 
-        walk = Walk(component, question, start, budget, skip=skip)
+        walk = Walk(component, event, start, budget, skip=skip)
         for inside in walk:
             bounds = lower_bounds(inside.cells)
             for i in np.argsort(bounds).tolist():

@@ -22,8 +22,8 @@ from reluscope._text import count, in_dimensions
 from reluscope.answer import Answer, Status, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events.placed import Piece, Question, pieces, question
-from reluscope.events.record import Event, as_event
+from reluscope.events import Case, Event, as_event
+from reluscope.events.placed import PlacedEvent, place_parts
 from reluscope.inputs import Law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, not_exact
@@ -109,7 +109,7 @@ def probability(
     if not found.cases:
         return Answer(0.0, 0.0, 0.0, "exact", method="the event can never happen", evaluations=0, seconds=0.0)
     if guarantee == "exact":
-        answer = _exact(net, law, found, tolerance, limit, progress)
+        answer = _exact(place_parts(net, law, found), tolerance, limit, progress)
     elif guarantee == "sound":
         answer = _sound(net, law, found, tolerance, limit, progress)
     elif guarantee == "confidence":
@@ -132,42 +132,30 @@ def _checked(net: Any, law: Law, event: Any, names: Any = None) -> tuple[Network
 # -- exact ---------------------------------------------------------------------------------------------------------
 
 
-def _questions(net: Network, law: Law, event: Event) -> list[tuple[Piece, Question, tuple[Any, ...]]]:
-    """Pieces of the law, the event on each, and the components in the coordinates that network and event see."""
-    from reluscope.inputs import standard
-
-    out = []
-    for piece in pieces(law, event):
-        asked = question(net, piece.law, piece.event)
-        out.append((piece, asked, standard(piece.law, asked.network)))
-    return out
-
-
-def _exact(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
+def _exact(parts: Sequence[PlacedEvent], tolerance: float | None, limit: Budget, progress: Any) -> Answer:
     from reluscope.answers._event_mass import component_share
 
-    asked = _questions(net, law, event)
-    for _, _, components in asked:
-        for component in components:
+    for part in parts:
+        for component in part.components:
             if not is_exact(component):
                 raise InputError(not_exact(component))
     value, lower, upper, visited = 0.0, 0.0, 0.0, 0
     stopped: str | None = None
     dimensions: set[int] = set()
     with meter(progress, "cells in the event") as report:
-        for piece, q, components in asked:
-            for c in components:
-                weight = piece.mass * c.weight
+        for part in parts:
+            for c in part.components:
+                weight = part.mass * c.weight
                 done, before = value, visited
 
                 def show(cells: int, share: float, w: float = weight, v: float = done, n: int = before) -> None:
                     report(n + cells, f"{n + cells:,} cells, {v + w * share:.4g} so far")
 
-                allowed = None if tolerance is None else tolerance / len(components)
-                share = component_share(c, q, limit, tolerance=allowed, report=show)
+                allowed = None if tolerance is None else tolerance / len(part.components)
+                share = component_share(c, part, limit, tolerance=allowed, report=show)
                 value += weight * share.value
-                lower += piece.lower * c.weight * max(share.value - share.error, 0.0)
-                upper += piece.upper * c.weight * min(share.value + share.error + share.left, 1.0)
+                lower += part.lower * c.weight * max(share.value - share.error, 0.0)
+                upper += part.upper * c.weight * min(share.value + share.error + share.left, 1.0)
                 visited += share.visited
                 stopped = stopped or share.stopped
                 dimensions.add(0 if c.kind == "point" else c.r)
@@ -196,9 +184,9 @@ def _exact(net: Network, law: Law, event: Event, tolerance: float | None, limit:
 
 def _sound(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
     if not event.linear:
-        asked = _questions(net, law, event)
-        if all(all_exact(components) for _, _, components in asked):
-            found = _exact(net, law, event, tolerance, limit, progress)
+        parts = place_parts(net, law, event)
+        if all(all_exact(part.components) for part in parts):
+            found = _exact(parts, tolerance, limit, progress)
             why = "the event is on the function itself: enumerated, rounding bounded by estimates"
             return replace(found, note=f"{why}; {found.note}" if found.note else why)
         raise InputError(
@@ -211,27 +199,22 @@ def _sound(net: Network, law: Law, event: Event, tolerance: float | None, limit:
         return _sound_given_box(net, law, event, tolerance, limit, progress)
     # Without any limit the engine's own default applies.
     budget = limit if np.isfinite(min(limit.seconds, limit.regions)) else None
-    return bound_event(net, law, event.as_property, tolerance=tolerance, budget=budget, progress=progress)
+    return bound_event(net, law, event, tolerance=tolerance, budget=budget, progress=progress)
 
 
 def _sound_given_box(
     net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any
 ) -> Answer:
     """`P(event | box) = P(event and box) / P(box)`, both bracketed under the Gaussian before its restriction."""
-    from reluscope.formats.vnnlib import Case, Property
     from reluscope.measure.sound import bound_event
 
-    n, m = net.n_inputs, net.n_outputs
-    none: tuple[FloatArray, FloatArray, FloatArray, Any] = (
-        np.zeros((0, n)), np.zeros((0, m)), np.zeros(0), np.zeros(0, bool)
-    )  # fmt: skip
+    n = net.n_inputs
     cases = []
     before, sides = law.unrestricted, law.support()
     for c in event.cases:
-        case = c.case
-        low, high = np.maximum(case.lower, sides[0]), np.minimum(case.upper, sides[1])
+        low, high = np.maximum(c.lower, sides[0]), np.minimum(c.upper, sides[1])
         if (low <= high).all():
-            cases.append(Case(low, high, case.A, case.G, case.g, case.strict))
+            cases.append(replace(c, lower=low, upper=high))
     if not cases:
         return Answer(0.0, 0.0, 0.0, "sound", method="the law never meets the event", evaluations=0)
     seconds = limit.seconds if np.isfinite(limit.seconds) else _SOUND_SECONDS
@@ -239,21 +222,16 @@ def _sound_given_box(
     share = None if tolerance is None else 0.1 * tolerance
     # The box alone needs no network and is the quicker one; a tenth of the tolerance is its share.
     flat = Network([(np.eye(n), np.zeros(n))])
-    box = Property(n, n, (Case(*sides, none[0], np.zeros((0, n)), none[2], none[3]),), "box")
+    no_rows = np.zeros((0, n))
+    box = Event("box", n, n, (Case(*sides, no_rows, no_rows, np.zeros(0), np.zeros(0, bool)),))
     whole = bound_event(flat, before, box, tolerance=share, budget=Budget(0.4 * still, limit.regions))
     if not whole.lower > 0.0:
         note = "the mass of the law's box has no positive lower bound yet; more budget may help"
         return Answer(0.5, 0.0, 1.0, "sound", method=whole.method, note=note, evaluations=whole.evaluations)
     wanted = None if tolerance is None else 0.8 * tolerance * whole.lower
     rest = Budget(max(seconds - limit.elapsed(), 0.1 * seconds), limit.regions)
-    part = bound_event(
-        net,
-        before,
-        Property(n, m, tuple(cases), event.short),
-        tolerance=wanted,
-        budget=rest,
-        progress=progress,
-    )
+    inside = replace(event, cases=tuple(cases))
+    part = bound_event(net, before, inside, tolerance=wanted, budget=rest, progress=progress)
     lower, upper = part.lower / whole.upper * (1 - 1e-15), min(part.upper / whole.lower * (1 + 1e-15), 1.0)
     work = (part.evaluations or 0) + (whole.evaluations or 0)
     method = f"{part.method}: event and box over box, whose mass is in [{whole.lower:.6g}, {whole.upper:.6g}]"
@@ -287,8 +265,8 @@ def estimated(
         whole = _SECONDS if tolerance is None else _LONGEST
     ends = Budget(max(whole - limit.elapsed(), 0.05 * whole), whole=whole)
     pilot, main = rng.spawn(2)
-    parts = pieces(law, event)
-    rough = _rough_if_rare(net, parts, pilot, 0.15 * whole) if event.linear else None
+    parts = place_parts(net, law, event)
+    rough = _rough_if_rare(parts, pilot, 0.15 * whole) if event.linear else None
     if rough is not None:
         quick = _proved(net, law, event, tolerance, Budget(min(0.1 * whole, _QUICK))) if proof and not rough else None
         if quick is not None and quick.upper <= _NOTHING:
@@ -309,10 +287,10 @@ def estimated(
     kind = interval or "finite-sample"
     each = 1.0 - (1.0 - level) / max(len(parts), 1)
     answers = []
-    for piece in parts:
+    for part in parts:
         share = seconds / len(parts)
-        wanted = None if tolerance is None else tolerance / (piece.mass * len(parts))
-        answers.append((piece, _piece_estimate(net, piece, wanted, share, each, kind, main.spawn(1)[0])))
+        wanted = None if tolerance is None else tolerance / (part.mass * len(parts))
+        answers.append((part, _part_estimate(part, wanted, share, each, kind, main.spawn(1)[0])))
     return _added(answers, level)
 
 
@@ -327,8 +305,8 @@ def _proved(net: Network, law: Law, event: Event, tolerance: float | None, limit
     return replace(found, note="every box where the law has mass is proved to miss the event")
 
 
-def _added(answers: Sequence[tuple[Piece, Answer]], level: float) -> Answer:
-    """The pieces' answers as one."""
+def _added(answers: Sequence[tuple[PlacedEvent, Answer]], level: float) -> Answer:
+    """The parts' answers as one."""
     if not answers:
         return Answer(0.0, 0.0, 0.0, "exact", method="the law never meets the event", evaluations=0)
     value = sum(p.mass * a.value for p, a in answers)
@@ -344,93 +322,40 @@ def _added(answers: Sequence[tuple[Piece, Answer]], level: float) -> Answer:
     return Answer(value, min(lower, value), max(upper, value), kind, known, method, first.note, work, status=late)
 
 
-def _piece_estimate(
-    net: Network,
-    piece: Piece,
-    tolerance: float | None,
-    seconds: float,
-    level: float,
-    interval: str,
-    rng: np.random.Generator,
+def _part_estimate(
+    part: PlacedEvent, tolerance: float | None, seconds: float, level: float, interval: str, rng: np.random.Generator
 ) -> Answer:
-    q = question(net, piece.law, piece.event)
-    if not q.cases:
+    if not part.n_cases:
         return Answer(0.0, 0.0, 0.0, "exact", method="the law never meets the event", evaluations=0)
-    if any(len(c.g) == 0 for c in q.cases):
+    if part.everything:
         return Answer(1.0, 1.0, 1.0, "exact", method="the event always happens", evaluations=0)
-    if piece.event.linear:
-        found = _by_lines(q, piece.law, tolerance, seconds, level, interval, rng)
-        if found is not None:
-            return found
-    elif interval == "replicate" and _only_features(q):
-        return _by_segments(q, piece.law, seconds, level, rng)
-    return _by_points(net, piece.law, piece.event, tolerance, seconds, level, rng)
-
-
-def _line_events(q: Question) -> tuple[Any, ...]:
-    """The event for the line engine: once, or twice (all rows strict, none strict) when its rows differ."""
-    from reluscope.measure.lines import Event as LineEvent
-
-    parts = tuple((c.G, c.g) for c in q.cases)
-    strict = np.concatenate([c.strict for c in q.cases])
-    return tuple(LineEvent(parts, s) for s in (True, False) if s in strict)
+    if part.event.linear:
+        return _by_lines(part, tolerance, seconds, level, interval, rng)
+    if interval == "replicate" and not part.G.any():
+        return _by_segments(part, seconds, level, rng)
+    return _by_points(part, tolerance, seconds, level, rng)
 
 
 def _by_lines(
-    q: Question,
-    law: Law,
-    tolerance: float | None,
-    seconds: float,
-    level: float,
-    interval: str,
-    rng: np.random.Generator,
-) -> Answer | None:
-    """By lines; None when rows are both strict and not and it makes a difference (atoms on the limit)."""
+    part: PlacedEvent, tolerance: float | None, seconds: float, level: float, interval: str, rng: np.random.Generator
+) -> Answer:
+    """By lines, or the points that the line engine takes instead."""
     from reluscope.measure.lines import Request, integrate
 
-    events = _line_events(q)
-    if len(events) == 2:
-        pilot = integrate(q.network, law, Request(events=events), lines=_PILOT_LINES // 4, rng=rng.spawn(1)[0])
-        if pilot.events is not None and pilot.events.value[1] - pilot.events.value[0] > 1e-9 * pilot.events.value[1]:
-            return None
+    request = Request(events=(part,))
     found = integrate(
-        q.network,
-        law,
-        Request(events=events),
-        budget=seconds,
-        tolerance=tolerance,
-        interval=interval,
-        level=level,
-        rng=rng,
+        part.net, part.law, request, budget=seconds, tolerance=tolerance, interval=interval, level=level, rng=rng
     )
     assert found.events is not None
-    value, lower, upper = found.events.value, found.events.lower, found.events.upper
-    if len(events) == 2 and value[1] - value[0] > 1e-9 * value[1]:
-        return None
+    value, lower, upper = (float(a[0]) for a in (found.events.value, found.events.lower, found.events.upper))
     exact = found.interval == "exact"
     kind, known = "exact" if exact else "confidence", None if exact else level
-    method = found.how
     note = "" if exact else f"{found.interval} interval"
-    low, high = max(float(lower[0]), 0.0), min(float(upper[-1]), 1.0)
-    v = float(value[0])
-    return Answer(v, min(low, v), max(high, v), kind, known, method, note, found.lines)
+    low, high = max(lower, 0.0), min(upper, 1.0)
+    return Answer(value, min(low, value), max(high, value), kind, known, found.how, note, found.lines)
 
 
-def _only_features(q: Question) -> bool:
-    return not any(c.G.any() for c in q.cases)
-
-
-def _feature_hits(q: Question, pattern: Any) -> FloatArray:
-    """1 where some case holds on the cell of a pattern of `q.network`, for events on features alone."""
-    f = q.features(pattern)
-    hit = np.zeros(len(pattern), bool)
-    for c in q.cases:
-        left = f @ c.F.T
-        hit |= np.where(c.strict, left < c.g, left <= c.g).all(axis=1)
-    return hit.astype(np.float64)
-
-
-def _by_segments(q: Question, law: Law, seconds: float, level: float, rng: np.random.Generator) -> Answer:
+def _by_segments(part: PlacedEvent, seconds: float, level: float, rng: np.random.Generator) -> Answer:
     """An event on the affine function alone: the share of random lines on which it holds, in 16 independent groups."""
     from reluscope.measure.lines import segment_patterns
 
@@ -439,8 +364,10 @@ def _by_segments(q: Question, law: Law, seconds: float, level: float, rng: np.ra
 
     def group(lines: int, seed: np.random.Generator) -> float:
         total = 0.0
-        for weight, _, mass, pattern in segment_patterns(q.network, law, lines, direction="gradient", rng=seed):
-            total += weight * float(mass @ _feature_hits(q, pattern))
+        for weight, _, mass, pattern in segment_patterns(part.network, part.law, lines, direction="gradient", rng=seed):
+            total += weight * float(
+                mass @ part.contains(np.zeros((len(pattern), part.G.shape[1])), part.features(pattern))
+            )
         return total
 
     group(16, np.random.default_rng(0))  # compile
@@ -458,15 +385,10 @@ def _by_segments(q: Question, law: Law, seconds: float, level: float, rng: np.ra
 
 
 def _by_points(
-    net: Network,
-    law: Law,
-    event: Event,
-    tolerance: float | None,
-    seconds: float,
-    level: float,
-    rng: np.random.Generator,
+    part: PlacedEvent, tolerance: float | None, seconds: float, level: float, rng: np.random.Generator
 ) -> Answer:
     """Independent draws, their number fixed after a timed pilot; the exact binomial interval."""
+    net, law, event = part.net, part.law, part.event
     if law.atoms is not None:
         points, weights = law.atoms
         value = float(weights[event.holds(net, points)].sum())
@@ -493,29 +415,28 @@ def _by_points(
 # -- rare events ---------------------------------------------------------------------------------------------------
 
 
-def _rough_if_rare(net: Network, parts: Sequence[Piece], rng: np.random.Generator, seconds: float) -> float | None:
+def _rough_if_rare(parts: Sequence[PlacedEvent], rng: np.random.Generator, seconds: float) -> float | None:
     """A rough probability (possibly 0) when a short pilot finds the event, its box included, to be rare; else None."""
     from reluscope.measure.lines import Request, integrate
 
     total = 0.0
-    for piece in parts:
-        if piece.law.atoms is not None:
+    for part in parts:
+        if part.law.atoms is not None:
             return None
-        q = question(net, piece.law, piece.event)
-        if not q.cases:
+        if not part.n_cases:
             continue
-        if any(len(c.g) == 0 for c in q.cases):
-            total += piece.mass
+        if part.everything:
+            total += part.mass
         else:
-            request = Request(events=_line_events(q)[-1:])
+            request = Request(events=(part,))
             first = Budget(seconds / len(parts))
-            found = integrate(q.network, piece.law, request, lines=_PILOT_LINES // 16, rng=rng)
+            found = integrate(part.net, part.law, request, lines=_PILOT_LINES // 16, rng=rng)
             if found.interval != "exact" and first.elapsed() < first.seconds / 16:
-                found = integrate(q.network, piece.law, request, lines=_PILOT_LINES, rng=rng)
+                found = integrate(part.net, part.law, request, lines=_PILOT_LINES, rng=rng)
             assert found.events is not None
             if found.interval == "exact":
                 return None
-            total += piece.mass * float(found.events.value[0])
+            total += part.mass * float(found.events.value[0])
         if total >= _RARE:
             return None
     return total if parts else None
@@ -551,7 +472,7 @@ def _rare(
             return rare_probability(
                 net,
                 law,
-                event.as_property,
+                event,
                 tolerance=relative,
                 budget=Budget(share * left, whole=ends.whole),
                 level=level,
@@ -596,13 +517,13 @@ def _auto(
     rng: np.random.Generator,
     progress: Any,
 ) -> Answer:
-    asked = _questions(net, law, event)
-    components = [c for _, _, some in asked for c in some]
+    parts = place_parts(net, law, event)
+    components = [c for part in parts for c in part.components]
     high = [c for c in components if not is_exact(c)]
     partial = None
     if not high:
         seconds = min(_TRY, 0.5 * limit.seconds)
-        partial = _exact(net, law, event, tolerance, Budget(seconds, limit.regions), progress)
+        partial = _exact(parts, tolerance, Budget(seconds, limit.regions), progress)
         if partial.guarantee == "exact":
             points = any(c.kind == "point" for c in components)
             kind = "particles" if points else in_dimensions({c.r for c in components})

@@ -24,8 +24,8 @@ from reluscope.answers._parts import _gaussian_moments
 from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, probability
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events.placed import Question, question
-from reluscope.events.record import Event
+from reluscope.events import Event
+from reluscope.events.placed import PlacedEvent, place
 from reluscope.inputs import Law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, not_exact
@@ -188,10 +188,9 @@ class _Part:
 def _gaussian(
     net: Network, law: Law, event: Event, guarantee: str, limit: Budget, level: float, rng: np.random.Generator
 ) -> Sensitivity:
-    from reluscope.inputs import standard
 
-    asked = question(net, law, event)
-    components = standard(law, asked.network)
+    asked = place(net, law, event)
+    components = asked.components
     exact = all_exact(components)
     if guarantee == "exact" and not exact:
         raise InputError(not_exact(next(c for c in components if not is_exact(c))))
@@ -209,7 +208,7 @@ def _gaussian(
         seconds = limit.seconds if np.isfinite(limit.seconds) else _SECONDS
         share = max(seconds - limit.elapsed(), 0.2 * seconds) / len(components)
         seeds = rng.spawn(len(components))
-        rays = _ByRays(net, law, event, asked, level)
+        rays = _ByRays(asked, level)
         found = [
             _estimated_part(k, c, law, asked, rays, share, level, s)
             for k, (c, s) in enumerate(zip(components, seeds, strict=True))
@@ -289,7 +288,7 @@ def _unseen_pull(law: Law, component: Any) -> FloatArray | None:
     return pull if pull.any() else None
 
 
-def _exact_part(component: Any, asked: Question, limit: Budget) -> _Part:
+def _exact_part(component: Any, asked: PlacedEvent, limit: Budget) -> _Part:
     share = component_share(component, asked, limit, moments=True)
     r = component.r
     if r == 0:
@@ -327,22 +326,17 @@ def _own_moments(component: Any) -> tuple[FloatArray, FloatArray]:
     return first[0] / mass, second[0] / mass
 
 
-def _inside(component: Any, asked: Question, U: FloatArray) -> FloatArray:
+def _inside(component: Any, asked: PlacedEvent, U: FloatArray) -> FloatArray:
     """1 where the event holds, by the component's own network."""
-    z = component.network(U)
     f = asked.features(component.network.pattern(U)) if asked.event.features else np.zeros((len(U), 0))
-    hit = np.zeros(len(U), bool)
-    for c in asked.cases:
-        left = z @ c.G.T + f @ c.F.T
-        hit |= np.where(c.strict, left < c.g, left <= c.g).all(axis=1)
-    return hit.astype(np.float64)
+    return asked.contains(component.network(U), f).astype(np.float64)
 
 
 def _estimated_part(
     number: int,
     component: Any,
     law: Law,
-    asked: Question,
+    asked: PlacedEvent,
     rays: _ByRays,
     seconds: float,
     level: float,
@@ -426,37 +420,34 @@ def _widened(component: Any, part: _Part, low: float, high: float, why: str) -> 
 class _ByRays:
     """Parts by the rays of the rare-event engine, for events on inputs and outputs."""
 
-    net: Network
-    law: Law
-    event: Event
-    asked: Question
+    asked: PlacedEvent
     level: float
 
     def __call__(
         self, number: int, seconds: float, rng: np.random.Generator, *, complement: bool
     ) -> tuple[Any, _Part] | None:
         """The part of component `number`; None where the event is not one for rays."""
-        from reluscope.measure.rare import RareMoments, rare_components, rare_moments
+        from reluscope.measure.rare import RareMoments, rare_moments
 
-        if not self.event.linear:
+        asked = self.asked
+        if not asked.event.linear:
             return None
         try:
-            event = ~self.event if complement else self.event
+            placed = place(asked.net, asked.law, ~asked.event) if complement else asked
         except InputError:  # a complement with too many cases
             return None
-        components, rows = rare_components(self.net, self.law, event.as_property)
-        component = components[number]
+        component = placed.components[number]
         r = component.r
         none = np.zeros(r), np.zeros((r, r))
-        if not len(rows.g) or r == 0:
+        if not placed.n_cases or r == 0:
             return None
 
         def moments(share: float, starts: FloatArray | None) -> RareMoments:
-            return rare_moments(self.net, component, rows, share, self.level, rng, starts)
+            return rare_moments(placed, component, share, self.level, rng, starts)
 
         found = moments(0.7 * seconds, None)
         if not found.met:
-            starts = self._known(number, event, 0.1 * seconds, rng)
+            starts = self._known(number, placed.event, 0.1 * seconds, rng)
             found = moments(0.2 * seconds, starts) if len(starts) else found
         if not found.met:
             part = _Part(0.0, 0.0, none[0], none[0], none[1], none[1], False, f"{found.rays:,} rays")
@@ -477,7 +468,7 @@ class _ByRays:
         """Inputs of the event that a search by exact steps finds."""
         from reluscope.answers._nearest import known_inputs
 
-        return known_inputs(self.net, self.law, event, Budget(seconds), rng, only=number)
+        return known_inputs(self.asked.net, self.asked.law, event, Budget(seconds), rng, only=number)
 
 
 def _draws(component: Any, law: Law, m: int, rng: np.random.Generator) -> Any:

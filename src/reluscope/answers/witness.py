@@ -18,9 +18,8 @@ from reluscope._check import FloatArray, describe, generator, integer, real
 from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, nearest_in_polytope, prove
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events.placed import question
-from reluscope.events.record import Event, FunctionCase, as_event
-from reluscope.formats.vnnlib import Case
+from reluscope.events import Case, Event, as_event
+from reluscope.events.placed import PlacedEvent, place, place_parts
 from reluscope.inputs import Law
 from reluscope.network import Network
 
@@ -164,7 +163,7 @@ def witness(
     it on the edge. Each witness is replayed by a plain forward pass in float64; `replay` names an ONNX file to run as
     well (with onnxruntime: `pip install onnxruntime`), and witnesses are moved further inwards until that run agrees.
     """
-    from reluscope.inputs import Uniform, check_law, standard
+    from reluscope.inputs import Uniform, check_law
 
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
@@ -187,9 +186,7 @@ def witness(
         return _particles(points, weights, found, net, wanted, checker)
     if not law.unrestricted.gaussians:
         return _in_box(law, found, net, wanted, limit, checker, rng)
-    asked = question(net, law, found)
-    components = standard(law, asked.network)
-    return _nearest(components, asked, wanted, limit, checker, rng)
+    return _nearest(place(net, law, found), wanted, limit, checker, rng)
 
 
 def _deeper(event: Event, margin: float) -> Event:
@@ -197,24 +194,21 @@ def _deeper(event: Event, margin: float) -> Event:
     if margin == 0:
         return event
     cases = tuple(
-        FunctionCase(
-            Case(c.case.lower + margin, c.case.upper - margin, c.case.A, c.case.G, c.case.g - margin, c.case.strict),
-            c.F,
-        )
+        replace(c, lower=c.lower + margin, upper=c.upper - margin, g=c.g - margin)
         for c in event.cases
-        if (c.case.lower + margin <= c.case.upper - margin).all()
+        if (c.lower + margin <= c.upper - margin).all()
     )
-    return Event(event.text, event.n_inputs, event.n_outputs, cases, event.features)
+    return replace(event, cases=cases)
 
 
 def _nearest(
-    components: Any,
-    asked: Any,
+    event: PlacedEvent,
     wanted: int,
     limit: Budget,
     checker: _Replay,
     rng: np.random.Generator,
 ) -> Witnesses:
+    components = event.components
     seeds = rng.spawn(len(components))
     searched: list[Found] = []
     for k, (c, seed) in enumerate(zip(components, seeds, strict=True)):
@@ -222,7 +216,7 @@ def _nearest(
             points = [np.zeros(c.network.n_inputs)]
         else:
             share = Budget(0.5 * limit.seconds / len(components))
-            points = Search(c, asked, seed).run(share, wanted)
+            points = Search(c, event, seed).run(share, wanted)
         searched += [Found(k, u, float(np.linalg.norm(u[: c.r]))) for u in points]
     made = _made(searched, components, checker, wanted, False)
     proved = True
@@ -234,7 +228,7 @@ def _nearest(
         if c.r > MOST_PROOF_DIMENSIONS:
             proved = False
             continue
-        more, done = prove(c, asked, [w.distance for w in made if w.distance is not None], wanted, limit)
+        more, done = prove(c, event, [w.distance for w in made if w.distance is not None], wanted, limit)
         proved &= done
         searched += [Found(k, u, float(np.linalg.norm(u))) for u in more]
         made = _made(searched, components, checker, wanted, False)
@@ -293,16 +287,13 @@ def _in_box(
     """The deepest of many draws; if there are none, what pulling and enumeration find."""
     from reluscope.answers._event_cells import Walk
     from reluscope.cells.domain import cell_with_vertices
-    from reluscope.events.placed import pieces
-    from reluscope.inputs import standard
 
     items: list[Witness] = []
     proved = True
-    for piece in pieces(law, event):
-        asked = question(net, piece.law, piece.event)
-        if not asked.cases:
+    for part in place_parts(net, law, event):
+        if not part.n_cases:
             continue
-        X = piece.law.sample(_SAMPLES, rng)
+        X = part.law.sample(_SAMPLES, rng)
         depth = np.array(checker.margins(X, net(X)))
         for i in np.argsort(-depth, kind="stable")[:wanted].tolist():
             made = checker(X[i], None, 0, False) if depth[i] >= 0 else None
@@ -310,11 +301,11 @@ def _in_box(
                 items.append(checker.run(made))
         if items:
             continue
-        (component,) = standard(piece.law, asked.network)
+        (component,) = part.components
         if component.r == 0:
             continue
         assert component.lower is not None and component.upper is not None
-        search = Search(component, asked, rng)
+        search = Search(component, part, rng)
         for u in search.run(Budget(0.3 * limit.seconds), wanted):
             made = checker(component.to_x(u), None, 0, False)
             if made is not None:
@@ -324,7 +315,7 @@ def _in_box(
         if component.r > MOST_PROOF_DIMENSIONS:
             proved = False
             continue
-        walk = Walk(component, asked, cell_with_vertices((component.lower, component.upper)), limit)
+        walk = Walk(component, part, cell_with_vertices((component.lower, component.upper)), limit)
         for inside in walk:
             for u in inside.cells.interior()[:wanted]:
                 made = checker(component.to_x(u), None, 0, False)
@@ -392,8 +383,7 @@ class _Replay:
         """Whether some case holds at the witness with the slack wanted in each row."""
         x, y = witness.x, witness.y
         ex, ey = self._wanted(x, scale)
-        for c in self.event.cases:
-            case = c.case
+        for case in self.event.cases:
             slack = case.g - case.A @ x - case.G @ y
             inside = bool((slack >= self._slack(case, ex, ey)).all())
             ex = np.minimum(ex, 0.2 * (case.upper - case.lower))
@@ -410,7 +400,7 @@ class _Replay:
         limits = component.inequalities()
         ex, ey = self._wanted(witness.x, scale)
         found: list[FloatArray] = []
-        for case in (c.case for c in self.event.cases):
+        for case in self.event.cases:
             if not self._holds(case, witness.x, witness.y):
                 continue
             u, first = start, True
@@ -455,9 +445,8 @@ class _Replay:
         event = self.event
         f = event.feature_values(self.net, self.net.pattern(X)) if event.features else np.zeros((len(X), 0))
         best = np.full(len(X), -np.inf)
-        for c in event.cases:
-            case = c.case
-            slack = case.g - (X @ case.A.T + Y @ case.G.T + f @ c.F.T)
+        for case in event.cases:
+            slack = case.g - (X @ case.A.T + Y @ case.G.T + f @ case.F.T)
             inside = np.where(case.strict, slack > 0, slack >= 0).all(axis=1)
             inside &= ((case.lower <= X) & (case.upper >= X)).all(axis=1)
             sides = [slack, (X - case.lower)[:, np.isfinite(case.lower)], (case.upper - X)[:, np.isfinite(case.upper)]]

@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
 def run(options: Options) -> int:
     """Compute the probability and print it."""
     from reluscope.answers.probability import probability
-    from reluscope.events.record import as_event
+    from reluscope.events import as_event
     from reluscope.formats import load
     from reluscope.formats.vnnlib import vnnlib
 
@@ -118,14 +118,12 @@ def verdict(answer: Any, law: Law, event: Any, seen: bool) -> str:
     """
     import numpy as np
 
-    from reluscope.events.placed import support_sides
-
     certain = answer.guarantee != "confidence"
     if seen or (certain and answer.lower > 0):
         return "sat"
-    low, high = support_sides(law)
+    low, high = law.support()
     covers = all(
-        bool(((low <= c.case.lower) | np.isneginf(low)).all() and ((high >= c.case.upper) | np.isposinf(high)).all())
+        bool(((low <= c.lower) | np.isneginf(low)).all() and ((high >= c.upper) | np.isposinf(high)).all())
         for c in event.cases
     )
     if certain and answer.upper == 0 and covers:

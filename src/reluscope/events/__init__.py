@@ -1,1 +1,6 @@
-"""Events: the record, the text language, and an event placed on a component of a law."""
+"""Events: what one may ask the probability of, as a record, as text, and placed on a law."""
+
+from reluscope.events.record import Case, Event
+from reluscope.events.text import as_event, event
+
+__all__ = ["Case", "Event", "as_event", "event"]

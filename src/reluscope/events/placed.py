@@ -1,14 +1,16 @@
-"""An event as rows on the outputs of one network, and pieces of a law on which its boxes no longer matter.
+"""An event placed on a law: rows on the outputs of one network, with what the law already implies left out.
 
-Rows that read inputs are served by carrying those linear forms of the input through the network on identity units:
-the outputs are then `(y, forms x)` and every row is a row on outputs. Identity units cut no cells. Boxes of cases that
-can be folded into the law (a uniform law, independent Gaussian inputs) are folded: the law is restricted, which is
-cheaper than carrying the inputs.
+This is the one place that decides which sides of an event's boxes a law can cross, which cases it can never meet, and
+which linear forms of the input are carried along; all engines read the same record. Forms ride past the layers on
+identity units, so that the outputs are `(y, forms x)` and every row is a row on outputs. Identity units cut no cells.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,130 +19,189 @@ from scipy import sparse
 
 from reluscope._check import FloatArray
 from reluscope.activations import Units, identity
-from reluscope.errors import InputError
-from reluscope.events.record import Event, FunctionCase
-from reluscope.formats.vnnlib import Case
+from reluscope.events.record import BoolArray, Case, Event
+from reluscope.inputs import standard
+from reluscope.inputs._law import Box, Law
+from reluscope.inputs._standard import Component
 from reluscope.network import Layer, Network
 
-_MOST_PIECES = 64
-"""Boxes of an event that are folded into the law one by one; more are carried as rows."""
+_MOST_PARTS = 64
+"""Boxes of an event to which the law is restricted one by one; more are carried as rows."""
 
 
 @dataclass(frozen=True, eq=False)
-class CaseRows:
-    """`G z + F f <= g` on the carried outputs z and the features f; `strict` rows hold with `<`."""
+class PlacedEvent:
+    """An event on one part of a law: a union over cases of rows `G z + F f <= g` on the outputs z of `network`.
 
-    G: FloatArray
-    F: FloatArray
-    g: FloatArray
-    strict: npt.NDArray[np.bool_]
+    The outputs of `network` are those of `net`, then the carried forms of the input; `units` are the places of the
+    units of `net` in its patterns. Case k has the rows `start[k]:start[k + 1]` (with `<` where `strict`); one without
+    rows holds everywhere. `f` are the features of `event` on a region. `mass`, within `lower` and `upper`, is the share
+    of the whole law that this part, `law`, has.
 
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """An event about the outputs of `network`: those of `net`, then linear forms of the input.
-
-    `units` are the places of the units of `net` in a pattern of `network`. A case without rows holds everywhere.
+    `within` is a box in x outside of which the event is impossible; its sides are not among the rows. Only `place(...,
+    cut=True)` gives one.
     """
 
     net: Network
+    law: Law
     event: Event
     network: Network
     units: npt.NDArray[np.intp]
-    cases: tuple[CaseRows, ...]
+    G: FloatArray
+    F: FloatArray
+    g: FloatArray
+    strict: BoolArray
+    start: npt.NDArray[np.int64]
+    within: Box | None = None
+    mass: float = 1.0
+    lower: float = 1.0
+    upper: float = 1.0
+
+    @property
+    def n_cases(self) -> int:
+        """Cases that the law can meet; none: the event never happens."""
+        return len(self.start) - 1
+
+    @cached_property
+    def cases(self) -> tuple[slice, ...]:
+        """The rows of each case."""
+        return tuple(slice(a, b) for a, b in pairwise(self.start.tolist()))
+
+    @cached_property
+    def case_of(self) -> npt.NDArray[np.int64]:
+        """The case of each row."""
+        return np.repeat(np.arange(self.n_cases), np.diff(self.start))
+
+    @property
+    def everything(self) -> bool:
+        """Whether some case has no rows: the event always happens (in `within`, if there is such a box)."""
+        return bool((np.diff(self.start) == 0).any())
+
+    @cached_property
+    def components(self) -> tuple[Component, ...]:
+        """The law's components, in the coordinates that the network and the event see."""
+        return standard(self.law, self.network)
+
+    @cached_property
+    def filled(self) -> PlacedEvent:
+        """The same with a row `0 <= 0` in every case that has none, for kernels that read at least one."""
+        if not self.everything:
+            return self
+        last = len(self.g)
+        order = np.concatenate([np.arange(a, b) if b > a else [last] for a, b in pairwise(self.start)])
+        G, F = (np.concatenate([rows, np.zeros((1, rows.shape[1]))])[order] for rows in (self.G, self.F))
+        start = np.concatenate([[0], np.cumsum(np.maximum(np.diff(self.start), 1))]).astype(np.int64)
+        return replace(
+            self, G=G, F=F, g=np.append(self.g, 0.0)[order], strict=np.append(self.strict, False)[order], start=start
+        )
 
     def features(self, pattern: Any) -> FloatArray:
-        """Features on the cells of patterns of `network`, shape (n, features)."""
+        """Features on the regions of patterns of `network`, shape (n, features)."""
         return self.event.feature_values(self.net, pattern[:, self.units])
 
-
-def support_sides(law: Any) -> tuple[FloatArray, FloatArray]:
-    """The smallest and largest value of each input, infinite for Gaussians with spread."""
-    from reluscope.inputs import Gaussian, GaussianMixture, Particles, Truncated, Uniform
-
-    if isinstance(law, Uniform):
-        return law.lower, law.upper
-    if isinstance(law, Particles):
-        return law.points.min(axis=0), law.points.max(axis=0)
-    if isinstance(law, Truncated):
-        still = law.gaussian.sd == 0
-        mean = law.gaussian.mean
-        return np.where(still, mean, law.lower), np.where(still, mean, law.upper)
-    assert isinstance(law, (Gaussian, GaussianMixture))
-    parts: list[Any] = [g for w, g in law.components if w > 0]
-    lower = np.min([np.where(g.sd > 0, -np.inf, g.mean) for g in parts], axis=0)
-    return lower, np.max([np.where(g.sd > 0, np.inf, g.mean) for g in parts], axis=0)
+    def contains(self, Z: FloatArray, f: FloatArray) -> BoolArray:
+        """Whether some case holds for outputs `Z` (n, outputs of `network`) and features `f` (n, features)."""
+        left = Z @ self.G.T + f @ self.F.T
+        met = np.where(self.strict, left < self.g, left <= self.g)
+        hit = np.zeros(len(Z), bool)
+        for case in self.cases:
+            hit |= met[:, case].all(axis=1)
+        return hit
 
 
-def question(net: Network, law: Any, event: Event) -> Question:
-    """The event on the outputs of `net`, with the inputs it reads carried along.
+def place(net: Network, law: Law, event: Event, *, cut: bool = False) -> PlacedEvent:
+    """The event on the outputs of `net`, with the inputs it reads carried along; see `place_together`."""
+    return place_together(net, law, (event,), cut=cut)[0]
 
-    Sides of boxes that the law never crosses are left out, and so are cases that it never meets.
+
+def place_together(net: Network, law: Law, events: Sequence[Event], *, cut: bool = False) -> tuple[PlacedEvent, ...]:
+    """Several events on one network, which carries what any of them reads.
+
+    Sides of boxes that the law never crosses are left out, and so are cases that it never meets, and rows on inputs
+    alone that always hold. With `cut`, an event whose cases share one box gets it as `within`, where the law keeps its
+    axes.
     """
-    low, high = support_sides(law)
+    low, high = law.support()
     forms: dict[bytes, int] = {}
-    rows: list[FloatArray] = []
+    carried: list[FloatArray] = []
 
-    def carried(row: FloatArray) -> int:
+    def form(row: FloatArray) -> int:
         key = row.tobytes()
         if key not in forms:
-            forms[key] = len(rows)
-            rows.append(row)
+            forms[key] = len(carried)
+            carried.append(row)
         return forms[key]
 
     drafts = []
-    for c in event.cases:
-        case = c.case
-        if (case.lower > high).any() or (case.upper < low).any():
-            continue
-        kept = _open_rows(c, low, high)
-        if kept is None:
-            continue
-        c, case = kept, kept.case
-        below, above = np.flatnonzero(case.lower > low), np.flatnonzero(case.upper < high)
-        own = [(int(i), -1.0, -float(case.lower[i])) for i in below]
-        own += [(int(i), 1.0, float(case.upper[i])) for i in above]
-        drafts.append((c, own))
-    m = net.n_outputs
-    unit = np.eye(net.n_inputs) if any(own for _, own in drafts) else np.zeros((0, 0))
-    made = []
-    for c, own in drafts:
-        case, k = c.case, len(c.case.g)
-        entries = [(k + at, carried(unit[i]), sign) for at, (i, sign, _) in enumerate(own)]
-        entries += [(at, carried(np.array(case.A[at])), 1.0) for at in np.flatnonzero(case.reads_inputs).tolist()]
-        made.append((c, own, entries))
-    cases = []
-    for c, own, entries in made:
-        case, k = c.case, len(c.case.g)
-        G, F = np.zeros((k + len(own), m + len(rows))), np.zeros((k + len(own), len(event.features)))
-        G[:k, :m], F[:k] = case.G, c.F
+    for event in events:
+        event.check(net)
+        cases = [kept for case in event.cases if (kept := _kept(case, low, high)) is not None]
+        within = _common_box(cases, low, high) if cut and law.keeps_axes else None
+        entries: list[tuple[int, int, float]] = []
+        bounds: list[float] = []
+        start = [0]
+        for case in cases:
+            own = _sides(case, low, high)
+            if within is not None:  # carried all the same, so that its inputs are among the law's coordinates
+                for i, *_ in own:
+                    form(_unit(i, net.n_inputs))
+                own = []
+            begin, end = start[-1], start[-1] + len(case.g)
+            entries += [(end + k, form(_unit(i, net.n_inputs)), sign) for k, (i, sign, _) in enumerate(own)]
+            entries += [(begin + k, form(np.array(case.A[k])), 1.0) for k in np.flatnonzero(case.reads_inputs).tolist()]
+            bounds += [*case.g.tolist(), *(bound for *_, bound in own)]
+            start.append(end + len(own))
+        drafts.append((event, cases, within, entries, np.array(bounds), np.array(start, np.int64)))
+    network, units = _carrying(net, np.array(carried)) if carried else (net, np.arange(net.n_units))
+    out = []
+    for event, cases, within, entries, g, starts in drafts:
+        G, F = np.zeros((len(g), network.n_outputs)), np.zeros((len(g), len(event.features)))
+        strict = np.zeros(len(g), bool)
+        for begin, case in zip(starts.tolist(), cases, strict=False):
+            rows = slice(begin, begin + len(case.g))
+            G[rows, : net.n_outputs], F[rows], strict[rows] = case.G, case.F, case.strict
         for at, column, sign in entries:
-            G[at, m + column] = sign
-        g = np.concatenate([case.g, [bound for _, _, bound in own]])
-        cases.append(CaseRows(G, F, g, np.concatenate([case.strict, np.zeros(len(own), bool)])))
-    network, units = _carrying(net, np.array(rows)) if rows else (net, np.arange(net.n_units))
-    return Question(net, event, network, units, tuple(cases))
+            G[at, net.n_outputs + column] = sign
+        out.append(PlacedEvent(net, law, event, network, units, G, F, g, strict, starts, within))
+    return tuple(out)
 
 
-def _open_rows(c: FunctionCase, low: FloatArray, high: FloatArray) -> FunctionCase | None:
-    """The case without rows on inputs alone that hold all over [low, high]; None when one fails all over it."""
-    case = c.case
-    alone = case.reads_inputs & ~case.reads_outputs & ~c.F.any(axis=1)
+def _kept(case: Case, low: FloatArray, high: FloatArray) -> Case | None:
+    """The case without rows on inputs alone that hold all over [low, high]; None when it holds nowhere in it."""
+    if (case.lower > high).any() or (case.upper < low).any():
+        return None
     keep = np.ones(len(case.g), bool)
-    for k in np.flatnonzero(alone):
+    for k in np.flatnonzero(case.inputs_alone):
         at = np.flatnonzero(case.A[k])
-        a = case.A[k, at]
-        most = float((a * np.where(a > 0, high[at], low[at])).sum())
-        least = float((a * np.where(a > 0, low[at], high[at])).sum())
+        a, g = case.A[k, at], case.g[k]
+        up, down = a * np.where(a > 0, high[at], low[at]), a * np.where(a > 0, low[at], high[at])
+        most, least = float(up.sum()), float(down.sum())
         # Sums of several terms are rounded: only a clear margin decides.
-        slack = 0.0 if len(at) == 1 else 1e-12 * (abs(case.g[k]) + float(np.abs(a).sum()))
-        if least - slack > case.g[k] or (case.strict[k] and len(at) == 1 and least == case.g[k] == most):
+        over, under = (0.0 if len(at) == 1 else 1e-12 * float(abs(g) + np.abs(s).sum()) for s in (up, down))
+        if least - under > g or (case.strict[k] and len(at) == 1 and least == g == most):
             return None
-        keep[k] = not (most + slack < case.g[k] or (not case.strict[k] and len(at) == 1 and most == case.g[k]))
-    if keep.all():
-        return c
-    rows = Case(case.lower, case.upper, np.array(case.A[keep]), case.G[keep], case.g[keep], case.strict[keep])
-    return FunctionCase(rows, c.F[keep])
+        keep[k] = not (most + over < g or (not case.strict[k] and len(at) == 1 and most == g))
+    return case.chosen(keep)
+
+
+def _sides(case: Case, low: FloatArray, high: FloatArray) -> list[tuple[int, float, float]]:
+    """Sides of the box that [low, high] crosses: (input, sign, bound) for `sign x_i <= bound`."""
+    own = [(int(i), -1.0, -float(case.lower[i])) for i in np.flatnonzero(case.lower > low)]
+    return own + [(int(i), 1.0, float(case.upper[i])) for i in np.flatnonzero(case.upper < high)]
+
+
+def _common_box(cases: list[Case], low: FloatArray, high: FloatArray) -> Box | None:
+    """The box of all cases, open for inputs that the law fixes; None if they have several."""
+    if len({(c.lower.tobytes(), c.upper.tobytes()) for c in cases}) != 1:
+        return None
+    free = high > low
+    return np.where(free, cases[0].lower, -np.inf), np.where(free, cases[0].upper, np.inf)
+
+
+def _unit(i: int, n: int) -> FloatArray:
+    row = np.zeros(n)
+    row[i] = 1.0
+    return row
 
 
 def _carrying(net: Network, forms: FloatArray) -> tuple[Network, npt.NDArray[np.intp]]:
@@ -170,72 +231,49 @@ def _carrying(net: Network, forms: FloatArray) -> tuple[Network, npt.NDArray[np.
 # -- boxes folded into the law -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """A share of a law: its mass with a bracket, the law given that share, and what is left of the event there."""
+def place_parts(net: Network, law: Law, event: Event) -> tuple[PlacedEvent, ...]:
+    """The event on disjoint parts of the law: `P(event) = sum of mass * P(event of the part | law of the part)`.
 
-    mass: float
-    lower: float
-    upper: float
-    law: Any
-    event: Event
-
-
-def pieces(law: Any, event: Event) -> tuple[Piece, ...]:
-    """The event as disjoint pieces: `P(event) = sum of mass * P(event of the piece | law of the piece)`.
-
-    One piece per box when the law can be restricted to boxes and the boxes do not overlap, else one piece in all.
+    One part per box when the law can be restricted to boxes and the boxes do not overlap, which is cheaper than
+    carrying the inputs; else one part in all. None: the law has no mass where the event can happen.
     """
-    whole = (Piece(1.0, 1.0, 1.0, law, event),)
-    low, high = support_sides(law)
-    groups: dict[tuple[bytes, bytes], list[FunctionCase]] = {}
+    low, high = law.support()
+    groups: dict[tuple[bytes, bytes], list[Case]] = {}
     for c in event.cases:
-        lower, upper = np.maximum(c.case.lower, low), np.minimum(c.case.upper, high)
-        if (lower > upper).any():
-            continue
-        groups.setdefault((lower.tobytes(), upper.tobytes()), []).append(c)
-    if not groups or len(groups) > _MOST_PIECES:
-        return whole
+        lower, upper = np.maximum(c.lower, low), np.minimum(c.upper, high)
+        if not (lower > upper).any():
+            groups.setdefault((lower.tobytes(), upper.tobytes()), []).append(c)
+    if not groups or len(groups) > _MOST_PARTS:
+        return (place(net, law, event),)
     boxes = [(np.frombuffer(a), np.frombuffer(b)) for a, b in groups]
     if all((a <= low).all() and (b >= high).all() for a, b in boxes) or not _disjoint(boxes, low < high):
-        return whole
+        return (place(net, law, event),)
+    free = np.full(event.n_inputs, -np.inf), np.full(event.n_inputs, np.inf)
     out = []
     for (a, b), cases in zip(boxes, groups.values(), strict=True):
         if ((a == b) & (low < high)).any():
             continue  # a face of the box: no mass
-        found = _restricted(law, a, b)
-        if found is None:
-            return whole
-        given, log_mass, blur = found
-        mass = float(np.exp(log_mass))
-        free = np.full(event.n_inputs, -np.inf), np.full(event.n_inputs, np.inf)
-        inner = tuple(
-            FunctionCase(Case(*free, c.case.A, c.case.G, c.case.g, c.case.strict), c.F)
-            for c in map(_without_sides, cases)
-        )
-        left = Event(event.text, event.n_inputs, event.n_outputs, inner, event.features)
-        out.append(Piece(mass, mass * (1 - blur), min(mass * (1 + blur), 1.0), given, left))
+        given = law.restrict(a, b)
+        if given is None:
+            return (place(net, law, event),)
+        inner = tuple(replace(_without_sides(c), lower=free[0], upper=free[1]) for c in cases)
+        placed = place(net, given.law, replace(event, cases=inner))
+        mass, blur = float(np.exp(given.log_mass)), given.relative_error
+        out.append(replace(placed, mass=mass, lower=mass * (1 - blur), upper=min(mass * (1 + blur), 1.0)))
     return tuple(out)
 
 
-def _without_sides(c: FunctionCase) -> FunctionCase:
+def _without_sides(case: Case) -> Case:
     """The case without strict rows that only say again that one input is inside the box."""
-    case = c.case
-    if not case.strict.any():
-        return c
-    reads = case.reads_inputs
-    alone = case.strict & reads & ~case.reads_outputs & ~c.F.any(axis=1)
-    for k in np.flatnonzero(alone):
+    again = case.strict & case.inputs_alone
+    for k in np.flatnonzero(again):
         at = np.flatnonzero(case.A[k])
         if len(at) != 1:
-            alone[k] = False
+            again[k] = False
             continue
         a, i = case.A[k, at[0]], at[0]
-        alone[k] = case.g[k] / a == (case.upper[i] if a > 0 else case.lower[i])
-    keep = ~alone
-    return FunctionCase(
-        Case(case.lower, case.upper, np.array(case.A[keep]), case.G[keep], case.g[keep], case.strict[keep]), c.F[keep]
-    )
+        again[k] = case.g[k] / a == (case.upper[i] if a > 0 else case.lower[i])
+    return case.chosen(~again)
 
 
 def _disjoint(boxes: list[tuple[FloatArray, FloatArray]], moving: npt.NDArray[np.bool_]) -> bool:
@@ -247,25 +285,3 @@ def _disjoint(boxes: list[tuple[FloatArray, FloatArray]], moving: npt.NDArray[np
         if not apart.any(axis=1).all():
             return False
     return True
-
-
-def _restricted(law: Any, lower: FloatArray, upper: FloatArray) -> tuple[Any, float, float] | None:
-    """The law given the box, the logarithm of the box's mass, and its relative rounding; None if not closed form."""
-    from reluscope.inputs import Gaussian, Truncated, Uniform
-
-    blur = 1e-13 * (1 + len(lower))
-    if isinstance(law, Uniform):
-        own = law.upper - law.lower
-        share = (upper - lower)[own > 0] / own[own > 0]
-        return Uniform(lower, upper), float(np.log(share).sum()), blur
-    if isinstance(law, (Gaussian, Truncated)):
-        base = law if isinstance(law, Gaussian) else law.gaussian
-        if not base.factor.diagonal:
-            return None
-        try:
-            given = Truncated(base, lower, upper)
-        except InputError:  # less mass than can be conditioned on
-            return None
-        before = law.log_mass if isinstance(law, Truncated) else 0.0
-        return given, given.log_mass - before, 10 * blur
-    return None

@@ -1,69 +1,112 @@
-"""Events: sets of inputs and outputs (and of affine functions) whose probability one may ask for.
+"""Events: sets of inputs and outputs (and of linear models) whose probability one may ask for.
 
 An event is a union of cases, each a conjunction of linear rows,
 
     event = union over cases i of { lower_i <= x <= upper_i,   A_i x + G_i y + F_i f <= g_i },
 
-single rows strict. `f` are features of the affine function in force at x: entries of the Jacobian, its norms, the
-states of units. They are constant on each cell of the network, so on a cell every case is a polytope. Without features
-an event is a `reluscope.formats.vnnlib.Property`.
+single rows strict. `f` are features of the linear model in force at x: entries of the Jacobian, its norms, the states
+of units. They are constant on each region of the network, so on a region every case is a polytope.
 
-`event` reads text (see `docs/events.md` for the language); `as_event` takes whatever a user may hand over.
+`reluscope.event` reads events from text, `reluscope.vnnlib` from property files; `as_event` takes whatever a user may
+hand over.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, integer, real_array
+from reluscope._check import FloatArray, real_array
 from reluscope.errors import InputError
-from reluscope.events.text import Join, Names, Row, Variable, input_names, parse
-from reluscope.formats.vnnlib import Case, Property
+from reluscope.events.dnf import Bounds, Conjunction, Join, Row, Variable, disjuncts, split
 from reluscope.limits import DEFAULT_LIMITS, Limits
-
-__all__ = ["Event", "FunctionCase", "as_event", "event"]
-
-Conjunction = tuple[Row, ...]
-
-_MOST_ABSORBED = 1000
-"""Up to here a union of conjunctions is searched for ones that another one contains (quadratic)."""
 
 BoolArray = npt.NDArray[np.bool_]
 
+_CHUNK_NUMBERS = 1 << 21
+"""Numbers in the largest temporary of `Event.contains`."""
 
-@dataclass(frozen=True, eq=False)
-class FunctionCase:
-    """One polyhedron of an event: the rows of `case` with the coefficients `F` (rows, features) added.
+_NO_FEATURES = np.zeros((0, 0))
 
-    Row k reads `case.A[k] x + case.G[k] y + F[k] f <= case.g[k]`.
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Case:
+    """One polyhedron of an event: `lower <= x <= upper` and `A x + G y + F f <= g`.
+
+    `lower`, `upper` have shape (inputs,), infinite where there is no bound; `A` (rows, inputs), `G` (rows, outputs),
+    `g` and `strict` (rows,), `F` (rows, features; without it there are none). Rows with `strict` hold with `<`. A
+    strict bound on one input is both in the box (closed) and a strict row. When no row reads the inputs, `A` is a zero
+    array that takes no memory.
     """
 
-    case: Case
-    F: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    A: FloatArray
+    G: FloatArray
+    g: FloatArray
+    strict: BoolArray
+    F: FloatArray = field(default_factory=lambda: _NO_FEATURES)
+
+    def __post_init__(self) -> None:
+        if self.F is _NO_FEATURES:
+            object.__setattr__(self, "F", np.zeros((len(self.g), 0)))
+
+    @cached_property
+    def reads_inputs(self) -> BoolArray:
+        """Which rows have a non-zero coefficient on an input, shape (rows,)."""
+        if not any(self.A.strides):  # one number seen from everywhere
+            return np.full(len(self.g), bool(self.A.size) and self.A.flat[0] != 0)
+        return (self.A != 0).any(axis=1)
+
+    @cached_property
+    def inputs_alone(self) -> BoolArray:
+        """Which rows read inputs and nothing else, shape (rows,)."""
+        return self.reads_inputs & ~(self.G != 0).any(axis=1) & ~self.F.any(axis=1)
+
+    def chosen(self, keep: BoolArray) -> Case:
+        """The case with some of its rows only."""
+        if keep.all():
+            return self
+        A = self.A[keep]
+        return Case(self.lower, self.upper, A, self.G[keep], self.g[keep], self.strict[keep], self.F[keep])
+
+    def __repr__(self) -> str:
+        bounded = int((np.isfinite(self.lower) & np.isfinite(self.upper)).sum())
+        return f"Case({bounded} of {len(self.lower)} inputs bounded, {_count(len(self.g), 'row')})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Event:
-    """A union of cases over inputs, outputs and features of the affine function; made by `event` or `as_event`.
+    """A union of cases over inputs, outputs and features of the linear model; made by `event`, `vnnlib` or `as_event`.
 
-    `cases` are in order and may overlap; none means that the event can never happen. `features` lists what the columns
-    of each `F` stand for: `("J", output, input)`, `("norm", kind)` or `("unit", layer, unit)` (layers from 1).
-    Events join with `&`, `|` and `~`.
+    `cases` may overlap; none means that the event can never happen. `features` lists what the columns of each `F` stand
+    for: `("J", output, input)`, `("norm", kind)` or `("unit", layer, unit)`, all counted from 0. `text` is what it was
+    read from, or the name of its file. Events join with `&`, `|` and `~`.
     """
 
     text: str
     n_inputs: int
     n_outputs: int
-    cases: tuple[FunctionCase, ...]
+    cases: tuple[Case, ...]
     features: tuple[Variable, ...] = ()
+
+    @classmethod
+    def below(cls, G: npt.ArrayLike, g: npt.ArrayLike, n_inputs: int, *, strict: bool = False) -> Event:
+        """The half-spaces `G y <= g` (or `<`) of the outputs; one row may be given as a vector and a number."""
+        rows = np.atleast_2d(real_array(G, "G of event", ndim=(1, 2)))
+        bounds = np.atleast_1d(real_array(g, "g of event", ndim=(0, 1)))
+        if len(rows) != len(bounds):
+            raise InputError(f"event (G, g): G and g must have equally many rows, got {len(rows)} and {len(bounds)}")
+        A = np.broadcast_to(np.zeros(1), (len(bounds), n_inputs))
+        sides = np.full(n_inputs, -np.inf), np.full(n_inputs, np.inf)
+        case = Case(*sides, A, rows, bounds, np.full(len(bounds), strict))
+        return cls(f"G y {'<' if strict else '<='} g", n_inputs, rows.shape[1], (case,))
 
     @property
     def linear(self) -> bool:
@@ -71,27 +114,28 @@ class Event:
         return not self.features
 
     @property
-    def reads_inputs(self) -> bool:
-        """Whether any row or bound is on an input."""
-        return any(
-            c.case.reads_inputs.any() or np.isfinite(c.case.lower).any() or np.isfinite(c.case.upper).any()
-            for c in self.cases
-        )
-
-    @cached_property
-    def as_property(self) -> Property:
-        """The event as a VNN-LIB property; an `InputError` when it speaks of the function itself."""
-        if not self.linear:
-            raise InputError(
-                f"the event {self.short!r} speaks of the Jacobian or of units; it is not a set of inputs and outputs"
-            )
-        return Property(self.n_inputs, self.n_outputs, tuple(c.case for c in self.cases), self.short)
-
-    @property
     def short(self) -> str:
         """The text, cut to a line."""
         line = " ".join(self.text.split())
         return line if len(line) <= 60 else f"{line[:57]}..."
+
+    @property
+    def boxes(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
+        """The distinct input boxes as `(lower, upper)`, in the order of the cases."""
+        return tuple((group[0].lower, group[0].upper) for group in self.by_box)
+
+    @cached_property
+    def by_box(self) -> tuple[tuple[Case, ...], ...]:
+        """The cases grouped by input box: one group for each entry of `boxes`."""
+        seen: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+        groups: dict[tuple[bytes, bytes], list[Case]] = {}
+        for case in self.cases:
+            # Cases from one file share their arrays, so most are recognised without looking at the numbers.
+            same = (id(case.lower), id(case.upper))
+            if same not in seen:
+                seen[same] = (case.lower.tobytes(), case.upper.tobytes())
+            groups.setdefault(seen[same], []).append(case)
+        return tuple(tuple(group) for group in groups.values())
 
     def check(self, net: Any) -> None:
         """Raise `InputError` when the event does not fit the network."""
@@ -103,14 +147,25 @@ class Event:
         for feature in self.features:
             if feature[0] == "unit":
                 _, layer, unit = feature
-                if layer > len(net.hidden):
-                    raise InputError(f"unit[{layer},{unit}]: the network has {len(net.hidden)} hidden layers")
-                if unit >= net.hidden[layer - 1].width:
-                    width = net.hidden[layer - 1].width
+                if layer >= len(net.hidden):
+                    raise InputError(
+                        f"unit[{layer},{unit}]: the network has {_count(len(net.hidden), 'hidden layer')}, counted "
+                        "from 0"
+                    )
+                if unit >= net.hidden[layer].width:
+                    width = net.hidden[layer].width
                     raise InputError(f"unit[{layer},{unit}]: units of layer {layer} go from 0 to {width - 1}")
 
+    def on_inputs_and_outputs(self) -> Event:
+        """The event itself; an `InputError` when it speaks of the linear model."""
+        if not self.linear:
+            raise InputError(
+                f"the event {self.short!r} speaks of the Jacobian or of units; it is not a set of inputs and outputs"
+            )
+        return self
+
     def feature_values(self, net: Any, pattern: npt.ArrayLike) -> FloatArray:
-        """The features on the cells of patterns (n, units), shape (n, features)."""
+        """The features on the regions of patterns (n, units), shape (n, features)."""
         rows = np.atleast_2d(np.asarray(pattern))
         out = np.zeros((len(rows), len(self.features)))
         if not self.features:
@@ -124,34 +179,47 @@ class Event:
             elif feature[0] == "norm":
                 out[:, k] = _norm(J, feature[1])
             else:
-                out[:, k] = rows[:, net.offsets[feature[1] - 1] + feature[2]]
+                out[:, k] = rows[:, net.offsets[feature[1]] + feature[2]]
         return out
 
     def holds(self, net: Any, X: npt.ArrayLike) -> Any:
         """Whether the event happens at each row of `X` (n, inputs), in plain float64; a bool for a single input.
 
-        On a boundary between cells the affine function is the one that the network's tie rule selects.
+        On a boundary between regions the linear model is the one that the network's tie rule selects.
         """
         self.check(net)
-        x = real_array(X, "X")
-        single = x.ndim == 1
-        rows = x.reshape(1, -1) if single else x.reshape(len(x), math.prod(x.shape[1:]))
-        found = self._inside(rows, net(rows), self._features_at(net, rows))
+        rows, single = _rows(X, "X", self.n_inputs)
+        f = self.feature_values(net, net.pattern(rows)) if self.features else np.zeros((len(rows), 0))
+        found = self._inside(rows, net(rows), f)
         return bool(found[0]) if single else found
 
-    def _features_at(self, net: Any, X: FloatArray) -> FloatArray:
-        return self.feature_values(net, net.pattern(X)) if self.features else np.zeros((len(X), 0))
+    def contains(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Any:
+        """Whether each pair `(x, y)` lies in an event on inputs and outputs, in plain float64 arithmetic.
+
+        `x` (n, inputs) and `y` (n, outputs) give a bool array (n,); one pair gives a bool. Inputs and outputs of any
+        other shape with the right number of entries per row are flattened in row-major order.
+        """
+        self.on_inputs_and_outputs()
+        X, single = _rows(x, "x", self.n_inputs)
+        Y, single_y = _rows(y, "y", self.n_outputs)
+        if len(X) != len(Y) or single != single_y:
+            raise InputError(f"x and y must have the same number of rows, got {len(X)} and {len(Y)}")
+        found = self._inside(X, Y, np.zeros((len(X), 0)))
+        return bool(found[0]) if single else found
 
     def _inside(self, X: FloatArray, Y: FloatArray, f: FloatArray) -> BoolArray:
-        if self.linear:
-            return np.asarray(self.as_property.holds(X, Y)) if self.cases else np.zeros(len(X), dtype=bool)
         found = np.zeros(len(X), dtype=bool)
-        for c in self.cases:
-            case = c.case
-            left = X @ case.A.T + Y @ case.G.T + f @ c.F.T
-            met = np.where(case.strict, left < case.g, left <= case.g).all(axis=1)
-            found |= met & ((case.lower <= X) & (case.upper >= X)).all(axis=1)
+        for group in self._stacked:
+            inside = np.flatnonzero(((group.lower <= X) & (group.upper >= X)).all(axis=1) & ~found)
+            step = max(1, _CHUNK_NUMBERS // max(1, len(group.g)))
+            for start in range(0, len(inside), step):
+                part = inside[start : start + step]
+                found[part] = group.holds(X[part], Y[part], f[part])
         return found
+
+    @cached_property
+    def _stacked(self) -> tuple[_Group, ...]:
+        return tuple(_Group.of(cases) for cases in self.by_box)
 
     # -- new events from these ------------------------------------------------------------------------------------
 
@@ -163,8 +231,8 @@ class Event:
 
     def __invert__(self) -> Event:
         formula = Join("or", tuple(Join("and", c) for c in self._conjunctions))
-        parts = _dnf(Join("not", (formula,)), DEFAULT_LIMITS, self.short) if self.cases else [()]
-        return _assembled(f"not ({self.text})", self.n_inputs, self.n_outputs, parts, DEFAULT_LIMITS)
+        parts = [()] if not self.cases else disjuncts(Join("not", (formula,)), DEFAULT_LIMITS, self.short)
+        return assembled(f"not ({self.text})", self.n_inputs, self.n_outputs, parts, DEFAULT_LIMITS)
 
     def _with(self, other: Any, op: str, limits: Limits) -> Event:
         if not isinstance(other, Event):
@@ -176,113 +244,74 @@ class Event:
             )
         mine, others = self._conjunctions, other._conjunctions
         if op == "or":
-            parts = [*mine, *others]
+            parts: Iterable[Conjunction] = chain(mine, others)
         else:
             limits.check("disjuncts", len(mine) * len(others), "the joined event, in disjunctive normal form,")
-            parts = [a + b for a, b in product(mine, others)]
-        return _assembled(f"({self.text}) {op} ({other.text})", self.n_inputs, self.n_outputs, parts, limits)
+            parts = (a + b for a, b in product(mine, others))
+        distinct = list(dict.fromkeys(tuple(dict.fromkeys(part)) for part in parts))
+        return assembled(f"({self.text}) {op} ({other.text})", self.n_inputs, self.n_outputs, distinct, limits)
 
     @cached_property
     def _conjunctions(self) -> tuple[Conjunction, ...]:
         """The cases as lists of sparse rows."""
         out = []
-        for c in self.cases:
-            case, rows = c.case, []
-            strict = {(*row.terms, row.rhs) for row in _case_rows(c, self.features) if row.strict}
+        for case in self.cases:
+            own, rows = _case_rows(case, self.features), []
+            strict = {(*row.terms, row.rhs) for row in own if row.strict}
             for side, sign in ((case.lower, -1.0), (case.upper, 1.0)):
                 for i in np.flatnonzero(np.isfinite(side)).tolist():
                     terms = ((("x", i), sign),)
                     if (*terms, sign * float(side[i])) not in strict:
                         rows.append(Row(terms, sign * float(side[i]), False))
-            out.append((*rows, *_case_rows(c, self.features)))
+            out.append((*rows, *own))
         return tuple(out)
 
     def __repr__(self) -> str:
-        n = len(self.cases)
-        kind = "never" if not n else f"{n} case{'s' * (n > 1)}"
+        kind = _count(len(self.cases), "case") if self.cases else "never"
         function = f", {len(self.features)} of the function" if self.features else ""
         return f"Event({self.short!r}, {kind}{function})"
 
 
-def event(
-    text: str,
-    n_inputs: int,
-    n_outputs: int,
-    *,
-    net: Any = None,
-    law: Any = None,
-    names: Any = None,
-    output_names: Any = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Event:
-    """Read an event from text, such as `"y[0] > y[1] and y[2] <= 0.3"` or `"argmax != argmax at mean"`.
+class _Group(NamedTuple):
+    """All cases of one box with their rows stacked; `starts` says where each case begins."""
 
-    Conditions compare linear expressions of `x[i]`, `y[j]`, `J[j,i]` (the derivative of output j by input i),
-    `norm(J)` (spectral; also `norm1`, `norminf`, `fro`) and `unit[layer,unit]` (its piece; `on` and `off` follow it),
-    with `== != < <= > >=`, chained as in `0 <= x[0] < 1`. `argmax` and `argmin` compare with a number, a set (`in {1,
-    2}`) or `argmax at mean` (which needs `net` and `law`); of equal outputs the first counts, as in numpy. `max(...)`,
-    `min(...)` and `abs(...)` of linear expressions may stand on one side of a comparison. Conditions join with `and`,
-    `or`, `not` and parentheses. `names` and `output_names` (lists, or mappings to indices) give names to use for inputs
-    and outputs.
+    lower: FloatArray
+    upper: FloatArray
+    A: FloatArray | None
+    G: FloatArray
+    F: FloatArray
+    g: FloatArray
+    strict: BoolArray
+    starts: npt.NDArray[np.intp]
 
-    The text is parsed, never evaluated; constants are exact and rounded once. The disjunctive normal form is counted
-    before it is made. Errors point at their place.
-
-    >>> event("0.5 < y[0] <= 1 or y[1] > y[0]", 3, 2)
-    Event('0.5 < y[0] <= 1 or y[1] > y[0]', 2 cases)
-    """
-    n_in, n_out = integer(n_inputs, "n_inputs", low=1), integer(n_outputs, "n_outputs", low=1)
-
-    def at_mean(smallest: bool) -> int:
-        y = net(law.mean)
-        return int(np.argmin(y) if smallest else np.argmax(y))
-
-    known = net is not None and law is not None
-    table = Names(
-        n_in,
-        n_out,
-        input_names(names, n_in, "names"),
-        input_names(output_names, n_out, "output_names"),
-        at_mean if known else None,
-    )
-    formula = parse(text, table)
-    found = _assembled(text, n_in, n_out, _dnf(formula, limits, "the event"), limits)
-    if net is not None:
-        found.check(net)
-    return found
-
-
-def as_event(value: Any, net: Any, law: Any = None, *, names: Any = None, limits: Limits = DEFAULT_LIMITS) -> Event:
-    """An `Event` from text, an `Event`, a `Property`, or a pair `(G, g)` meaning `G y <= g`; checked against `net`."""
-    if isinstance(value, str):
-        return event(value, net.n_inputs, net.n_outputs, net=net, law=law, names=names, limits=limits)
-    if isinstance(value, Event):
-        found = value
-    elif isinstance(value, Property):
-        cases = tuple(FunctionCase(c, np.zeros((len(c.g), 0))) for c in value.cases)
-        found = Event(value.name, value.n_inputs, value.n_outputs, cases)
-    elif isinstance(value, (tuple, list)) and len(value) == 2:
-        found = _half_spaces(value, net)
-    else:
-        raise InputError(
-            "event must be text such as 'y[0] > y[1]', an Event, a VNN-LIB property (reluscope.vnnlib), or a pair "
-            f"(G, g) meaning G y <= g, got {describe(value)}"
+    @classmethod
+    def of(cls, cases: Sequence[Case]) -> _Group:
+        lengths = np.array([len(c.g) for c in cases])
+        first = cases[0]
+        if (lengths == 0).any():  # a case without rows: the whole box is in the event, whatever the others say
+            cases, lengths = [c for c in cases if len(c.g) == 0][:1], np.zeros(1, dtype=int)
+        reads = any(c.reads_inputs.any() for c in cases)
+        return cls(
+            first.lower,
+            first.upper,
+            np.concatenate([c.A for c in cases]) if reads else None,
+            np.concatenate([c.G for c in cases]),
+            np.concatenate([c.F for c in cases]),
+            np.concatenate([c.g for c in cases]),
+            np.concatenate([c.strict for c in cases]),
+            np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.intp),
         )
-    found.check(net)
-    return found
 
-
-def _half_spaces(value: Any, net: Any) -> Event:
-    G = np.atleast_2d(real_array(value[0], "G of event", ndim=(1, 2)))
-    g = np.atleast_1d(real_array(value[1], "g of event", ndim=(0, 1)))
-    if G.shape != (len(g), net.n_outputs):
-        raise InputError(
-            f"event (G, g) needs G of shape (rows, {net.n_outputs}) and g of shape (rows,), got {G.shape}, {g.shape}"
-        )
-    n = net.n_inputs
-    A = np.broadcast_to(np.zeros(1), (len(g), n))
-    case = Case(np.full(n, -np.inf), np.full(n, np.inf), A, G, g, np.zeros(len(g), dtype=bool))
-    return Event("G y <= g", n, net.n_outputs, (FunctionCase(case, np.zeros((len(g), 0))),))
+    def holds(self, X: FloatArray, Y: FloatArray, f: FloatArray) -> BoolArray:
+        if len(self.g) == 0:
+            return np.ones(len(X), dtype=bool)
+        left = Y @ self.G.T
+        if self.A is not None:
+            left += X @ self.A.T
+        if self.F.shape[1]:
+            left += f @ self.F.T
+        met = np.where(self.strict, left < self.g, left <= self.g)
+        return np.asarray(np.logical_and.reduceat(met, self.starts, axis=1).any(axis=1))
 
 
 def _norm(J: FloatArray, kind: str) -> FloatArray:
@@ -295,132 +324,108 @@ def _norm(J: FloatArray, kind: str) -> FloatArray:
     return np.asarray(np.abs(J).sum(axis=axis).max(axis=1))
 
 
-# -- formulas to cases ---------------------------------------------------------------------------------------------
+# -- conjunctions to cases -----------------------------------------------------------------------------------------
 
 
-def _is_and(node: Join, positive: bool) -> bool:
-    return (node.op == "and") == positive
+def assembled(
+    text: str,
+    n_inputs: int,
+    n_outputs: int,
+    conjunctions: Sequence[Conjunction],
+    limits: Limits,
+    *,
+    shared: Bounds | None = None,
+    name: str = "the event",
+) -> Event:
+    """The event of a union of conjunctions, `shared` being part of each of them.
 
-
-def _dnf(formula: Any, limits: Limits, name: str) -> list[Conjunction]:
-    """The formula as a union of conjunctions, without repeated, contradictory and absorbed ones, in order."""
-
-    def made(node: Any, positive: bool) -> list[Conjunction]:
-        if isinstance(node, Row):
-            row = node if positive else node.negated()
-            return [] if row.always is False else [()] if row.always else [(row,)]
-        if node.op == "not":
-            return made(node.parts[0], not positive)
-        if not _is_and(node, positive):
-            return _reduced(chain.from_iterable(made(part, positive) for part in node.parts))
-        found: list[Conjunction] = [()]
-        for part in node.parts:
-            more = made(part, positive)
-            # The product is counted before it is made.
-            limits.check("disjuncts", len(found) * len(more), f"{name}, in disjunctive normal form,")
-            size = len(more) * sum(map(len, found)) + len(found) * sum(map(len, more))
-            limits.check("tokens", size, f"{name}, in disjunctive normal form,")
-            found = _reduced(a + b for a, b in product(found, more)) if len(more) != 1 else [a + more[0] for a in found]
-        return _reduced(found)
-
-    found = made(formula, True)
-    limits.check("disjuncts", len(found), f"{name}, in disjunctive normal form,")
-    return found
-
-
-def _reduced(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
-    """Conjunctions without repeated rows, without those that hold a row and its opposite, or more than another one."""
-    distinct: dict[frozenset[Row], Conjunction] = {}
-    opposite: dict[Row, Row] = {}
+    Bounds on single inputs become the box; conjunctions whose bounds contradict each other are left out. Cases with
+    the same box stand together and share its arrays.
+    """
+    shared = shared or Bounds({}, {}, [])
+    found: dict[tuple[tuple[int, float, float], ...], list[list[Row]]] = {}
     for conjunction in conjunctions:
-        rows = frozenset(conjunction)
-        for row in rows:
-            if row not in opposite:
-                opposite[row] = row.negated()
-        if rows not in distinct and not any(opposite[row] in rows for row in rows):
-            distinct[rows] = conjunction if len(rows) == len(conjunction) else tuple(dict.fromkeys(conjunction))
-    if not 1 < len(distinct) <= _MOST_ABSORBED:
-        return list(distinct.values())
-    by_size = sorted(distinct, key=len)
-    kept: list[frozenset[Row]] = []
-    for rows_of in by_size:
-        if not any(smaller <= rows_of for smaller in kept):
-            kept.append(rows_of)
-    left = set(kept)
-    return [conjunction for rows_of, conjunction in distinct.items() if rows_of in left]
-
-
-def _assembled(text: str, n_inputs: int, n_outputs: int, conjunctions: Sequence[Conjunction], limits: Limits) -> Event:
-    """Cases of conjunctions: bounds on single inputs become the box, equal and empty conjunctions are left out."""
-    kept: dict[tuple[Row, ...], tuple[dict[int, float], dict[int, float], list[Row]]] = {}
-    for conjunction in conjunctions:
-        distinct = tuple(dict.fromkeys(conjunction))
-        if distinct in kept:
-            continue
-        split = _split(distinct)
-        if split is not None:
-            kept[distinct] = split
-    total = sum(len(rows) for _, _, rows in kept.values())
-    limits.check("elements", (n_inputs + n_outputs) * (total + 2 * len(kept)), "the event, as rows,")
-    variables = (v for _, _, rows in kept.values() for row in rows for v, _ in row.terms)
-    features = tuple(dict.fromkeys(v for v in variables if v[0] not in "xy"))
-    column = {v: k for k, v in enumerate(features)}
-    cases = []
-    for low, high, rows in kept.values():
-        lower, upper = np.full(n_inputs, -np.inf), np.full(n_inputs, np.inf)
-        lower[list(low)], upper[list(high)] = list(low.values()), list(high.values())
-        A, G, F = (np.zeros((len(rows), n)) for n in (n_inputs, n_outputs, len(features)))
-        for k, row in enumerate(rows):
-            for variable, a in row.terms:
-                if variable in column:
-                    F[k, column[variable]] = a
-                else:
-                    (A if variable[0] == "x" else G)[k, variable[1]] = a
-        if not A.any():
-            A = np.broadcast_to(np.zeros(1), A.shape)
-        g, strict = np.array([row.rhs for row in rows]), np.array([row.strict for row in rows], dtype=bool)
-        for array in (lower, upper, A, G, g, strict, F):
-            array.setflags(write=False)
-        cases.append(FunctionCase(Case(lower, upper, A, G, g, strict), F))
+        parts = split(conjunction, shared)
+        if parts is not None:
+            found.setdefault(parts[0], []).append(parts[1])
+    limits.check("elements", 2 * n_inputs * len(found), f"{name}, as boxes,")
+    lower, upper = np.full((len(found), n_inputs), -np.inf), np.full((len(found), n_inputs), np.inf)
+    for bounds, array in ((shared.lower, lower), (shared.upper, upper)):
+        array[:, list(bounds)] = list(bounds.values())
+    for i, changes in enumerate(found):
+        for at, low, high in changes:
+            lower[i, at], upper[i, at] = low, high
+    rows = list(chain.from_iterable(found.values()))
+    (A, G, g, strict, F), features = _matrices(rows, n_inputs, n_outputs, limits, name)
+    cases: list[Case] = []
+    begin = 0
+    for low_row, high_row, group in zip(_sealed(lower), _sealed(upper), found.values(), strict=True):
+        for conjunct in group:
+            part = slice(begin, begin + len(conjunct))
+            cases.append(Case(low_row, high_row, A[part], G[part], g[part], strict[part], F[part]))
+            begin = part.stop
     return Event(text, n_inputs, n_outputs, tuple(cases), features)
 
 
-def _split(rows: Conjunction) -> tuple[dict[int, float], dict[int, float], list[Row]] | None:
-    """Bounds of single inputs (lower, upper) and all other rows; None when the bounds contradict each other."""
-    low: dict[int, float] = {}
-    high: dict[int, float] = {}
-    other: list[Row] = []
-    one: dict[Variable, list[Row]] = {}
-    for row in rows:
-        if len(row.terms) == 1:
-            one.setdefault(row.terms[0][0], []).append(row)
-        if len(row.terms) != 1 or row.terms[0][0][0] != "x":
-            other.append(row)
-            continue
-        (_, i), a = row.terms[0]
-        if a > 0:
-            high[i] = min(high.get(i, np.inf), row.rhs)
-        else:
-            low[i] = max(low.get(i, -np.inf), -row.rhs)
-        if row.strict:  # the box is closed
-            other.append(row)
-    for some in one.values():
-        ends = [(row.rhs / row.terms[0][1], row.strict, row.terms[0][1] > 0) for row in some]
-        least = max((t for t, _, above in ends if not above), default=-np.inf)
-        most = min((t for t, _, above in ends if above), default=np.inf)
-        if least > most or (least == most and any(strict and t == least for t, strict, _ in ends)):
-            return None
-    return low, high, other
+def _matrices(
+    conjunctions: list[list[Row]], n_inputs: int, n_outputs: int, limits: Limits, name: str
+) -> tuple[tuple[Any, ...], tuple[Variable, ...]]:
+    """`(A, G, g, strict, F)` of all rows, one below the other, and the features of the columns of F."""
+    total = sum(map(len, conjunctions))
+    limits.check("elements", total * n_outputs, f"{name}, as rows,")
+    G, g, strict = np.zeros((total, n_outputs)), np.empty(total), np.empty(total, dtype=bool)
+    on_inputs: list[tuple[int, int, float]] = []
+    on_features: list[tuple[int, Variable, float]] = []
+    for at, row in enumerate(chain.from_iterable(conjunctions)):
+        g[at], strict[at] = row.rhs, row.strict
+        for variable, coefficient in row.terms:
+            if variable[0] == "y":
+                G[at, variable[1]] = coefficient
+            elif variable[0] == "x":
+                on_inputs.append((at, variable[1], coefficient))
+            else:
+                on_features.append((at, variable, coefficient))
+    A = np.broadcast_to(np.zeros(1), (total, n_inputs))
+    if on_inputs:
+        limits.check("elements", total * n_inputs, f"{name}, as rows,")
+        A = np.zeros((total, n_inputs))
+        places, columns, values = zip(*on_inputs, strict=True)
+        A[list(places), list(columns)] = values
+    features = tuple(dict.fromkeys(variable for _, variable, _ in on_features))
+    limits.check("elements", total * len(features), f"{name}, as rows,")
+    F = np.zeros((total, len(features)))
+    for at, variable, coefficient in on_features:
+        F[at, features.index(variable)] = coefficient
+    return tuple(map(_sealed, (A, G, g, strict, F))), features
 
 
-def _case_rows(c: FunctionCase, features: tuple[Variable, ...]) -> list[Row]:
-    case = c.case
+def _case_rows(case: Case, features: tuple[Variable, ...]) -> list[Row]:
     out = []
     for k in range(len(case.g)):
         terms: list[tuple[Variable, float]] = []
         if case.reads_inputs[k]:
             terms += [(("x", i), float(case.A[k, i])) for i in np.flatnonzero(case.A[k]).tolist()]
         terms += [(("y", j), float(case.G[k, j])) for j in np.flatnonzero(case.G[k]).tolist()]
-        terms += [(features[j], float(c.F[k, j])) for j in np.flatnonzero(c.F[k]).tolist()]
+        terms += [(features[j], float(case.F[k, j])) for j in np.flatnonzero(case.F[k]).tolist()]
         out.append(Row(tuple(terms), float(case.g[k]), bool(case.strict[k])))
     return out
+
+
+def _rows(value: npt.ArrayLike, name: str, size: int) -> tuple[FloatArray, bool]:
+    array = real_array(value, name)
+    if array.ndim == 2 and array.shape[1] == size:
+        return array, False
+    if array.ndim == 1 and array.size == size:
+        return array.reshape(1, size), True
+    if array.ndim > 1 and array.size == len(array) * size:
+        return array.reshape(len(array), size), False
+    raise InputError(f"{name} must have shape (n, {size}) or ({size},), got {array.shape}")
+
+
+def _sealed(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
+
+
+def _count(n: int, one: str) -> str:
+    return f"{n:,} {one if n == 1 else one + 's'}"

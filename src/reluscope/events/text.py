@@ -3,8 +3,9 @@
     or   <   and   <   not   <   == != < <= > >= in   <   + -   <   * /   <   unary -   <   numbers, names, (...)
 
 Variables are entries of the input `x[i]`, of the output `y[j]`, of the Jacobian `J[j,i]`, norms of it and the states of
-units `unit[layer,unit]`. All arithmetic is linear with exact rational constants, rounded once at the end. Nothing is
-ever evaluated as Python. Length, nesting and the size of numbers are limited; every error points at its place.
+units `unit[layer,unit]`; everything counts from 0. All arithmetic is linear with exact rational constants, rounded
+once at the end. Nothing is ever evaluated as Python. Length, nesting and the size of numbers are limited; every error
+points at its place.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
 
-from reluscope._check import describe
-from reluscope.errors import InputError, InputLimitError
+import numpy as np
 
-Variable = tuple[Any, ...]
-"""`("x", i)`, `("y", j)`, `("J", j, i)`, `("norm", kind)`, or `("unit", layer, unit)` with layers counted from 1."""
+from reluscope._check import describe, integer
+from reluscope.errors import InputError, InputLimitError
+from reluscope.events.dnf import Formula, Join, Row, Variable, disjuncts, rounded_row
+from reluscope.events.record import Event, assembled
+from reluscope.limits import DEFAULT_LIMITS, Limits
 
 NORMS = {"norm": "spectral", "norm2": "spectral", "norm1": "one", "norminf": "infinity", "fro": "frobenius"}
 
@@ -44,32 +47,6 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _POWER = {"or": 1, "and": 2, "in": 4, "+": 5, "-": 5, "*": 6, "/": 6} | dict.fromkeys(_COMPARISONS, 4)
 _NOT, _MINUS = 3, 7
-
-
-class Row(NamedTuple):
-    """`sum of coefficient * variable <= rhs`, or `<` when strict."""
-
-    terms: tuple[tuple[Variable, float], ...]
-    rhs: float
-    strict: bool
-
-    def negated(self) -> Row:
-        """What holds exactly where this row does not."""
-        return Row(tuple((v, -a) for v, a in self.terms), -self.rhs, not self.strict)
-
-    @property
-    def always(self) -> bool | None:
-        """True or False when no variable is left, None otherwise."""
-        if self.terms:
-            return None
-        return self.rhs > 0.0 if self.strict else self.rhs >= 0.0
-
-
-class Join(NamedTuple):
-    """`and`, `or` of formulas, or `not` of one."""
-
-    op: str
-    parts: tuple[Any, ...]
 
 
 class Linear(NamedTuple):
@@ -116,13 +93,79 @@ class Names(NamedTuple):
     """argmin (True) or argmax (False) of the output at the law's mean; None when net or law is not known."""
 
 
-def parse(text: str, names: Names) -> Any:
+def event(
+    text: str,
+    n_inputs: int,
+    n_outputs: int,
+    *,
+    net: Any = None,
+    law: Any = None,
+    names: Any = None,
+    output_names: Any = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Event:
+    """Read an event from text, such as `"y[0] > y[1] and y[2] <= 0.3"` or `"argmax != argmax at mean"`.
+
+    Conditions compare linear expressions of `x[i]`, `y[j]`, `J[j,i]` (the derivative of output j by input i),
+    `norm(J)` (spectral; also `norm1`, `norminf`, `fro`) and `unit[layer,unit]` (its piece; `on` and `off` follow it),
+    all counted from 0 (`unit[0,3]` is in the first hidden layer), with `== != < <= > >=`, chained as in `0 <= x[0] <
+    1`. `argmax` and `argmin` compare with a number, a set (`in {1, 2}`) or `argmax at mean` (which needs `net` and
+    `law`); of equal outputs the first counts, as in numpy. `max(...)`, `min(...)` and `abs(...)` of linear expressions
+    may stand on one side of a comparison. Conditions join with `and`, `or`, `not` and parentheses. `names` and
+    `output_names` (lists, or mappings to indices) give names to use for inputs and outputs.
+
+    The text is parsed, never evaluated; constants are exact and rounded once. The disjunctive normal form is counted
+    before it is made. Errors point at their place.
+
+    >>> event("0.5 < y[0] <= 1 or y[1] > y[0]", 3, 2)
+    Event('0.5 < y[0] <= 1 or y[1] > y[0]', 2 cases)
+    """
+    n_in, n_out = integer(n_inputs, "n_inputs", low=1), integer(n_outputs, "n_outputs", low=1)
+
+    def at_mean(smallest: bool) -> int:
+        y = net(law.mean)
+        return int(np.argmin(y) if smallest else np.argmax(y))
+
+    known = net is not None and law is not None
+    table = Names(
+        n_in,
+        n_out,
+        input_names(names, n_in, "names"),
+        input_names(output_names, n_out, "output_names"),
+        at_mean if known else None,
+    )
+    formula = parse(text, table)
+    found = assembled(text, n_in, n_out, disjuncts(formula, limits, "the event"), limits)
+    if net is not None:
+        found.check(net)
+    return found
+
+
+def as_event(value: Any, net: Any, law: Any = None, *, names: Any = None, limits: Limits = DEFAULT_LIMITS) -> Event:
+    """An `Event` from text, an `Event`, or a pair `(G, g)` meaning `G y <= g`; checked against `net`."""
+    if isinstance(value, str):
+        return event(value, net.n_inputs, net.n_outputs, net=net, law=law, names=names, limits=limits)
+    if isinstance(value, Event):
+        found = value
+    elif isinstance(value, (tuple, list)) and len(value) == 2:
+        found = Event.below(value[0], value[1], net.n_inputs)
+    else:
+        raise InputError(
+            "event must be text such as 'y[0] > y[1]', an Event (reluscope.vnnlib reads one from a file), or a pair "
+            f"(G, g) meaning G y <= g, got {describe(value)}"
+        )
+    found.check(net)
+    return found
+
+
+def parse(text: str, names: Names) -> Formula:
     """The formula of an event: a tree of `Row` and `Join`."""
     if not isinstance(text, str):
         raise InputError(f"event must be text such as 'y[0] > y[1]', got {describe(text)}")
     if len(text) > _MOST_CHARACTERS:
         raise InputLimitError(f"the event has {len(text):,} characters, more than the limit of {_MOST_CHARACTERS:,}")
-    return _Parser(text, names).formula()
+    parsed: Formula = _Parser(text, names).formula()
+    return parsed
 
 
 def input_names(names: Any, size: int, what: str) -> dict[str, int]:
@@ -362,8 +405,6 @@ class _Parser:
 
     def unit(self, token: _Token) -> Any:
         layer, unit = self.two(token, 1 << 31, 1 << 31, "layer", "unit")
-        if layer == 0:
-            self.fail("layers are counted from 1, the first hidden layer; units from 0", token.start)
         state = _variable("unit", layer, unit)
         word = self.tokens[self.at]
         if word.kind == "name" and word.text.lower() == "is":
@@ -594,21 +635,4 @@ def _compared(op: str, left: Linear, right: Linear) -> Row | Join:
     terms = {v: sign * a for v, a in left.terms.items()}
     for v, a in right.terms.items():
         terms[v] = terms.get(v, Fraction(0)) - sign * a
-    return _row({v: a for v, a in terms.items() if a}, sign * (right.constant - left.constant), len(op) == 1)
-
-
-def _row(terms: dict[Variable, Fraction], rhs: Fraction, strict: bool) -> Row:
-    """The row in float64; with one variable its coefficient becomes 1 or -1."""
-    if len(terms) == 1:
-        scale = abs(next(iter(terms.values())))
-        terms, rhs = {v: a / scale for v, a in terms.items()}, rhs / scale
-    try:
-        # Sorted, so that the same condition written in two ways is the same row.
-        found = Row(tuple(sorted((v, float(a)) for v, a in terms.items())), float(rhs), strict)
-    except OverflowError:
-        raise InputError("a number of this condition is too large for a 64-bit float") from None
-    if any(a == 0 for _, a in found.terms):
-        raise InputError("a coefficient of this condition is too small for a 64-bit float")
-    if not terms and rhs:  # keep the sign of a constant that would round to zero
-        return Row((), 1.0 if rhs > 0 else -1.0, strict)
-    return found
+    return rounded_row(terms, sign * (right.constant - left.constant), len(op) == 1)

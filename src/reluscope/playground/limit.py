@@ -38,8 +38,7 @@ def event_limit(view: View, regions: Any, event: Any) -> FloatArray:
 def _rows(view: View, regions: Any, event: Any) -> tuple[FloatArray, FloatArray]:
     """Each row of each case on each region: `slopes[r, k] . u <= level[r, k]`."""
     A, G, F, g = [], [], [], []
-    for function_case in event.cases:
-        case = function_case.case
+    for case in event.cases:
         sides = [(1.0, case.upper), (-1.0, case.lower)]
         bounds = [(sign, i, sign * side[i]) for sign, side in sides for i in np.flatnonzero(np.isfinite(side)).tolist()]
         box = np.zeros((len(bounds), event.n_inputs))
@@ -47,7 +46,7 @@ def _rows(view: View, regions: Any, event: Any) -> tuple[FloatArray, FloatArray]
             box[k, i] = sign
         A += [np.asarray(case.A), box]
         G += [case.G, np.zeros((len(bounds), event.n_outputs))]
-        F += [function_case.F, np.zeros((len(bounds), len(event.features)))]
+        F += [case.F, np.zeros((len(bounds), len(event.features)))]
         g += [case.g, np.array([b for _, _, b in bounds])]
     a, y, f, level = np.concatenate(A), np.concatenate(G), np.concatenate(F), np.concatenate(g)
     if len(level) * (len(regions) * (event.n_outputs + 8)) > _MOST_VALUES:

@@ -252,7 +252,7 @@ class Scenes:
 
     def _probability(self, view: View) -> dict[str, Any]:
         from reluscope.answers.probability import probability
-        from reluscope.events.record import as_event
+        from reluscope.events import as_event
 
         if not view.event:
             return {"error": "type an event, such as y[0] > 0"}
@@ -263,7 +263,7 @@ class Scenes:
         return answer(probability(view.net, view.law(), view.event, budget=budget("event", view.live), rng=0))
 
     def _limit(self, view: View) -> list[float]:
-        from reluscope.events.record import as_event
+        from reluscope.events import as_event
 
         if not view.event:
             return []

@@ -133,7 +133,7 @@ def events(subject: Subject) -> Section:
             'None was given. An event such as "y[0] > 1" would have its probability here.',
         )  # fmt: skip
     from reluscope.answers.probability import probability
-    from reluscope.events.record import event
+    from reluscope.events import event
 
     names = ["event", "probability", "lower", "upper", "guarantee", "how"]
     if subject.X is not None:

@@ -8,6 +8,6 @@
 - `estimates`: from sums to estimates
 """
 
-from reluscope.measure.lines.integration import Event, Request, integrate, segment_patterns
+from reluscope.measure.lines.integration import Request, integrate, segment_patterns
 
-__all__ = ["Event", "Request", "integrate", "segment_patterns"]
+__all__ = ["Request", "integrate", "segment_patterns"]

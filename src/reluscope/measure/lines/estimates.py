@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope import intervals
 from reluscope._check import FloatArray
@@ -62,12 +63,13 @@ class AnswerMaker:
         found: list[tuple[float, Tally]],
         job: Job,
         net: Network,
+        units: npt.NDArray[np.intp],
         kind: str,
         level: float,
         groups: int,
         sampled: float,
     ) -> None:
-        self.found, self.job, self.net, self.kind, self.level = found, job, net, kind, level
+        self.found, self.job, self.net, self.units, self.kind, self.level = found, job, net, units, kind, level
         self.groups, self.sampled = groups, sampled
 
     def estimate(self, name: str) -> Answers:
@@ -146,7 +148,7 @@ class AnswerMaker:
             self._clipped("events") if has["events"] else None,
             self.estimate("first") if has["first"] else None,
             self.estimate("second") if has["second"] else None,
-            self._clipped("marginals") if has["marginals"] else None,
+            self._clipped("marginals")[self.units] if has["marginals"] else None,
             self._patterns() if job.patterns else None,
             {o: self._atoms(o) for o in range(len(job.atom_forms))},
             self.kind,
@@ -214,7 +216,7 @@ class AnswerMaker:
                 found = self._widened(found, reach)
         order = np.argsort(-found.value, kind="stable")
         clipped = self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
-        known = np.array(kept, np.uint8).reshape(len(kept), self.net.n_units)
+        known = np.array([row[self.units] for row in kept], np.uint8).reshape(len(kept), len(self.units))
         return PatternMasses(known[order], clipped[order], rest)
 
     def _atoms(self, which: int) -> Atoms:

@@ -41,7 +41,7 @@ is taken from the search's own points, and widens the interval.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,9 +49,10 @@ import numpy as np
 from reluscope._check import FloatArray, choice, describe, generator, integer, real
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
+from reluscope.events import Event
+from reluscope.events.placed import PlacedEvent, place_together
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.lines.records import Atoms as Atoms
-from reluscope.measure.lines.records import Event as Event
 from reluscope.measure.lines.records import Integrals as Integrals
 from reluscope.measure.lines.records import Levels as Levels
 from reluscope.measure.lines.records import PatternMasses as PatternMasses
@@ -63,7 +64,7 @@ from reluscope.parallel import blas_threads
 if TYPE_CHECKING:
     from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
-    from reluscope.measure.shared import Job, Rows, Source, Tally
+    from reluscope.measure.shared import Job, Source, Tally
 
 REPLICATES = 16
 
@@ -118,9 +119,10 @@ def integrate(
     if tolerance is not None:
         tolerance = real(tolerance, "tolerance", low=0.0, open_=True)
     limit, rng = parse_budget(budget), generator(rng)
-    components = standard(law, net)
-    job = job_of(net, request)
     _check_request(request, interval, method)
+    placed = _placed(net, law, request.events)
+    components = placed[0].components if placed else standard(law, net)
+    job = job_of(net, request, placed)
     if lines is None and limit.seconds == np.inf and tolerance is None:
         raise InputError('give lines, tolerance or a budget such as "1s": without any of them there is no end')
     groups = 1 if interval == "finite-sample" else replicates
@@ -155,7 +157,8 @@ def integrate(
                     tally = run_plan(plan, int(size), groups, rng, per_scramble_of(interval, groups))
                     found.append((plan.component.weight, tally))
     kind = interval if sampled else "exact"
-    answer = AnswerMaker(found, job, net, kind, level, groups, sum(c.weight for c in sampled))
+    units = placed[0].units if placed else np.arange(net.n_units)
+    answer = AnswerMaker(found, job, net, units, kind, level, groups, sum(c.weight for c in sampled))
     seconds = time.perf_counter() - started
     return answer.record(chosen, name, seconds, note, request)
 
@@ -203,6 +206,8 @@ def segment_patterns(
 
 
 def _check_request(request: Request, interval: str, method: str) -> None:
+    if not isinstance(request, Request):
+        raise InputError(f"request must be a Request, got {describe(request)}")
     if interval == "finite-sample" and (request.moments or request.density):
         raise InputError(
             'interval="finite-sample" needs quantities between 0 and 1; moments and densities have no bound: '
@@ -212,12 +217,24 @@ def _check_request(request: Request, interval: str, method: str) -> None:
         raise InputError(f'method="{method}" gives no densities and no atoms; use method="lines"')
 
 
-def job_of(net: Network, request: Request) -> Job:
-    """A request as the kernels read it."""
-    from reluscope.measure.shared import Job
+def _placed(net: Network, law: Law, events: Sequence[Event | PlacedEvent]) -> tuple[PlacedEvent, ...]:
+    """The events of a request on one network."""
+    ready = [e for e in events if isinstance(e, PlacedEvent)]
+    if ready and (
+        len(ready) < len(events) or any(e.network is not ready[0].network or e.law is not law for e in ready)
+    ):
+        raise InputError("events of one request are all placed together on its law, or all not yet placed")
+    for event in ready or events:
+        if not isinstance(event, (Event, PlacedEvent)):
+            raise InputError(f"events must hold Event records, got {describe(event)}")
+        (event.event if isinstance(event, PlacedEvent) else event).on_inputs_and_outputs()
+    return tuple(ready) or place_together(net, law, [e for e in events if isinstance(e, Event)])
 
-    if not isinstance(request, Request):
-        raise InputError(f"request must be a Request, got {describe(request)}")
+
+def job_of(net: Network, request: Request, placed: Sequence[PlacedEvent] = ()) -> Job:
+    """A request as the kernels read it, its events placed."""
+    from reluscope.measure.shared import Job, form_rows
+
     forms: list[FloatArray] = []
 
     def form(row: FloatArray) -> int:
@@ -227,10 +244,10 @@ def job_of(net: Network, request: Request) -> Job:
         forms.append(row)
         return len(forms) - 1
 
-    unit = np.eye(net.n_outputs)
+    unit = np.eye(net.n_outputs, (placed[0].network if placed else net).n_outputs)
     levels = level_map(net, request.levels)
     level_forms = tuple(form(unit[o]) for o in levels)
-    rows = _rows(net, request.events, form)
+    rows = form_rows(placed, form)
     moment_forms = np.array([form(row) for row in unit] if request.moments else [], np.int64)
     atom_forms = tuple(form(row) for row in unit) if request.atoms else ()
     patterns = integer(request.patterns, "patterns", low=0, high=1 << 24)
@@ -242,44 +259,6 @@ def job_of(net: Network, request: Request) -> Job:
         np.array(forms), level_forms, tuple(levels.values()), bool(request.density and levels), rows, moment_forms,
         bool(request.marginals), patterns, atom_forms,
     )  # fmt: skip
-
-
-def _rows(net: Network, events: Sequence[Event], form: Callable[[FloatArray], int]) -> Rows:
-    from reluscope.measure.shared import Rows
-
-    index: dict[tuple[int, float, bool], int] = {}
-    members: list[list[int]] = []
-    part_event: list[int] = []
-    part_size: list[int] = []
-    for e, event in enumerate(events):
-        if not isinstance(event, Event):
-            raise InputError(f"events must hold Event records, got {describe(event)}")
-        for G, h in event.parts:
-            if G.shape[1] != net.n_outputs:
-                raise InputError(f"an event has {G.shape[1]} columns but the network has {net.n_outputs} outputs")
-            part = len(part_event)
-            mine = set()
-            for row, bound in zip(G, h, strict=True):
-                key = (form(row), float(bound), event.strict)
-                i = index.setdefault(key, len(index))
-                if i == len(members):
-                    members.append([])
-                if i not in mine:
-                    members[i].append(part)
-                    mine.add(i)
-            part_event.append(e)
-            part_size.append(len(mine))
-    keys = list(index)
-    return Rows(
-        np.array([k[0] for k in keys], np.int64),
-        np.array([k[1] for k in keys], np.float64),
-        np.array([k[2] for k in keys], np.bool_),
-        np.array([p for m in members for p in m], np.int64),
-        np.concatenate([[0], np.cumsum([len(m) for m in members])]).astype(np.int64),
-        np.array(part_event, np.int64),
-        np.array(part_size, np.int64),
-        len(events),
-    )
 
 
 # -- components without sampling ---------------------------------------------------------------------------------

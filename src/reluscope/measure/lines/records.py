@@ -7,45 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer, real_array
 from reluscope.answer import Answers
 from reluscope.errors import InputError
+from reluscope.events import Event
+from reluscope.events.placed import PlacedEvent
 from reluscope.network import Network, Pattern
-
-
-@dataclass(frozen=True, eq=False)
-class Event:
-    """A union of conjunctions of half-spaces of the output: `G y <= h` for some (G, h) in `parts`.
-
-    With `strict` rows hold with `<`; it matters only where the output's law has atoms.
-    """
-
-    parts: tuple[tuple[FloatArray, FloatArray], ...]
-    strict: bool = False
-
-    @classmethod
-    def below(cls, G: npt.ArrayLike, h: npt.ArrayLike, *, strict: bool = False) -> Event:
-        """The conjunction `G y <= h`; one row may be given as a vector and a number."""
-        rows = np.atleast_2d(real_array(G, "G", ndim=(1, 2)))
-        bounds = np.atleast_1d(real_array(h, "h", ndim=(0, 1)))
-        if len(rows) != len(bounds):
-            raise InputError(f"G and h must have equally many rows, got {len(rows)} and {len(bounds)}")
-        return cls(((rows, bounds),), strict)
-
-    @classmethod
-    def largest(cls, output: int, n_outputs: int) -> Event:
-        """`y[output]` is the largest output."""
-        output = integer(output, "output", low=0, high=integer(n_outputs, "n_outputs", low=1) - 1)
-        rows = np.delete(np.eye(n_outputs), output, axis=0)
-        rows[:, output] = -1.0
-        return cls(((rows, np.zeros(n_outputs - 1)),))
-
-    def __or__(self, other: Event) -> Event:
-        if not isinstance(other, Event) or other.strict != self.strict:
-            return NotImplemented
-        return Event(self.parts + other.parts, self.strict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +21,15 @@ class Request:
     """What to integrate.
 
     `levels`: thresholds by output, `{output: thresholds}`, or plain thresholds for a single output; gives P(y <= c)
-    and P(y > c), and with `density=True` the density of y at c. `events`: probabilities of `Event`s. `moments`: E y
+    and P(y > c), and with `density=True` the density of y at c. `events`: probabilities of
+    events on inputs and outputs; ones that are placed already must be placed together. `moments`: E y
     and E y y'. `marginals`: P(unit on piece p) for every hidden unit. `patterns`: masses of activation patterns, at
     most so many different ones kept. `atoms`: values that outputs take with positive probability.
     """
 
     levels: Any = None
     density: bool = False
-    events: Sequence[Event] = ()
+    events: Sequence[Event | PlacedEvent] = ()
     moments: bool = False
     marginals: bool = False
     patterns: int = 0

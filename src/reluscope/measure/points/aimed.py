@@ -32,13 +32,13 @@ from reluscope.measure.shared import (
     CHI,
     HALFWAY,
     Directions,
-    EventRows,
     Flags,
+    FormRows,
     IndependentDraws,
     Job,
     Parts,
+    RayRows,
     Rays,
-    Rows,
     Sides,
     SobolDraws,
     Tally,
@@ -263,7 +263,7 @@ def warm_up() -> None:
     """Compile what aimed points need."""
     net = Network([(np.eye(2), np.zeros(2)), (np.ones((1, 2)), np.zeros(1))])
     none, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-    rows = Rows(none, np.zeros(1), np.zeros(1, bool), none, np.arange(2), none, one, 1)  # y <= 0
+    rows = FormRows(none, np.zeros(1), np.zeros(1, bool), none, np.arange(2), none, one, 1)  # y <= 0
     job = Job(np.ones((1, 1)), (0,), (np.ones(1),), False, rows, none[:0], False, 0, ())
     fitted = Directions(np.ones(1), np.ones((1, 2)), np.eye(2)[None])
     aimed = AimedPoints.around(net, job, np.eye(2), Sides(np.ones(1, bool), np.ones(1, bool)), fitted)
@@ -279,10 +279,10 @@ def aims_pay(job: Job, below: FloatArray, events: FloatArray) -> bool:
     return bool(len(chance)) and float((np.minimum(chance, 1.0 - chance) < RARE).mean()) >= 0.5
 
 
-def _tails(net: Network, job: Job, below: FloatArray, events: FloatArray) -> list[EventRows]:
+def _tails(net: Network, job: Job, below: FloatArray, events: FloatArray) -> list[RayRows]:
     """The rare sets to aim at: of a form's levels on each side the farthest, then rare events, then nearest levels."""
-    far: list[EventRows] = []
-    near: list[EventRows] = []
+    far: list[RayRows] = []
+    near: list[RayRows] = []
     other = len(job.forms)
     forms = np.concatenate([job.forms, -job.forms])
     column = 0
@@ -310,10 +310,10 @@ Case = tuple[npt.NDArray[np.int64], FloatArray, Flags]
 """A conjunction of rows: their forms, bounds and whether they are strict."""
 
 
-def _union(net: Network, forms: FloatArray, cases: list[Case]) -> EventRows:
+def _union(net: Network, forms: FloatArray, cases: list[Case]) -> RayRows:
     form, bound, strict = (np.concatenate(part) for part in zip(*cases, strict=True))
     start = np.cumsum([0, *(len(case[0]) for case in cases)])
-    return EventRows(net, forms, form, np.zeros((len(form), net.n_inputs)), np.zeros(len(form)), bound, strict, start)
+    return RayRows(net, forms, form, np.zeros((len(form), net.n_inputs)), np.zeros(len(form)), bound, strict, start)
 
 
 def _evaluator(net: Network, job: Job, mean: FloatArray, root: FloatArray) -> Evaluate:

@@ -4,14 +4,13 @@
 - `moments`: moments of the inputs inside an event
 """
 
-from reluscope.measure.rare.moments import RareMoments, largest_moments, own_moments, rare_components, rare_moments
+from reluscope.measure.rare.moments import RareMoments, largest_moments, own_moments, rare_moments
 from reluscope.measure.rare.probability import rare_event, rare_probability
 
 __all__ = [
     "RareMoments",
     "largest_moments",
     "own_moments",
-    "rare_components",
     "rare_event",
     "rare_moments",
     "rare_probability",

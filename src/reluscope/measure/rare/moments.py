@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +18,9 @@ from reluscope.budget import Budget
 from reluscope.measure.rare.probability import REPLICATES, _Draws, _everything, _Piece, _sampler
 
 if TYPE_CHECKING:
-    from reluscope.formats.vnnlib import Property
-    from reluscope.inputs import Law
+    from reluscope.events.placed import PlacedEvent
     from reluscope.inputs._standard import Component
     from reluscope.measure.shared import Plan
-    from reluscope.network import Network
 
 _SMALLEST, _USUAL = 64, 512
 """Rays of a replicate: at the least, and where they take no more than half of the time."""
@@ -49,19 +47,9 @@ class RareMoments:
     unmet: FloatArray
 
 
-def rare_components(net: Network, law: Law, property: Property) -> tuple[tuple[Component, ...], Any]:
-    """The components of a law in coordinates that the network and the property see, and the property's rows."""
-    from reluscope.inputs import standard
-    from reluscope.measure.shared import property_rows, seen_network
-
-    rows = property_rows(property, *law.support())
-    return standard(law, seen_network(net, rows)), rows
-
-
 def rare_moments(
-    net: Network,
+    event: PlacedEvent,
     component: Component,
-    rows: Any,
     seconds: float,
     level: float,
     rng: np.random.Generator,
@@ -71,7 +59,7 @@ def rare_moments(
     from reluscope import intervals
     from reluscope.measure.shared import make_plan
 
-    piece = _Piece(component, net, rows, starts)
+    piece = _Piece(component, event, starts)
     piece.warm_up()
     limit = Budget(seconds)
 

@@ -36,10 +36,11 @@ from reluscope.parallel import blas_threads
 from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
-    from reluscope.formats.vnnlib import Property
+    from reluscope.events import Event
+    from reluscope.events.placed import PlacedEvent
     from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
-    from reluscope.measure.shared import Drawn, EventRows, Plan, PropertyRows, Rays, Sampler
+    from reluscope.measure.shared import Drawn, Plan, RayRows, Rays, Sampler
 
 REPLICATES = 16
 """Independent repetitions of the sampling, at the least."""
@@ -94,7 +95,7 @@ class RareEvent:
 def rare_probability(
     net: Network,
     law: Law,
-    property: Property,
+    event: Event,
     *,
     tolerance: float = 0.1,
     budget: Any = None,
@@ -104,7 +105,7 @@ def rare_probability(
     progress: Any = None,
     starts: Any = None,
 ) -> Answer:
-    """P of a property (a union of cases `lower <= x <= upper, A x + G y <= g`) under `law`, however small it is.
+    """P of an event on inputs and outputs under `law`, however small it is.
 
     `tolerance` is the half width of the interval relative to the value; `budget` ends the run earlier. The interval:
 
@@ -122,7 +123,7 @@ def rare_probability(
     and `spread / (tolerance / 2)^2` rays follow, with `spread` 0.5 to 5 in up to ten dimensions.
     """
     found = rare_event(
-        net, law, property, tolerance=tolerance, budget=budget, level=level, interval=interval, rng=rng,
+        net, law, event, tolerance=tolerance, budget=budget, level=level, interval=interval, rng=rng,
         progress=progress, starts=starts,
     )  # fmt: skip
     if found.interval == "exact":
@@ -143,7 +144,7 @@ def rare_probability(
 def rare_event(
     net: Network,
     law: Law,
-    property: Property,
+    event: Event,
     *,
     tolerance: float = 0.1,
     budget: Any = None,
@@ -154,20 +155,15 @@ def rare_event(
     starts: Any = None,
 ) -> RareEvent:
     """The work behind `rare_probability`, with all its numbers."""
-    from reluscope.formats.vnnlib import Property
-    from reluscope.inputs import check_law, standard
+    from reluscope.events import as_event
+    from reluscope.events.placed import place
+    from reluscope.inputs import check_law
 
     started = time.perf_counter()
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
     check_law(law, net)
-    if not isinstance(property, Property):
-        raise InputError(f"property must be a Property (see reluscope.formats.vnnlib), got {describe(property)}")
-    if (property.n_inputs, property.n_outputs) != (net.n_inputs, net.n_outputs):
-        raise InputError(
-            f"{property.name} speaks of {property.n_inputs} inputs and {property.n_outputs} outputs, "
-            f"but the network has {net.n_inputs} and {net.n_outputs}"
-        )
+    event = as_event(event, net, law).on_inputs_and_outputs()
     choice(interval, "interval", ("replicate", "finite-sample"))
     tolerance = real(tolerance, "tolerance", low=0.0, open_=True)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
@@ -176,20 +172,14 @@ def rare_event(
         starts = real_array(starts, "starts", ndim=2)
         if starts.shape[1] != net.n_inputs:
             raise InputError(f"starts must have shape (m, {net.n_inputs}), got {starts.shape}")
-    from reluscope.measure.shared import property_rows, seen_network
-
-    low, high = law.support()
-    rows = property_rows(property, low, high)
-    components = standard(law, seen_network(net, rows))
+    placed = place(net, law, event)
     fixed, pieces = 0.0, []
-    for component in components:
+    for component in placed.components:
         if component.kind == "point":
             assert component.points is not None and component.point_weights is not None
-            fixed += component.weight * float(component.point_weights[property.evaluate(net, component.points)].sum())
-        elif not len(rows.g):
-            continue
-        else:
-            pieces.append(_Piece(component, net, rows, starts))
+            fixed += component.weight * float(component.point_weights[event.holds(net, component.points)].sum())
+        elif placed.n_cases:
+            pieces.append(_Piece(component, placed, starts))
     exact = [piece for piece in pieces if piece.rays.r <= 1 and piece.divisor is None]
     fixed += sum(piece.exact() for piece in exact)
     pieces = [piece for piece in pieces if piece not in exact]
@@ -211,16 +201,14 @@ def rare_event(
 class _Piece:
     """One component of the law: its rays, the event on them, and what its probability is divided by."""
 
-    def __init__(
-        self, component: Component, net: Network, rows: PropertyRows, starts: FloatArray | None = None
-    ) -> None:
-        from reluscope.measure.shared import event_on
+    def __init__(self, component: Component, placed: PlacedEvent, starts: FloatArray | None = None) -> None:
+        from reluscope.measure.shared import ray_rows
 
         self.weight = component.weight
         self.divisor: Sampler | None = None
         """Rays for the mass of the restriction, where it has no closed form."""
         self.factor = 1.0
-        event = event_on(net, component.network, rows)
+        event = ray_rows(placed, component)
         if component.rows is not None:
             A, b = component.rows
             self.rays, whole = _plain_rays(component.r), _everything(event)
@@ -521,7 +509,7 @@ class _Draws:
         return self._sampler.draw(self._proposal, self._which, uniforms, moments=moments)
 
 
-def _sampler(event: EventRows, rays: Rays) -> Sampler:
+def _sampler(event: RayRows, rays: Rays) -> Sampler:
     from reluscope.measure.shared import Sampler
 
     return Sampler(event, rays, rays.reach)
@@ -533,7 +521,7 @@ def _plain_rays(r: int) -> Rays:
     return Rays(CHI, r)
 
 
-def _placed(component: Component, event: EventRows) -> tuple[EventRows, Rays]:
+def _placed(component: Component, event: RayRows) -> tuple[RayRows, Rays]:
     """The event and the rays in coordinates with their centre at 0 and spread about 1."""
     from reluscope.measure.shared import CHI, POWER, Rays
 
@@ -548,7 +536,7 @@ def _placed(component: Component, event: EventRows) -> tuple[EventRows, Rays]:
     return event.moved(centre, scale), Rays(POWER, component.r, -ends, ends, component.r * math.log(2.0 * side))
 
 
-def _everything(event: EventRows) -> EventRows:
+def _everything(event: RayRows) -> RayRows:
     """The event that always holds."""
     return dataclasses.replace(
         event, form=np.full(1, -1, np.int64), linear=np.zeros((1, event.linear.shape[1])), shift=np.zeros(1),

@@ -19,11 +19,11 @@ from reluscope.measure.shared.draws import (
     Source,
     normals,
 )
-from reluscope.measure.shared.job import Flags, Job, Rows, Sides
+from reluscope.measure.shared.job import Flags, FormRows, Job, Sides, form_rows
 from reluscope.measure.shared.line_sums import segment_masses
 from reluscope.measure.shared.mixture import Directions, fit, join
 from reluscope.measure.shared.proposal import HALFWAY, Plan, make_plan, standard_deviation
-from reluscope.measure.shared.ray_event import EventRows, PropertyRows, event_on, property_rows, seen_network
+from reluscope.measure.shared.ray_event import RayRows, ray_rows
 from reluscope.measure.shared.ray_sampler import Drawn, Proposal, Sampler
 from reluscope.measure.shared.rays import CHI, POWER, Rays
 from reluscope.measure.shared.search import walk
@@ -38,18 +38,17 @@ __all__ = [
     "ChordLines",
     "Directions",
     "Drawn",
-    "EventRows",
     "Flags",
+    "FormRows",
     "GaussianLines",
     "IndependentDraws",
     "Job",
     "Parts",
     "Plan",
-    "PropertyRows",
     "Proposal",
     "RadialLines",
+    "RayRows",
     "Rays",
-    "Rows",
     "Sampler",
     "Sides",
     "SobolDraws",
@@ -57,13 +56,12 @@ __all__ = [
     "Tally",
     "Tracer",
     "batches",
-    "event_on",
     "fit",
+    "form_rows",
     "join",
     "make_plan",
     "normals",
-    "property_rows",
-    "seen_network",
+    "ray_rows",
     "segment_masses",
     "standard_deviation",
     "walk",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope.events.placed import PlacedEvent
 
 Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Events as rows `form <= bound`, conjunctions of rows and unions of conjunctions, as the kernels read them."""
+class FormRows:
+    """Placed events as the kernels read them: rows `form <= bound`, conjunctions of rows, unions of conjunctions."""
 
     form: npt.NDArray[np.int64]
     bound: FloatArray
@@ -47,6 +48,38 @@ class Rows:
         return out
 
 
+def form_rows(events: Sequence[PlacedEvent], form: Callable[[FloatArray], int]) -> FormRows:
+    """The rows of events that are placed together; `form` numbers the linear forms of their network's outputs."""
+    index: dict[tuple[int, float, bool], int] = {}
+    members: list[list[int]] = []
+    part_event: list[int] = []
+    part_size: list[int] = []
+    for e, event in enumerate(placed.filled for placed in events):
+        for case in event.cases:
+            part = len(part_event)
+            mine = set()
+            for row, bound, strict in zip(event.G[case], event.g[case], event.strict[case], strict=True):
+                i = index.setdefault((form(row), float(bound), bool(strict)), len(index))
+                if i == len(members):
+                    members.append([])
+                if i not in mine:
+                    members[i].append(part)
+                    mine.add(i)
+            part_event.append(e)
+            part_size.append(len(mine))
+    keys = list(index)
+    return FormRows(
+        np.array([k[0] for k in keys], np.int64),
+        np.array([k[1] for k in keys], np.float64),
+        np.array([k[2] for k in keys], np.bool_),
+        np.array([p for m in members for p in m], np.int64),
+        np.concatenate([[0], np.cumsum([len(m) for m in members])]).astype(np.int64),
+        np.array(part_event, np.int64),
+        np.array(part_size, np.int64),
+        len(events),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What is summed: linear forms of the outputs, thresholds for some of them, events, moments, units, patterns."""
@@ -55,7 +88,7 @@ class Job:
     level_forms: tuple[int, ...]
     thresholds: tuple[FloatArray, ...]
     density: bool
-    rows: Rows
+    rows: FormRows
     moment_forms: npt.NDArray[np.int64]
     marginals: bool
     patterns: int

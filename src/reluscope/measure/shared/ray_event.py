@@ -1,6 +1,6 @@
-"""A property in the coordinates of one component of a law, and where rays meet it.
+"""A placed event in the coordinates of one component of a law, and where rays meet it.
 
-With `x` the inputs and `y` the outputs, row i of a property is `a_i x + g_i y <= c_i`. In the component's coordinates
+With `x` the inputs and `y` the outputs, row i of an event is `a_i x + g_i y <= c_i`. In the component's coordinates
 v it reads `g_i net(v) + l_i v + s_i <= c_i`: a form of the outputs, which is traced, and a linear part, which is added
 to it. A case is a conjunction of rows, the event a union of cases.
 """
@@ -8,30 +8,30 @@ to it. A case is a conjunction of rows, the event a union of cases.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from reluscope._check import FloatArray
+from reluscope.events.placed import PlacedEvent
+from reluscope.inputs._standard import Component
 from reluscope.measure.normal import kernel
 from reluscope.measure.shared.line_sums import FLAT, TIE
 from reluscope.measure.shared.trace import Segments, Tracer
 from reluscope.network import Layer, Network
 
-if TYPE_CHECKING:
-    from reluscope.formats.vnnlib import Property
-
 _MOST_NUMBERS = 1 << 20
-"""Numbers in the largest temporary of `EventRows.margin`."""
+"""Numbers in the largest temporary of `RayRows.margin`."""
 
 
 @dataclass(frozen=True, eq=False)
-class EventRows:
+class RayRows:
     """The event on one component: case k has the rows `start[k]:start[k+1]`.
 
     Row i is `net(v) @ forms[form[i]] + v @ linear[i] + shift[i] <= bound[i]` (`<` where `strict`); `form[i] < 0`: no
-    output in it. `plain` says that no row has a linear part.
+    output in it. `plain` says that no row has a linear part. Made by `ray_rows`, or from forms of the outputs alone.
     """
 
     net: Network
@@ -72,14 +72,14 @@ class EventRows:
             out[part] = np.maximum.reduceat(excess, self.start[:-1], axis=1).min(axis=1)
         return out
 
-    def moved(self, centre: FloatArray, scale: FloatArray) -> EventRows:
+    def moved(self, centre: FloatArray, scale: FloatArray) -> RayRows:
         """The same event in the coordinates v with `u = centre + scale v`."""
-        return EventRows(
+        return RayRows(
             self.net.after(np.diag(scale), centre), self.forms, self.form, self.linear * scale,
             self.shift + self.linear @ centre, self.bound, self.strict, self.start,
         )  # fmt: skip
 
-    def within(self, A: FloatArray, b: FloatArray) -> EventRows:
+    def within(self, A: FloatArray, b: FloatArray) -> RayRows:
         """The event cut with the half-spaces `A v <= b`: they become rows of every case."""
         cases = len(self.start) - 1
         k = len(b)
@@ -90,7 +90,7 @@ class EventRows:
             ]
         )
         sizes = np.diff(self.start) + k
-        return EventRows(
+        return RayRows(
             self.net, self.forms, np.concatenate([self.form, np.full(k, -1)])[order],
             np.concatenate([self.linear, A])[order], np.concatenate([self.shift, np.zeros(k)])[order],
             np.concatenate([self.bound, b])[order], np.concatenate([self.strict, np.zeros(k, bool)])[order],
@@ -98,81 +98,22 @@ class EventRows:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class PropertyRows:
-    """A property as rows over inputs and outputs, all cases one after the other; `A` is zero where a row has none."""
-
-    A: FloatArray
-    G: FloatArray
-    g: FloatArray
-    strict: npt.NDArray[np.bool_]
-    start: npt.NDArray[np.int64]
-
-    @property
-    def reads(self) -> npt.NDArray[np.intp]:
-        """Rows that read an input."""
-        return np.flatnonzero(self.A.any(axis=1))
-
-
-def property_rows(prop: Property, lower: FloatArray, upper: FloatArray) -> PropertyRows:
-    """The rows of all cases; sides of a case's box that hold for every `lower <= x <= upper` are left out.
-
-    A case that is then without rows holds everywhere; it is kept as the row `0 <= 0`. A case whose box misses
-    [lower, upper] altogether is left out.
-    """
-    A, G, g, strict, sizes = [], [], [], [], []
-    n, m = prop.n_inputs, prop.n_outputs
-    for case in prop.cases:
-        if (case.lower > upper).any() or (case.upper < lower).any():
-            continue
-        low, high = np.flatnonzero(case.lower > lower), np.flatnonzero(case.upper < upper)
-        unit = np.zeros((len(low) + len(high), n))
-        unit[np.arange(len(low)), low] = -1.0
-        unit[len(low) + np.arange(len(high)), high] = 1.0
-        rows = len(unit) + len(case.g)
-        A += [unit, case.A]
-        G += [np.zeros((len(unit), m)), case.G]
-        g += [-case.lower[low], case.upper[high], case.g]
-        strict += [np.zeros(len(unit), bool), case.strict]
-        if rows == 0:
-            A.append(np.zeros((1, n)))
-            G.append(np.zeros((1, m)))
-            g.append(np.zeros(1))
-            strict.append(np.zeros(1, bool))
-        sizes.append(max(rows, 1))
-    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    if not sizes:
-        return PropertyRows(np.zeros((0, n)), np.zeros((0, m)), np.zeros(0), np.zeros(0, bool), start)
-    return PropertyRows(np.concatenate(A), np.concatenate(G), np.concatenate(g), np.concatenate(strict), start)
-
-
-def seen_network(net: Network, rows: PropertyRows) -> Network:
-    """A network whose first layer also reads the inputs that the rows read, for `inputs.standard` to keep them."""
-    reads = rows.reads
-    if not len(reads):
-        return net
-    first = net.layers[0]
-    return Network(
-        [(np.concatenate([first.dense(), rows.A[reads]]), np.concatenate([first.bias, np.zeros(len(reads))]))]
-    )
-
-
-def event_on(net: Network, seen: Network, rows: PropertyRows) -> EventRows:
-    """The event in a component's coordinates; `seen` is the component's network, made from `seen_network`."""
-    reads = rows.reads
-    width = net.layers[0].width
-    first = seen.layers[0]
-    linear, shift = np.zeros((len(rows.g), seen.n_inputs)), np.zeros(len(rows.g))
-    if len(reads):
-        weight = first.dense()
-        linear[reads], shift[reads] = weight[width:], first.bias[width:]
-        # Networks keep their weights as they are, so the first layer of the network is the upper part.
-        layers = [Layer(np.ascontiguousarray(weight[:width]), first.bias[:width].copy(), net.layers[0].units)]
-        own = Network([*layers, *net.layers[1:]], output_shape=net.output_shape, name=net.name)
-    else:
-        own = seen
-    forms, form = _distinct(rows.G)
-    return EventRows(own, forms, form, linear, shift, rows.g, np.asarray(rows.strict, bool), rows.start)
+def ray_rows(event: PlacedEvent, component: Component) -> RayRows:
+    """A placed event on one of its components: carried forms become linear parts, so that they need no tracing."""
+    event = event.filled
+    net, m = event.net, event.net.n_outputs
+    own = component.network
+    linear, shift = np.zeros((len(event.g), own.n_inputs)), np.zeros(len(event.g))
+    if event.network is not net:
+        # The first layer of the component's network is that of `net` and, below it, the carried forms.
+        first, width = own.layers[0], net.layers[0].width
+        carried = first.weight[width:]
+        linear = event.G[:, m:] @ (carried.toarray() if sparse.issparse(carried) else carried)
+        shift = event.G[:, m:] @ first.bias[width:]
+        head = Layer(first.weight[:width].copy(), first.bias[:width].copy(), net.layers[0].units)
+        own = Network([head, *net.layers[1:]], output_shape=net.output_shape, name=net.name)
+    forms, form = _distinct(event.G[:, :m])
+    return RayRows(own, forms, form, linear, shift, event.g, event.strict, event.start)
 
 
 def _distinct(G: FloatArray) -> tuple[FloatArray, npt.NDArray[np.int64]]:
@@ -187,7 +128,7 @@ def _distinct(G: FloatArray) -> tuple[FloatArray, npt.NDArray[np.int64]]:
 
 
 def ray_intervals(
-    event: EventRows, found: Segments, directions: FloatArray
+    event: RayRows, found: Segments, directions: FloatArray
 ) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
     """The stretches of each ray inside the event: ray i has `[a[k], b[k]]` for k in `offsets[i]:offsets[i+1]`."""
     steep = np.zeros((len(found), 0)) if event.plain else directions @ event.linear.T

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray
 from reluscope.measure.shared.draws import normals
 from reluscope.measure.shared.mixture import Directions
-from reluscope.measure.shared.ray_event import EventRows, ray_intervals
+from reluscope.measure.shared.ray_event import RayRows, ray_intervals
 from reluscope.measure.shared.rays import CHI, Rays
 from reluscope.measure.shared.trace import Tracer
 
@@ -76,7 +76,7 @@ class Proposal:
 class Sampler:
     """Draws rays of one component of a law and integrates an event along them."""
 
-    def __init__(self, event: EventRows, rays: Rays, cut: float) -> None:
+    def __init__(self, event: RayRows, rays: Rays, cut: float) -> None:
         self.event, self.rays, self.cut = event, rays, cut
         self._tracer: Tracer = event.tracer()
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope.measure.shared.ray_event import EventRows
+from reluscope.measure.shared.ray_event import RayRows
 from reluscope.measure.shared.ray_sampler import Sampler
 from reluscope.measure.shared.rays import Rays
 
@@ -59,7 +59,7 @@ class Found:
     evaluations: int
 
 
-def walk(event: EventRows, rays: Rays, population: int, rng: np.random.Generator, stop: Stop) -> Found:
+def walk(event: RayRows, rays: Rays, population: int, rng: np.random.Generator, stop: Stop) -> Found:
     """Walk a population of points into the event."""
     Z = rng.standard_normal((population, rays.r))
     V = rays.from_normal(Z)

@@ -2,7 +2,6 @@
 
 - `bracket`: `bound_event`: the whole search, and its answer
 - `frame`: the box and the coordinates that are split
-- `rows`: the rows of the event as the last layer of a network
 - `chain`: the layers as the kernels read them
 - `search`, `tasks`: bounds of one box, and boxes in batches
 - `mass`: rounded-outward masses of boxes

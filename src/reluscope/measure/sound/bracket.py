@@ -26,12 +26,12 @@ from reluscope._check import describe, real
 from reluscope.answer import Answer, Status, Stop, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.formats.vnnlib import Property
+from reluscope.events import Event, as_event
+from reluscope.events.placed import PlacedEvent, place
 from reluscope.inputs import Law, check_law
 from reluscope.measure.sound.chain import Chain, chain
 from reluscope.measure.sound.frame import Frame, frames
 from reluscope.measure.sound.points import point_masses
-from reluscope.measure.sound.rows import Rows, event_rows
 from reluscope.measure.sound.tasks import Result, Task, bisect, halves, start
 from reluscope.measure.sound.witness import around, witnesses
 from reluscope.network import Network
@@ -53,13 +53,13 @@ _DEFAULT_SHARE = 0.01
 def bound_event(
     net: Network,
     law: Law,
-    property: Property,
+    event: Event,
     *,
     tolerance: float | None = None,
     budget: Any = None,
     progress: Any = None,
 ) -> Answer:
-    """A guaranteed bracket of `P((x, net(x)) in property)`, x from `law`.
+    """A guaranteed bracket of `P((x, net(x)) in event)`, x from `law`.
 
     Stops when half the bracket's width is at most `tolerance` (None: 1 % of the upper end), when `budget` is spent
     (`"60s"`, `"100000 regions"` counts boxes; 60 s when neither is given), or when nothing more can be decided in
@@ -71,35 +71,32 @@ def bound_event(
     Cost: microseconds to milliseconds a box; the width falls like (boxes)^-0.7 in five dimensions, more slowly in more.
     Memory does not grow with time. Laws: Gaussian, mixtures, uniform, truncated with independent inputs, particles.
     """
-    _check(net, law, property)
+    event = _checked(net, law, event)
     wanted = None if tolerance is None else real(tolerance, "tolerance", low=0.0)
     limit = parse_budget(budget)
     if tolerance is None and budget is None:
         limit = Budget(seconds=_DEFAULT_SECONDS)
     if law.atoms is not None:
-        low, high = point_masses(net, property, *law.atoms)
+        low, high = point_masses(net, event, *law.atoms)
         return _answer(low, high, "points evaluated with error bounds", "", len(law.atoms[0]), limit)
-    rows = event_rows(net, law, property)
+    rows = place(net, law, event, cut=True)
+    if not rows.n_cases:
+        return _answer(0.0, 0.0, "the law never meets the event", "", 0, limit)
     with meter(progress, "bounds") as report:
         return _Search(rows, frames(law, rows.network, rows.within), limit, wanted, report).run()
 
 
-def _check(net: Any, law: Law, event: Any) -> None:
+def _checked(net: Any, law: Law, event: Any) -> Event:
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
     check_law(law, net)
-    if not isinstance(event, Property):
-        raise InputError(f"property must be a Property, as rs.vnnlib gives, got {describe(event)}")
-    if event.n_inputs != net.n_inputs or event.n_outputs != net.n_outputs:
-        raise InputError(
-            f"{event.name} speaks of {event.n_inputs} inputs and {event.n_outputs} outputs, "
-            f"but the network has {net.n_inputs} and {net.n_outputs}"
-        )
+    found = as_event(event, net, law).on_inputs_and_outputs()
     units = int((net.pieces - 1).sum())
     if units > MOST_UNITS:
         raise InputError(
             f"sound bounds are made for up to {MOST_UNITS} hidden units, this network has {units}; ask for confidence"
         )
+    return found
 
 
 def _answer(low: float, high: float, method: str, note: str, boxes: int, limit: Budget) -> Answer:
@@ -113,7 +110,7 @@ def _answer(low: float, high: float, method: str, note: str, boxes: int, limit: 
 class _Search:
     """One run: tasks with their brackets, refined round by round."""
 
-    rows: Rows
+    rows: PlacedEvent
     frames: tuple[Frame, ...]
     limit: Budget
     tolerance: float | None

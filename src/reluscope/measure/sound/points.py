@@ -7,14 +7,14 @@ from fractions import Fraction
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope.formats.vnnlib import Property
+from reluscope.events import Event
 from reluscope.network import Network
 
 _MOST_EXACT = 2000
 """Points that are worked out in fractions before the rest is left undecided."""
 
 
-def point_masses(net: Network, event: Property, points: FloatArray, weights: FloatArray) -> tuple[float, float]:
+def point_masses(net: Network, event: Event, points: FloatArray, weights: FloatArray) -> tuple[float, float]:
     """Bounds of the total weight of the points inside the event."""
     size = np.abs(points)
     for layer in net.layers:
@@ -44,7 +44,7 @@ def point_masses(net: Network, event: Property, points: FloatArray, weights: Flo
     return low, min(1.0, high)
 
 
-def _inside(net: Network, event: Property, point: FloatArray) -> bool:
+def _inside(net: Network, event: Event, point: FloatArray) -> bool:
     """Whether a point lies in the event, in exact arithmetic."""
     x = [Fraction(float(v)) for v in point]
     z = x

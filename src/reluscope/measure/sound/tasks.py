@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope.events.placed import PlacedEvent
 from reluscope.measure.sound.chain import Chain, padded
 from reluscope.measure.sound.frame import Frame
 from reluscope.measure.sound.mass import MASS_ERROR
-from reluscope.measure.sound.rows import Rows
 from reluscope.measure.sound.search import search
 
 Flag = npt.NDArray[np.uint8]
@@ -57,12 +57,12 @@ def _bounds(out: FloatArray, frame: Frame) -> Result:
     return Result(inside, max(inside, possible), boxes, bool(out[4]), bool(out[6]))
 
 
-def start(frame: Frame, rows: Rows, chain: Chain) -> Task:
+def start(frame: Frame, rows: PlacedEvent, chain: Chain) -> Task:
     """The whole box of a frame."""
     return look(frame, rows, chain, frame.lower, frame.upper, 1e-3)
 
 
-def halves(task: Task, rows: Rows) -> list[Task]:
+def halves(task: Task, rows: PlacedEvent) -> list[Task]:
     """The two halves of a task, each with its reduced network."""
     found = []
     for side in (0, 1):
@@ -72,7 +72,7 @@ def halves(task: Task, rows: Rows) -> list[Task]:
     return found
 
 
-def look(frame: Frame, rows: Rows, chain: Chain, lower: FloatArray, upper: FloatArray, threshold: float) -> Task:
+def look(frame: Frame, rows: PlacedEvent, chain: Chain, lower: FloatArray, upper: FloatArray, threshold: float) -> Task:
     """Bounds on one box without bisecting it, and the reduced network."""
     n = chain.n_units + chain.n_rows
     out, split = np.zeros(8), np.zeros(2)
@@ -91,7 +91,7 @@ def look(frame: Frame, rows: Rows, chain: Chain, lower: FloatArray, upper: Float
     return Task(frame, lower, upper, chain, _bounds(out, frame), int(split[0]), float(split[1]))
 
 
-def bisect(task: Task, rows: Rows, threshold: float, most: int, stop: Flag) -> Result:
+def bisect(task: Task, rows: PlacedEvent, threshold: float, most: int, stop: Flag) -> Result:
     """Bisect a task until no box has more than `threshold` undecided; releases the interpreter's lock."""
     out = np.zeros(8)
     none = (np.zeros(2), np.empty(1), np.empty(1, np.int64), np.empty(1), np.zeros(1, np.int64))
@@ -101,7 +101,7 @@ def bisect(task: Task, rows: Rows, threshold: float, most: int, stop: Flag) -> R
 
 def _call(
     frame: Frame,
-    rows: Rows,
+    rows: PlacedEvent,
     chain: Chain,
     lower: FloatArray,
     upper: FloatArray,

@@ -10,9 +10,9 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope.budget import Budget
+from reluscope.events.placed import PlacedEvent
 from reluscope.measure.sound.chain import Chain
 from reluscope.measure.sound.frame import Frame
-from reluscope.measure.sound.rows import Rows
 from reluscope.measure.sound.tasks import bisect, look
 
 _STARTS = 256
@@ -22,7 +22,7 @@ _HALVINGS = 24
 _BOXES = 4000
 
 
-def witnesses(frame: Frame, rows: Rows, most: int = 3) -> list[FloatArray]:
+def witnesses(frame: Frame, rows: PlacedEvent, most: int = 3) -> list[FloatArray]:
     """Points u of the frame's box with the largest margin inside the event, deepest first; none when not found."""
     rng = np.random.default_rng(0)
     low, high = np.maximum(frame.lower, -6.0), np.minimum(frame.upper, 6.0)
@@ -50,7 +50,7 @@ def witnesses(frame: Frame, rows: Rows, most: int = 3) -> list[FloatArray]:
     return [points[i] for i in order[:most] if best[i] < 0]
 
 
-def _margin(frame: Frame, rows: Rows, U: FloatArray) -> tuple[FloatArray, np.ndarray]:
+def _margin(frame: Frame, rows: PlacedEvent, U: FloatArray) -> tuple[FloatArray, np.ndarray]:
     """The event's least violation over cases (negative inside) and the row that decides it."""
     value = frame.network(U) @ rows.G.T - rows.g
     best = np.full(len(U), np.inf)
@@ -64,7 +64,7 @@ def _margin(frame: Frame, rows: Rows, U: FloatArray) -> tuple[FloatArray, np.nda
     return best, row
 
 
-def around(frame: Frame, rows: Rows, root: Chain, point: FloatArray, limit: Budget) -> tuple[float, int]:
+def around(frame: Frame, rows: PlacedEvent, root: Chain, point: FloatArray, limit: Budget) -> tuple[float, int]:
     """The largest mass that is surely inside among boxes of shrinking size around a point, and the boxes looked at."""
     span = frame.upper - frame.lower if not frame.gaussian else np.minimum(frame.upper - frame.lower, 8.0)
     stop = np.zeros(1, np.uint8)

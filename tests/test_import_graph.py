@@ -50,7 +50,7 @@ ROOMS = {
 }
 """The rooms of `measure`, and the rooms that each may use."""
 
-BEHIND_DOORS = tuple(f"reluscope.measure.{room}" for room in ROOMS if room != "normal")
+BEHIND_DOORS = ("reluscope.events", *(f"reluscope.measure.{room}" for room in ROOMS if room != "normal"))
 """Packages that others import from as a whole, never from the modules inside."""
 
 BY_NAME = {"reluscope._doors", "reluscope._extras", "reluscope._lazy", "reluscope.reproduce"}
@@ -131,10 +131,7 @@ def graph() -> list[Edge]:
     return edges
 
 
-PENDING = {
-    ("reluscope.cells.regions", "reluscope.measure.regions"),
-}
-EDGES = [edge for edge in graph() if edge[:2] not in PENDING]
+EDGES = graph()
 
 
 def member(module: str) -> str:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from reluscope._check import EPS, FloatArray
 from reluscope.cells.split import Geometry
 from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, Plan, Stack, first_labels, traverse
-from reluscope.events.placed import PlacedEvent
+from reluscope.events import PlacedEvent
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 

@@ -21,7 +21,7 @@ from reluscope.measure.regions import gaussian_mass, gaussian_masses, standard_d
 
 if TYPE_CHECKING:
     from reluscope.budget import Budget
-    from reluscope.events.placed import PlacedEvent
+    from reluscope.events import PlacedEvent
     from reluscope.inputs._standard import Component
 
 NEAR = 9.0

@@ -25,8 +25,7 @@ from reluscope.errors import InputError
 from reluscope.inputs import FAR
 
 if TYPE_CHECKING:
-    from reluscope.events import Event
-    from reluscope.events.placed import PlacedEvent
+    from reluscope.events import Event, PlacedEvent
     from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.network import Network
@@ -250,7 +249,7 @@ def known_inputs(
     net: Network, law: Law, event: Event, budget: Budget, rng: np.random.Generator, *, only: int | None = None
 ) -> FloatArray:
     """Inputs inside an event, nearest to the means of the law's components (or of one), shape (m, inputs)."""
-    from reluscope.events.placed import place
+    from reluscope.events import place
 
     placed = place(net, law, event)
     if not placed.n_cases:

@@ -22,8 +22,7 @@ from reluscope._text import count, in_dimensions
 from reluscope.answer import Answer, Status, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Case, Event, as_event
-from reluscope.events.placed import PlacedEvent, place_parts
+from reluscope.events import Case, Event, PlacedEvent, as_event, place_parts
 from reluscope.inputs import Law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, not_exact

@@ -24,8 +24,7 @@ from reluscope.answers._parts import _gaussian_moments
 from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, probability
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Event
-from reluscope.events.placed import PlacedEvent, place
+from reluscope.events import Event, PlacedEvent, place
 from reluscope.inputs import Law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, not_exact

@@ -18,8 +18,7 @@ from reluscope._check import FloatArray, describe, generator, integer, real
 from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, nearest_in_polytope, prove
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Case, Event, as_event
-from reluscope.events.placed import PlacedEvent, place, place_parts
+from reluscope.events import Case, Event, PlacedEvent, as_event, place, place_parts
 from reluscope.inputs import Law
 from reluscope.network import Network
 

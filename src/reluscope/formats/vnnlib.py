@@ -29,8 +29,7 @@ import numpy as np
 from reluscope._check import describe
 from reluscope._files import as_path, read_bytes
 from reluscope.errors import InputError, UnsupportedError
-from reluscope.events.dnf import Bounds, Formula, Join, Row, Variable, disjuncts, rounded_row
-from reluscope.events.record import Event, assembled
+from reluscope.events import Bounds, Event, Formula, Join, Row, Variable, assembled, disjuncts, rounded_row
 from reluscope.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["vnnlib"]

@@ -49,8 +49,7 @@ import numpy as np
 from reluscope._check import FloatArray, choice, describe, generator, integer, real
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Event
-from reluscope.events.placed import PlacedEvent, place_together
+from reluscope.events import Event, PlacedEvent, place_together
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.lines.records import Atoms as Atoms
 from reluscope.measure.lines.records import Integrals as Integrals

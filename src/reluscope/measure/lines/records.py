@@ -11,8 +11,7 @@ import numpy as np
 from reluscope._check import FloatArray, integer, real_array
 from reluscope.answer import Answers
 from reluscope.errors import InputError
-from reluscope.events import Event
-from reluscope.events.placed import PlacedEvent
+from reluscope.events import Event, PlacedEvent
 from reluscope.network import Network, Pattern
 
 

@@ -18,7 +18,7 @@ from reluscope.budget import Budget
 from reluscope.measure.rare.probability import REPLICATES, _Draws, _everything, _Piece, _sampler
 
 if TYPE_CHECKING:
-    from reluscope.events.placed import PlacedEvent
+    from reluscope.events import PlacedEvent
     from reluscope.inputs._standard import Component
     from reluscope.measure.shared import Plan
 

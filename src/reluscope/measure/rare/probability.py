@@ -36,8 +36,7 @@ from reluscope.parallel import blas_threads
 from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
-    from reluscope.events import Event
-    from reluscope.events.placed import PlacedEvent
+    from reluscope.events import Event, PlacedEvent
     from reluscope.inputs import Law
     from reluscope.inputs._standard import Component
     from reluscope.measure.shared import Drawn, Plan, RayRows, Rays, Sampler
@@ -155,8 +154,7 @@ def rare_event(
     starts: Any = None,
 ) -> RareEvent:
     """The work behind `rare_probability`, with all its numbers."""
-    from reluscope.events import as_event
-    from reluscope.events.placed import place
+    from reluscope.events import as_event, place
     from reluscope.inputs import check_law
 
     started = time.perf_counter()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.events.placed import PlacedEvent
+from reluscope.events import PlacedEvent
 
 Flags = npt.NDArray[np.bool_]
 

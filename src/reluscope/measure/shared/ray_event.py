@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import FloatArray
-from reluscope.events.placed import PlacedEvent
+from reluscope.events import PlacedEvent
 from reluscope.inputs._standard import Component
 from reluscope.measure.normal import kernel
 from reluscope.measure.shared.line_sums import FLAT, TIE

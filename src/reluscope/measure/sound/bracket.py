@@ -26,8 +26,7 @@ from reluscope._check import describe, real
 from reluscope.answer import Answer, Status, Stop, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Event, as_event
-from reluscope.events.placed import PlacedEvent, place
+from reluscope.events import Event, PlacedEvent, as_event, place
 from reluscope.inputs import Law, check_law
 from reluscope.measure.sound.chain import Chain, chain
 from reluscope.measure.sound.frame import Frame, frames

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.events.placed import PlacedEvent
+from reluscope.events import PlacedEvent
 from reluscope.measure.sound.chain import Chain, padded
 from reluscope.measure.sound.frame import Frame
 from reluscope.measure.sound.mass import MASS_ERROR

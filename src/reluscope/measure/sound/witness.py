@@ -10,7 +10,7 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope.budget import Budget
-from reluscope.events.placed import PlacedEvent
+from reluscope.events import PlacedEvent
 from reluscope.measure.sound.chain import Chain
 from reluscope.measure.sound.frame import Frame
 from reluscope.measure.sound.tasks import bisect, look

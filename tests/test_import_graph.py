@@ -37,11 +37,12 @@ STRANGERS = (2, 6)
 ACQUAINTED = {("formats", "events"), ("events", "inputs")}
 
 ROOMS = {
+    "exactness": "",
     "normal": "",
     "simd": "",
     "exact": "normal",
     "polytope": "simd",
-    "regions": "exact polytope",
+    "regions": "exactness exact polytope",
     "shared": "normal simd exact polytope",
     "points": "shared normal simd",
     "lines": "points shared",
@@ -50,7 +51,10 @@ ROOMS = {
 }
 """The rooms of `measure`, and the rooms that each may use."""
 
-BEHIND_DOORS = ("reluscope.events", *(f"reluscope.measure.{room}" for room in ROOMS if room != "normal"))
+BEHIND_DOORS = (
+    "reluscope.events",
+    *(f"reluscope.measure.{room}" for room in ROOMS if room not in ("exactness", "normal")),
+)
 """Packages that others import from as a whole, never from the modules inside."""
 
 BY_NAME = {"reluscope._doors", "reluscope._extras", "reluscope._lazy", "reluscope.reproduce"}

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reluscope._text import count
-from reluscope.answer import Status
 from reluscope.commands._common import Options, command, show
 from reluscope.errors import InputError, ReluscopeWarning
-from reluscope.intervals import DEFAULT_LEVEL
 
 if TYPE_CHECKING:
     from reluscope.inputs import Law
@@ -37,9 +35,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--guarantee", choices=("auto", "exact", "sound", "confidence"), help="default: auto")
     parser.add_argument("--tolerance", type=float, help="half-width of the bracket wanted")
     parser.add_argument("--budget", help='such as "60s"')
-    parser.add_argument(
-        "--level", type=float, default=DEFAULT_LEVEL, help="level of a confidence interval (default: %(default)s)"
-    )
+    parser.add_argument("--level", type=float, help="level of a confidence interval (default: 0.99)")
     parser.add_argument("--interval", choices=("finite-sample", "replicate"), help="kind of confidence interval")
     parser.add_argument("--below", type=float, help="exit code 1 unless the probability is certainly below this")
     parser.add_argument(
@@ -58,6 +54,7 @@ def run(options: Options) -> int:
     from reluscope.events import as_event
     from reluscope.formats import load
     from reluscope.formats.vnnlib import vnnlib
+    from reluscope.intervals import DEFAULT_LEVEL
 
     net = load(options.model)
     asked: Any = options.event if options.vnnlib is None else vnnlib(options.vnnlib)
@@ -78,7 +75,7 @@ def run(options: Options) -> int:
         guarantee,
         tolerance=options.tolerance,
         budget=options.budget,
-        level=options.level,
+        level=DEFAULT_LEVEL if options.level is None else options.level,
         interval=options.interval,
         rng=options.seed,
         progress="auto",
@@ -128,7 +125,7 @@ def verdict(answer: Any, law: Law, event: Any, seen: bool) -> str:
     )
     if certain and answer.upper == 0 and covers:
         return "unsat"
-    return "timeout" if answer.status is Status.BUDGET else "unknown"
+    return "timeout" if answer.status is type(answer.status).BUDGET else "unknown"
 
 
 def _witness(net: Any, law: Law, event: Any, answer: Any, options: Options) -> Any:

@@ -12,7 +12,6 @@ from reluscope.events.record import Case, Event, assembled
 from reluscope.events.text import as_event, event
 
 __all__ = [
-
     "Bounds",
     "Case",
     "Event",
@@ -29,5 +28,4 @@ __all__ = [
     "place_parts",
     "place_together",
     "rounded_row",
-,
 ]

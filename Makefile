@@ -48,7 +48,7 @@ pictures: .venv/.test
 
 bench: .venv/.test
 	.venv/bin/pip install $(PIP_FLAGS) -e ".[bench]"
-	for script in batch regions masses2d massesnd growth functions lines rare unwrap layers; do .venv/bin/python benchmarks/$$script.py; done
+	for script in batch regions masses2d massesnd growth linear_models lines rare unwrap layers; do .venv/bin/python benchmarks/$$script.py; done
 
 .venv/.user: pyproject.toml constraints.txt
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv

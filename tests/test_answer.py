@@ -37,7 +37,7 @@ CALLS = {
     "quantile": lambda: rs.outputs(NET, PLANE).quantile([0.1, 0.9]),
     "mean": lambda: rs.outputs(NET, PLANE).mean,
     "cov": lambda: rs.outputs(NET, PLANE).cov,
-    "marginals": lambda: rs.functions(NET, PLANE).marginals,
+    "marginals": lambda: rs.linear_models(NET, PLANE).marginals,
     "spectrum": lambda: rs.spectrum(NET, PLANE).cdf(0.5),
     "spectrum by draws": lambda: rs.spectrum(NET, PLANE, method="draws", draws=200, rng=0).quantile(0.5),
     "sensitivity": lambda: rs.sensitivity(NET, PLANE, "y > 0").mean,

@@ -67,7 +67,7 @@ def test_demo(tmp_path, capsys):
     assert "59 linear models" in text
     assert "report.html" in text
     names = {p.name for p in (tmp_path / "demo").iterdir()}
-    assert {"report.html", "report.json", "functions.csv", "moons-law.json", "moons.npz"} <= names
+    assert {"report.html", "report.json", "linear_models.csv", "moons-law.json", "moons.npz"} <= names
 
 
 @pytest.mark.parametrize(

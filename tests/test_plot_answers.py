@@ -28,7 +28,7 @@ def moons():
 
 
 def test_masses_are_bars_in_order(moons):
-    found = rs.functions(moons.network, moons.law)
+    found = rs.linear_models(moons.network, moons.law)
     drawn = moons.network.pattern(moons.law.sample(20_000, rng=0))
     ax = plot_masses(found, top=5, patterns=drawn)
     heights = [bar.get_height() for bar in ax.patches]
@@ -54,7 +54,7 @@ def test_estimates_have_bands():
     net, law = random_net((5, 8, 8, 1), 0), rs.Gaussian(np.zeros(5))
     out = rs.outputs(net, law, budget="0.2s", rng=0)
     assert len(plot_cdf(out, t=[-1.0, 0.0, 1.0]).collections) == 1
-    assert len(plot_masses(rs.functions(net, law, method="lines", budget="0.2s", rng=0), top=4).containers) == 2
+    assert len(plot_masses(rs.linear_models(net, law, method="lines", budget="0.2s", rng=0), top=4).containers) == 2
 
 
 def test_a_spectrum_adds_up_and_marks_both_jacobians(moons):
@@ -82,7 +82,7 @@ def test_pictures_refuse_what_they_are_not_of(moons):
     for call, words in (
         (lambda: plot_regions(net), "regions must be Regions, as reluscope.regions"),
         (lambda: plot_function(net), "paths must be Paths, as reluscope.along"),
-        (lambda: plot_masses(found), "functions must be Functions"),
+        (lambda: plot_masses(found), "linear_models must be LinearModels"),
         (lambda: plot_cdf(found), "outputs must be Outputs"),
         (lambda: plot_pdf(found), "outputs must be Outputs"),
         (lambda: plot_spectrum(net), "spectrum must be Spectrum"),

@@ -77,7 +77,7 @@ def test_every_section_is_answered(report):
     assert {s.key for s in report.sections} >= {
         "events",
         "errors",
-        "functions",
+        "linear_models",
         "outputs",
         "regions",
         "units",
@@ -89,7 +89,7 @@ def test_every_section_is_answered(report):
 
 def test_the_summary_says_what_the_answers_say(report, moons):
     facts = report.to_dict()["sections"]
-    assert facts["functions"]["functions"] == rs.functions(moons.network, moons.law).support_size
+    assert facts["linear_models"]["linear_models"] == rs.linear_models(moons.network, moons.law).support_size
     event = facts["events"]["events"][0]
     truth = rs.outputs(moons.network, moons.law).sf(0.0)
     assert event["lower"] <= float(truth) <= event["upper"]
@@ -160,8 +160,8 @@ def test_files_lie_beside_the_page(report, tmp_path):
     folder = tmp_path / "new" / "folder"
     assert sorted(names) == sorted(p.name for p in folder.iterdir())
     facts = json.loads((folder / "report.json").read_text())
-    assert facts["sections"]["functions"]["guarantee"] == "exact"
-    table = (folder / "functions.csv").read_text().splitlines()
+    assert facts["sections"]["linear_models"]["guarantee"] == "exact"
+    table = (folder / "linear_models.csv").read_text().splitlines()
     assert len(table) == 11
     assert table[0].startswith("probability,lower,upper")
 
@@ -326,4 +326,4 @@ def test_lines_answer_where_enumeration_does_not_finish():
     subject = Subject(net, law, "given", budget=Budget(seconds=1.0))
     assert subject.outputs().guarantee == "confidence"
     assert np.isfinite(subject.outputs().mean.upper).all()
-    assert subject.functions().guarantee == "confidence"
+    assert subject.linear_models().guarantee == "confidence"

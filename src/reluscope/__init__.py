@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.activations import Activation as Activation
     from reluscope.answer import Answer as Answer
     from reluscope.answers.change import change as change
-    from reluscope.answers.functions import functions as functions
+    from reluscope.answers.linear_models import linear_models as linear_models
     from reluscope.answers.outputs import error_rates as error_rates
     from reluscope.answers.outputs import outputs as outputs
     from reluscope.answers.probability import probability as probability
@@ -79,7 +79,7 @@ _HOME = {
         "activations": "Activation",
         "answer": "Answer",
         "answers.change": "change",
-        "answers.functions": "functions",
+        "answers.linear_models": "linear_models",
         "answers.outputs": "error_rates outputs",
         "answers.probability": "probability",
         "answers.probable": "probable",

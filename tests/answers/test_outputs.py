@@ -534,7 +534,7 @@ def test_five_dimensions_go_by_lines():
     q = out.quantile([0.5 * off / n])
     assert q.value[0] == pytest.approx(0.25) and np.isfinite(q.lower[0])
     with pytest.raises(InputError, match="at most 3"):
-        outputs(net, law, method="enumerate")
+        outputs(net, law, method="enumeration")
     with pytest.raises(InputError, match="enumeration only"):
         _ = out.mixture
     assert out.probability((np.zeros((0, 1)), [])).value == 1.0

@@ -16,7 +16,7 @@ from nets import integer_net, random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Truncated, Uniform
 from reluscope.answers._patterns import enumerated_patterns
 from reluscope.answers._probable_draws import most_mass_with
-from reluscope.answers.functions import functions
+from reluscope.answers.linear_models import linear_models
 from reluscope.answers.probable import probable
 
 SURE = 1 - 1e-9  # every interval below misses with at most this probability, and the seeds are fixed
@@ -171,7 +171,7 @@ def test_certificate_of_draws(name, target):
 def test_certificate_of_draws_in_five_dimensions():
     """60 seeded runs at 90 % against enumeration: `found` and `next` miss more than 16 times with probability 1e-4."""
     net, law = random_net((5, 4, 1), 3), Gaussian(np.full(5, 0.3))
-    exact = functions(net, law, method="enumerate", relative=1e-3, rng=0)
+    exact = linear_models(net, law, method="enumeration", relative=1e-3, rng=0)
     masses = dict(zip(net.key(exact.pattern).tolist(), exact.value.tolist(), strict=True))
     misses = {"found": 0, "next": 0, "left": 0}
     for k in range(60):

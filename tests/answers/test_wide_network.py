@@ -33,7 +33,7 @@ def test_wide_network_with_full_covariance():
     assert (np.abs(mean.value - y.mean(axis=0)) <= 0.5 * (mean.upper - mean.lower) + error).all()
 
     start = time.process_time()
-    marginals = rs.functions(net, law, level=1 - 1e-7, rng=0).marginals
+    marginals = rs.linear_models(net, law, level=1 - 1e-7, rng=0).marginals
     functions_cost = time.process_time() - start
     on = net.pattern(law.sample(20_000, 2)).mean(axis=0)
     assert marginals.shape == (1024, 2)

@@ -137,7 +137,7 @@ def test_enumeration_lines_points_and_draws_agree(r):
     if r <= 3:
         exact = rs.outputs(net, law)
         assert exact.cdf(c).guarantee == "exact"
-        mass = rs.functions(net, law, method="enumerate").mass(modal)
+        mass = rs.linear_models(net, law, method="enumeration").mass(modal)
         for found in ways:
             cdf = found.levels[0].cdf
             assert (cdf.lower <= exact.cdf(c).value).all()
@@ -146,7 +146,7 @@ def test_enumeration_lines_points_and_draws_agree(r):
                 (i,) = np.flatnonzero((found.patterns.pattern == modal).all(axis=1))
                 assert found.patterns.mass.lower[i] <= mass.value <= found.patterns.mass.upper[i]
     elif r == 5:
-        mass = rs.functions(net, law, method="enumerate", relative=1e-2, level=SAFE, rng=0).mass(modal)
+        mass = rs.linear_models(net, law, method="enumeration", relative=1e-2, level=SAFE, rng=0).mass(modal)
         assert abs(mass.value - share) <= noisy + mass.upper - mass.lower
 
 
@@ -243,7 +243,7 @@ def test_exact_and_sampled_components_together():
     """One component has no spread in the directions the network sees: its part is exact in every kind of interval."""
     net = random_net((3, 4, 1), 3)
     law = rs.GaussianMixture([0.4, 0.6], [rs.Gaussian(np.zeros(3), 0.0), rs.Gaussian(np.ones(3), 1.0)])
-    exact = rs.functions(net, law, method="enumerate")
+    exact = rs.linear_models(net, law, method="enumeration")
     for kind in ("replicate", "finite-sample"):
         found = integrate(net, law, Request(patterns=50), lines=4096, interval=kind, level=SAFE, rng=0).patterns
         for pattern, low, high in zip(found.pattern, found.mass.lower, found.mass.upper, strict=True):

@@ -100,11 +100,11 @@ def test_numbers_equal_those_of_the_library(client, name, vary):
     assert row["sd"]["value"] == np.sqrt(out.cov.value[0, 0])
     assert row["sd"]["lower"] <= row["sd"]["value"] <= row["sd"]["upper"]
 
-    found = ask(client, "functions", **asked)
-    functions = rs.functions(built_in.network, law)
-    assert found["regions"] == functions.support_size
+    found = ask(client, "linear_models", **asked)
+    linear_models = rs.linear_models(built_in.network, law)
+    assert found["regions"] == linear_models.support_size
     assert found["complete"]
-    top = functions.top(10)
+    top = linear_models.top(10)
     assert [r["mass"] for r in found["rows"]] == top.mass.tolist()
     assert [r["lower"] for r in found["rows"]] == top.lower.tolist()
     assert [r["upper"] for r in found["rows"]] == top.upper.tolist()
@@ -164,9 +164,9 @@ def test_all_inputs_vary_with_a_budget(client):
     assert direct.lower <= found["upper"]
     rows = ask(client, "outputs", network=about["key"], view=view)["rows"]
     assert len(rows) == 5
-    functions = ask(client, "functions", network=about["key"], view=view)
-    assert functions["asked"] == "lines"
-    assert 0 < functions["remainder"] < 0.2
+    linear_models = ask(client, "linear_models", network=about["key"], view=view)
+    assert linear_models["asked"] == "lines"
+    assert 0 < linear_models["remainder"] < 0.2
 
 
 def test_a_point(client):
@@ -178,8 +178,8 @@ def test_a_point(client):
     local = net.local([spot])
     assert found["C"] == local.C[0, 0].tolist()
     assert found["d"] == local.d[0, 0]
-    functions = rs.functions(net, rs.example("moons").law)
-    assert found["mass"]["value"] == functions.mass(net.pattern(spot)).value
+    linear_models = rs.linear_models(net, rs.example("moons").law)
+    assert found["mass"]["value"] == linear_models.mass(net.pattern(spot)).value
     regions = rs.regions(net, (view["lower"], view["upper"]), progress=None)
     assert found["region"] == regions.find(spot)
     on = [int(net.pattern(spot)[a:b].sum()) for a, b in itertools.pairwise(net.offsets)]
@@ -190,20 +190,20 @@ def test_a_point(client):
 def test_colour_by_mass_gives_the_mass_of_each_region(client):
     about, view = opened(client, "moons")
     view |= {"vary": "shown", "colour": "mass", "sd": [0.01, 0.01]}
-    found = ask(client, "functions", network=about["key"], view=view)
+    found = ask(client, "linear_models", network=about["key"], view=view)
     net = rs.example("moons").network
     regions = rs.regions(net, (view["lower"], view["upper"]), progress=None)
-    functions = rs.functions(net, gaussian(view))
-    assert found["drawn"] == [functions.mass(p).value for p in regions.pattern]
+    linear_models = rs.linear_models(net, gaussian(view))
+    assert found["drawn"] == [linear_models.mass(p).value for p in regions.pattern]
     assert 0.0 in found["drawn"]  # so narrow a law does not reach all of them
 
 
 def test_heaviest_regions_point_into_the_picture(client):
     about, view = opened(client, "moons")
-    found = ask(client, "functions", network=about["key"], view=view)
+    found = ask(client, "linear_models", network=about["key"], view=view)
     net = rs.example("moons").network
     regions = rs.regions(net, (view["lower"], view["upper"]), progress=None)
-    top = rs.functions(net, rs.example("moons").law).top(10)
+    top = rs.linear_models(net, rs.example("moons").law).top(10)
     for row, pattern in zip(found["rows"], top.pattern, strict=True):
         np.testing.assert_array_equal(regions.pattern[row["region"]], pattern)
 
@@ -295,7 +295,7 @@ def test_a_network_too_large_for_the_page_is_told_so_at_once(client):
     about = upload(client, net)
     asked = {"network": about["key"], "view": about["view"]}
     begin = time.perf_counter()
-    for kind in ("picture", "outputs", "functions"):
+    for kind in ("picture", "outputs", "linear_models"):
         assert "too large" in ask(client, kind, 400, **asked)["error"]
     assert "too large" in ask(client, "event", **asked)["answer"]["error"]
     assert ask(client, "point", **asked, point=[0.0, 0.0])["outputs"][0]["value"] == net(np.zeros(20))[0]
@@ -321,7 +321,7 @@ def test_a_wide_first_layer_in_three_dimensions_goes_to_lines_at_once(client):
     about = upload(client, random_net(3, 80, 1))  # up to 85,401 cells from the first layer alone
     asked = {"network": about["key"], "view": about["view"] | {"vary": "all", "live": True}}
     assert ask(client, "outputs", **asked)["asked"] == "lines"
-    assert ask(client, "functions", **asked)["asked"] == "lines"
+    assert ask(client, "linear_models", **asked)["asked"] == "lines"
     exact = {"network": about["key"], "view": about["view"] | {"vary": "shown"}}
     assert ask(client, "outputs", **exact)["asked"] == "auto"
 
@@ -351,8 +351,8 @@ def test_a_crowded_view_is_cut_short_or_refused(client):
 def test_the_python_runs_and_gives_the_same_numbers(client, capsys, name, vary):
     about, view = opened(client, name)
     asked = {"network": about["key"], "view": view | {"vary": vary}}
-    numbers = {kind: ask(client, kind, **asked) for kind in ("event", "outputs", "functions", "picture")}
-    methods = [numbers["outputs"]["asked"], numbers["functions"]["asked"]]
+    numbers = {kind: ask(client, kind, **asked) for kind in ("event", "outputs", "linear_models", "picture")}
+    methods = [numbers["outputs"]["asked"], numbers["linear_models"]["asked"]]
     code = ask(client, "code", **asked, methods=methods)["python"]
     scope: dict = {}
     exec(compile(code, "page.py", "exec"), scope)
@@ -363,7 +363,7 @@ def test_the_python_runs_and_gives_the_same_numbers(client, capsys, name, vary):
     if answer["guarantee"] == "exact":
         assert scope["answer"].value == answer["value"]
         assert scope["out"].mean.value[0] == numbers["outputs"]["rows"][0]["mean"]["value"]
-        assert scope["models"].top(10).mass.tolist() == [r["mass"] for r in numbers["functions"]["rows"]]
+        assert scope["models"].top(10).mass.tolist() == [r["mass"] for r in numbers["linear_models"]["rows"]]
     else:  # the same seed, but as many lines as the time allows
         assert scope["answer"].lower <= answer["upper"]
         assert answer["lower"] <= scope["answer"].upper

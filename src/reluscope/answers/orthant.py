@@ -6,7 +6,7 @@ For a pattern z with stacked hidden map `h = C x + d` and `x ~ N(mu_k, S_k)` wit
 
 where box(z) is the orthant of z for ReLU units, a product of intervals for others. The covariance has rank at most the
 number of inputs, so it is singular whenever there are more hidden units than inputs; the formula needs it to be
-invertible. These functions are here to be compared with: `reluscope.functions` measures the same polytope
+invertible. These functions are here to be compared with: `reluscope.linear_models` measures the same polytope
 in the input's own coordinates and needs none of this.
 """
 

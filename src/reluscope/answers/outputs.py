@@ -25,7 +25,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import LIMITS, is_exact
 from reluscope.network import Network, Pattern, check_network
 
-METHODS = ("auto", "enumerate", "lines")
+METHODS = ("auto", "enumeration", "lines")
 
 _LEAST_MASS = 1e-290
 """Conditional moments of a cell with less mass than this have no digits left."""
@@ -521,7 +521,7 @@ def outputs(
     rng = generator(rng)
     components = standard(law, net)
     unseen = sorted({c.r for c in components if not is_exact(c)})
-    if method == "enumerate" and unseen:
+    if method == "enumeration" and unseen:
         raise InputError(
             f"the network sees this law in {unseen[-1]} dimensions, and its output law is exact in {LIMITS}; "
             'use method="lines"'

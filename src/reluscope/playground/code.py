@@ -13,8 +13,8 @@ from reluscope.playground.session import View
 def python_code(view: View, budgets: Mapping[str, str], methods: Sequence[str]) -> str:
     """A script with the names `answer`, `out`, `models` and `regions` for the numbers beside the picture.
 
-    `methods` are those of `rs.outputs` and of `rs.functions`. Numbers are written so that they read back as they are;
-    text from the page is quoted, never pasted.
+    `methods` are those of `rs.outputs` and of `rs.linear_models`. Numbers are written so that they read back as they
+    are; text from the page is quoted, never pasted.
     """
     lines = ["import numpy as np", "import reluscope as rs", "", view.opened.code]
     if view.vary != "own":
@@ -29,7 +29,7 @@ def python_code(view: View, budgets: Mapping[str, str], methods: Sequence[str]) 
     lines += [
         f"out = rs.outputs(net, law, {how[0]}budget={budgets['outputs']!r}, rng=0)",
         "print('mean', out.mean.value, 'sd', np.sqrt(np.diag(out.cov.value)))",
-        f"models = rs.functions(net, law, {how[1]}budget={budgets['functions']!r}, rng=0)",
+        f"models = rs.linear_models(net, law, {how[1]}budget={budgets['linear_models']!r}, rng=0)",
         "print(models.top(10))",
     ]
     plane = "net"

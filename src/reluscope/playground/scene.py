@@ -34,14 +34,14 @@ MOST_MEASURED = {"inputs": 1000, "units": 1200, "parameters": 200_000}
 _MOST_LINES = 400
 """First-layer units that may switch in the view."""
 
-_SECONDS = {"event": 0.4, "functions": 0.3, "outputs": 0.2, "picture": 0.6}
+_SECONDS = {"event": 0.4, "linear_models": 0.3, "outputs": 0.2, "picture": 0.6}
 _LIVE = 0.3
 """Share of the time while something is being moved."""
 
 _MOST_FIRST_CELLS = 30_000
 """Cells that the first layer may make: with more, enumeration would not finish in time, and lines are asked at once."""
 
-_MOST_CELLS = {"outputs": 1500, "functions": 5000}
+_MOST_CELLS = {"outputs": 1500, "linear_models": 5000}
 _MOST_FLAT_CELLS = 30_000
 """Cells to be measured, in three dimensions and in fewer: budgets do not bound the work on moments."""
 
@@ -72,7 +72,7 @@ class Scenes:
     """The answers to a page's questions. One thread at a time; the last few answers are kept."""
 
     def __init__(self) -> None:
-        self._planes, self._functions = Kept(), Kept()
+        self._planes, self._linear_models = Kept(), Kept()
 
     def begin(self, found: Opened) -> dict[str, Any]:
         """What a page needs to know about a network when it opens it."""
@@ -123,19 +123,19 @@ class Scenes:
             lambda: regions(view.plane(), (view.lower, view.upper), budget=picture_budget(), progress=None),
         )
 
-    def functions(self, view: View) -> tuple[Any, str]:
-        """`rs.functions` of the network under the law, and the method it was asked with."""
-        from reluscope.answers.functions import functions
+    def linear_models(self, view: View) -> tuple[Any, str]:
+        """`rs.linear_models` of the network under the law, and the method it was asked with."""
+        from reluscope.answers.linear_models import linear_models
 
         def asked(method: str) -> Any:
-            limit = cells_budget("functions", view, method)
-            return functions(view.net, view.law(), method=method, budget=limit, rng=0)
+            limit = cells_budget("linear_models", view, method)
+            return linear_models(view.net, view.law(), method=method, budget=limit, rng=0)
 
         refuse_if_large(view, MOST_MEASURED)
-        return self._functions.get(view.law_key(), lambda: _in_time(asked, view))
+        return self._linear_models.get(view.law_key(), lambda: _in_time(asked, view))
 
     def picture(self, view: View) -> dict[str, Any]:
-        """The regions in the view as polygons (or intervals) with their affine functions."""
+        """The regions in the view as polygons (or intervals) with their linear models."""
         found = self.regions(view)
         if len(view.axes) == 1:
             points = np.column_stack([found.cells.low, found.cells.high]).ravel()
@@ -187,7 +187,7 @@ class Scenes:
 
     def heaviest(self, view: View) -> dict[str, Any]:
         """The regions that the law meets: how many, the heaviest, and the mass of each one drawn when asked for."""
-        found, method = self.functions(view)
+        found, method = self.linear_models(view)
         top = found.top(_HEAVIEST)
         regions = _or_none(self.regions, view)
         where = np.full(len(top), -1) if regions is None else _places(view, regions, top.pattern)
@@ -222,7 +222,7 @@ class Scenes:
             raise InputError(f"methods must list two methods, got {describe(methods)}")
         known = [choice(method, "methods", ("auto", "lines")) for method in methods]
         budgets = {"event": budget("event"), "picture": picture_budget()}
-        for what, method in zip(("outputs", "functions"), known, strict=True):
+        for what, method in zip(("outputs", "linear_models"), known, strict=True):
             budgets[what] = cells_budget(what, replace(view, live=False), method)
         return {"python": python_code(view, budgets, known)}
 
@@ -247,7 +247,7 @@ class Scenes:
             "C": local.C[0, view.output].tolist(),
             "d": float(local.d[0, view.output]),
             "region": _tried(lambda v: int(self.regions(v).find(spot)), view),
-            "mass": _tried(lambda v: answer(self.functions(v)[0].mass(pattern)), view),
+            "mass": _tried(lambda v: answer(self.linear_models(v)[0].mass(pattern)), view),
         }
 
     def _probability(self, view: View) -> dict[str, Any]:

@@ -62,7 +62,7 @@ _KINDS: dict[str, Callable[[scene.Scenes, View, dict[str, Any]], dict[str, Any]]
     "picture": lambda scenes, seen, data: scenes.picture(seen),
     "event": lambda scenes, seen, data: scenes.event(seen),
     "outputs": lambda scenes, seen, data: scenes.outputs(seen),
-    "functions": lambda scenes, seen, data: scenes.heaviest(seen),
+    "linear_models": lambda scenes, seen, data: scenes.heaviest(seen),
     "point": lambda scenes, seen, data: scenes.point(seen, data.get("point")),
     "code": lambda scenes, seen, data: scenes.code(seen, data.get("methods")),
 }

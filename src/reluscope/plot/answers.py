@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer, real_array
-from reluscope.answers.functions import Functions
+from reluscope.answers.linear_models import LinearModels
 from reluscope.answers.outputs import Outputs
 from reluscope.answers.spectrum import Spectrum
 from reluscope.errors import InputError
@@ -22,14 +22,14 @@ _LONGEST_PATTERN = 24
 
 
 def plot_masses(
-    functions: Functions, ax: Axes | None = None, *, top: int = 12, patterns: Any = None, **style: Any
+    linear_models: LinearModels, ax: Axes | None = None, *, top: int = 12, patterns: Any = None, **style: Any
 ) -> Axes:
     """The probabilities of the most probable linear models as bars, with their intervals.
 
     Parameters
     ----------
-    functions : Functions
-        What `reluscope.functions(net, law)` gives.
+    linear_models : LinearModels
+        What `reluscope.linear_models(net, law)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
     top : int
@@ -43,17 +43,17 @@ def plot_masses(
     -------
     matplotlib Axes
     """
-    expect(functions, Functions, "functions", "reluscope.functions(net, law)")
-    table = functions.top(integer(top, "top", low=1))
+    expect(linear_models, LinearModels, "linear_models", "reluscope.linear_models(net, law)")
+    table = linear_models.top(integer(top, "top", low=1))
     ax = axes(ax, figsize=(6.4, 3.6))
     place = np.arange(len(table))
     shift, width = (0.0, 0.8) if patterns is None else (0.2, 0.4)
     gaps = np.maximum(0.0, np.stack([table.mass - table.lower, table.upper - table.mass]))
-    ax.bar(place - shift, table.mass, width, **({"color": EXACT, "label": functions.guarantee} | style))
-    if functions.guarantee == "confidence":
+    ax.bar(place - shift, table.mass, width, **({"color": EXACT, "label": linear_models.guarantee} | style))
+    if linear_models.guarantee == "confidence":
         ax.errorbar(place - shift, table.mass, gaps, fmt="none", ecolor="#222222", elinewidth=1.0, capsize=2.0)
     if patterns is not None:
-        net = functions.network
+        net = linear_models.network
         keys, counts = np.unique(net.key(np.asarray(patterns)), return_counts=True)
         seen = dict(zip(keys.tolist(), (counts / counts.sum()).tolist(), strict=True))
         drawn = [seen.get(key, 0.0) for key in net.key(table.pattern).tolist()]
@@ -67,7 +67,7 @@ def plot_masses(
         ax.set_xticks(place, [str(k + 1) for k in place])
         ax.set_xlabel("activation pattern, by rank")
     ax.set_ylabel("probability")
-    ax.set_title(f"the {len(table)} most probable of {functions.support_size:,} linear models", fontsize="medium")
+    ax.set_title(f"the {len(table)} most probable of {linear_models.support_size:,} linear models", fontsize="medium")
     return ax
 
 

@@ -33,7 +33,7 @@ from reluscope.reporting.subject import Subject
 _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
     sections.events,
     error_rates.errors,
-    sections.functions,
+    sections.linear_models,
     output_laws.outputs,
     region_pictures.regions,
     sections.units,

@@ -34,9 +34,9 @@ def network(subject: Subject) -> Section:
     )
 
 
-def functions(subject: Subject) -> Section:
-    """How many affine functions matter, and which."""
-    found = subject.functions()
+def linear_models(subject: Subject) -> Section:
+    """How many linear models matter, and which."""
+    found = subject.linear_models()
     top = found.top(min(10, len(found.value)))
     total = np.cumsum(found.value)
     most = int(np.searchsorted(total, 0.99 * min(1.0, total[-1]))) + 1 if len(total) else 0
@@ -62,8 +62,8 @@ def functions(subject: Subject) -> Section:
         "; the terms that move the output most come first." if subject.net.n_inputs > 4 else "."
     )
     if subject.net.n_outputs > 1:
-        caption += " Shown is y[0]; rs.functions(net, law).top(12) has all outputs."
-    blocks: list[Any] = [Table("functions", caption, columns)]
+        caption += " Shown is y[0]; rs.linear_models(net, law).top(12) has all outputs."
+    blocks: list[Any] = [Table("linear_models", caption, columns)]
     if len(total) > 1:
         shown = min(len(total), 2000)
         chart = Chart(
@@ -74,8 +74,8 @@ def functions(subject: Subject) -> Section:
         chart.line(np.log10(at), total[at - 1], step=True)
         blocks.append(Figure(chart.svg(), "The share of inputs that the most probable linear models cover together."))
     return Section(
-        "functions", "Which linear models it applies", answer, found.guarantee, blocks,
-        facts={"functions": found.support_size, "remainder": found.remainder, "entropy_bits": entropy.to_dict(),
+        "linear_models", "Which linear models it applies", answer, found.guarantee, blocks,
+        facts={"linear_models": found.support_size, "remainder": found.remainder, "entropy_bits": entropy.to_dict(),
                "top_mass": float(found.value[0]) if len(found.value) else None, "method": found.method},
         headline=lead,
     )  # fmt: skip
@@ -89,7 +89,7 @@ def units(subject: Subject) -> Section:
         on = (net.pattern(x[:200]) > 0).mean(axis=0)
         low, high, kind = on, on, "estimate"
     else:
-        marginals = subject.functions().marginals
+        marginals = subject.linear_models().marginals
         kind = marginals.guarantee
         on = 1.0 - np.asarray(marginals.value[:, 0])
         low, high = 1.0 - np.asarray(marginals.upper[:, 0]), 1.0 - np.asarray(marginals.lower[:, 0])

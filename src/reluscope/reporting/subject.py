@@ -48,23 +48,23 @@ class Subject:
         left = self.budget.seconds - self.budget.elapsed()
         return max(0.2, min(share * self.budget.seconds, 0.5 * left))
 
-    def functions(self) -> Any:
-        """`functions(net, law)`, asked once."""
-        if "functions" not in self.cache:
-            self.refuse_if_large("rs.functions")
-            from reluscope.answers.functions import functions
+    def linear_models(self) -> Any:
+        """`linear_models(net, law)`, computed once."""
+        if "linear_models" not in self.cache:
+            self.refuse_if_large("rs.linear_models")
+            from reluscope.answers.linear_models import linear_models
 
             exact = self.seen() <= MOST_EXACT_DIMENSIONS
             budget = f"{self.allow(0.2):g}s, 300000 regions" if exact else f"{self.allow(0.05):g}s"
-            found = functions(self.net, self.law, method="auto" if exact else "lines", budget=budget, rng=self.seed)
+            found = linear_models(self.net, self.law, method="auto" if exact else "lines", budget=budget, rng=self.seed)
             if exact and found.stopped and found.remainder > _MOST_MISSING:
                 budget = f"{self.allow(0.05):g}s"
-                found = functions(self.net, self.law, method="lines", budget=budget, rng=self.seed)
-            self.cache["functions"] = found
-        return self.cache["functions"]
+                found = linear_models(self.net, self.law, method="lines", budget=budget, rng=self.seed)
+            self.cache["linear_models"] = found
+        return self.cache["linear_models"]
 
     def outputs(self) -> Any:
-        """`outputs(net, law)`, asked once."""
+        """`outputs(net, law)`, computed once."""
         if "outputs" not in self.cache:
             self.refuse_if_large("rs.outputs")
             from reluscope.answers.outputs import outputs

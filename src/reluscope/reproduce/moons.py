@@ -18,7 +18,7 @@ import numpy as np
 
 from reluscope._check import FloatArray, generator
 from reluscope._extras import require
-from reluscope.answers.functions import functions
+from reluscope.answers.linear_models import linear_models
 from reluscope.answers.outputs import outputs
 from reluscope.inputs import Gaussian, GaussianMixture, Law
 from reluscope.network import Network
@@ -54,7 +54,7 @@ def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
                     f"{name} on data": float((data > 0).mean() if tail == "above" else (data <= 0).mean()),
                 }
                 worst = max(worst, abs(exact - drawn) / np.sqrt(max(exact * (1 - exact), 1e-12) / draws))
-            rows[-1]["regions"] = functions(net, laws[0]).support_size
+            rows[-1]["regions"] = linear_models(net, laws[0]).support_size
             report(k + 1, f"{k + 1} of {seeds} networks")
         files = _figures(folder, rng, draws)
     remarks = [
@@ -114,7 +114,7 @@ def _figure(
     axes = figure.subplots(len(laws), 2, squeeze=False)
     for (left, right), law, title in zip(axes, laws, titles, strict=True):
         x = law.sample(draws, rng)
-        plot_masses(functions(net, law), left, patterns=net.pattern(x))
+        plot_masses(linear_models(net, law), left, patterns=net.pattern(x))
         left.set_title(f"{title}: {left.get_title()}", fontsize="medium")
         y = net(x)[:, 0]
         plot_cdf(outputs(net, law), right, draws=y)

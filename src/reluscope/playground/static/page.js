@@ -10,7 +10,7 @@ const SIGMAS = 3.5, LIVE_PAUSE = 120, SETTLE = 350, QUICK = 250;
 let palette, net, view, first;                       // colours; the open network; its view, and the one it began with
 let got = {};                                        // the last answer of each kind
 let point = null, marked = -1, sheet = null, span = null, live = false, settle = 0, turn = 0, running = false, lastAsked = 0;
-const KINDS = ['picture', 'event', 'outputs', 'functions', 'point', 'code'], LAW = ['event', 'outputs', 'functions', 'point', 'code'];
+const KINDS = ['picture', 'event', 'outputs', 'linear_models', 'point', 'code'], LAW = ['event', 'outputs', 'linear_models', 'point', 'code'];
 const dirty = new Set(), took = {}, asks = {};       // what is to be asked; how long each kind took, and when it was asked, in ms
 
 // -- small things ---------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ async function pump() {
       lastAsked = asks[kind] = performance.now();
       dirty.delete(kind);
       if (kind === 'point' && !point) continue;
-      const methods = ['outputs', 'functions'].map(k => got[k]?.asked ?? 'auto');
+      const methods = ['outputs', 'linear_models'].map(k => got[k]?.asked ?? 'auto');
       const asked = { page, turn: ++turn, network: net.key, view: { ...view, live }, point, methods };
       try {
         const found = await ask(kind, asked);
@@ -144,7 +144,7 @@ function lawEllipses() {
 }
 
 function repaint() {
-  const { picture } = got, mass = got.functions?.plane === picture?.plane ? got.functions?.drawn : null;
+  const { picture } = got, mass = got.linear_models?.plane === picture?.plane ? got.linear_models?.drawn : null;
   if (view.colour === 'mass' && !mass && sheet?.massive) { redraw(); return; }  // the masses are on their way
   span = view.axes.length === 2 ? null : picture ? curveSpan(picture) : [0, 1];
   sheet = picture && canvas.clientWidth ? paintRegions(canvas, view, picture, mass, palette, span) : null;
@@ -181,7 +181,7 @@ function key(colour, text) {
 }
 
 function legend() {
-  const parts = [], { picture } = got, mass = got.functions?.drawn;
+  const parts = [], { picture } = got, mass = got.linear_models?.drawn;
   if (picture && view.colour === 'output' && view.axes.length === 2) {
     const scale = valueScale(valueRange(picture, 2), palette);
     parts.push(`y[${view.output}]`, bar(scale.stops, number(scale.low, 3), number(scale.high, 3)));
@@ -213,7 +213,7 @@ const shows = {
     if (!live && !found.answer.error) $('spoken').textContent = `Probability ${value(found.answer)}, ${interval(found.answer)}, ${found.answer.guarantee}`;
   },
   outputs: moments,
-  functions(found) {
+  linear_models(found) {
     heaviest(found);
     regionsLine();
     if (view.colour === 'mass') repaint();
@@ -242,7 +242,7 @@ const fails = {
   picture(text) { sheet = null; marked = -1; say($('note'), text); regionsLine(); redraw(); },
   event(text) { say($('problem'), text); },
   outputs(text) { fill($('moments-badge')); fill($('moments'), reason(text)); },
-  functions(text) { fill($('heaviest'), reason(text)); regionsLine(); },
+  linear_models(text) { fill($('heaviest'), reason(text)); regionsLine(); },
   point(text) { say($('problem'), text); },
   code(text) { say($('problem'), text); },
 };
@@ -281,7 +281,7 @@ function heaviest(f) {
 }
 
 function regionsLine() {
-  const f = got.functions, { picture } = got, parts = [];
+  const f = got.linear_models, { picture } = got, parts = [];
   if (picture) parts.push(`${plural(picture.count, 'region')}${picture.stopped ? ' or more' : ''} in view. `);
   if (f) parts.push(`${f.complete ? `The inputs lie in ${plural(f.regions, 'region')}` : `${plural(f.regions, 'region')} were found; at most ${number(f.remainder, 2)} of the probability lies in others`}. The most probable:`);
   fill($('regions-badge'), f ? badge(f.guarantee, f.level) : null);
@@ -435,8 +435,8 @@ function wire() {
     const file = e.target.files[0];
     if (file) open(`load?name=${encodeURIComponent(file.name)}`, file, 'application/octet-stream').finally(() => { e.target.value = ''; });
   });
-  $('colour').addEventListener('change', e => { view.colour = e.target.value; sheet = null; change(['picture', 'functions']); });
-  $('output').addEventListener('change', e => { view.output = Number(e.target.value); change(['picture', 'functions', 'point']); });
+  $('colour').addEventListener('change', e => { view.colour = e.target.value; sheet = null; change(['picture', 'linear_models']); });
+  $('output').addEventListener('change', e => { view.output = Number(e.target.value); change(['picture', 'linear_models', 'point']); });
   [0, 1].forEach(k => $(`axis${k}`).addEventListener('change', e => {
     const chosen = Number(e.target.value);
     if (view.axes[1 - k] === chosen) view.axes[1 - k] = view.axes[k];

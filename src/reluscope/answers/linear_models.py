@@ -1,11 +1,11 @@
-"""The distribution over affine functions (Proposition 1 of the paper): how likely is each activation pattern?
+"""The distribution over linear models (Proposition 1 of the paper): how likely is each activation pattern?
 
-Under a random input the pattern `z` of a network is a discrete random variable, and with it the affine function
-`y = C_z x + d_z` that the network applies:
+Under a random input the pattern `z` of a network is a discrete random variable, and with it the linear
+model `y = C_z x + d_z` that the network applies:
 
-    P(z) = sum_k a_k P(u_k in cell_k(z)),
+    P(z) = sum_k a_k P(u_k in region_k(z)),
 
-the cell of z in the coordinates in which the network sees component k of the law. The covariance of the hidden units
+the region of z in the coordinates in which the network sees component k of the law. The covariance of the hidden units
 is never inverted, so more units than inputs and dead units are no special case.
 """
 
@@ -29,7 +29,7 @@ from reluscope.inputs import Law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.network import Network, Pattern, check_network
 
-METHODS = ("auto", "enumerate", "lines", *ORTHANT_METHODS)
+METHODS = ("auto", "enumeration", "lines", *ORTHANT_METHODS)
 
 _SHOWN = 10
 
@@ -39,10 +39,10 @@ _MOST_CELLS = "1000 regions, 2s"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FunctionTable:
-    """Rows of a distribution over functions, most probable first.
+class LinearModelTable:
+    """Rows of a distribution over linear models, most probable first.
 
-    `mass`, `lower`, `upper` (k,), `pattern` (k, units), and the affine maps in the original input: `C` (k, outputs,
+    `mass`, `lower`, `upper` (k,), `pattern` (k, units), and the linear models in the original input: `C` (k, outputs,
     inputs), `d` (k, outputs). `remainder` is an upper bound on the mass of all other patterns together.
     """
 
@@ -84,7 +84,7 @@ class FunctionTable:
                 "lower": float(self.lower[i]),
                 "upper": float(self.upper[i]),
                 "pattern": _short(text),
-                "function": _formula(self.C[i], self.d[i]),
+                "linear model": _formula(self.C[i], self.d[i]),
             }
             for i, text in enumerate(pattern_text(self.pattern[:_SHOWN]))
         ]
@@ -93,8 +93,8 @@ class FunctionTable:
 
 
 @dataclass(frozen=True, eq=False)
-class SameFunction:
-    """Patterns that share one affine function: `group` (n,) by pattern, masses by group, heaviest first.
+class DistinctLinearModels:
+    """Linear models that differ: `group` (n,) by pattern, masses by group, heaviest first.
 
     `first` (groups,) is the index of each group's most probable pattern.
     """
@@ -110,16 +110,16 @@ class SameFunction:
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectedAffine:
-    """`E C` (outputs, inputs) and `E d` (outputs,): the mean of the random function, `x -> E[C] x + E[d]`."""
+class ExpectedLinearModel:
+    """`E C` (outputs, inputs) and `E d` (outputs,): the mean linear model, `x -> E[C] x + E[d]`."""
 
     C: Answers
     d: Answers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Functions:
-    """The distribution over the patterns of `network`, most probable first. Made by `functions`.
+class LinearModels:
+    """The distribution over the patterns of `network`, most probable first. Made by `linear_models`.
 
     `pattern` (n, units); `value`, `lower`, `upper` (n,) the probabilities; `remainder` an upper bound on the mass that
     is not listed (0 when the enumeration is complete). `guarantee`: "exact" (every pattern, masses up to rounding),
@@ -148,14 +148,14 @@ class Functions:
 
     # -- single patterns -----------------------------------------------------------------------------------------
 
-    def top(self, k: int = 10) -> FunctionTable:
-        """The k most probable patterns with their affine functions, and a bound on the mass of all the others."""
+    def top(self, k: int = 10) -> LinearModelTable:
+        """The k most probable patterns with their linear models, and a bound on the mass of all the others."""
         k = min(integer(k, "k", low=1), len(self))
         C, d = self._maps if k == len(self) else self.network.output_maps(self.pattern[:k])
         others = float(self._bounds(self.value[k:], self.lower[k:], self.upper[k:])[1]) + self.remainder
         listed = 1.0 - float(self._bounds(self.value[:k], self.lower[:k], self.upper[:k])[0])
         remainder = min(others, max(listed, 0.0)) if k < len(self) else self.remainder
-        return FunctionTable(
+        return LinearModelTable(
             self.value[:k], self.lower[:k], self.upper[:k], self.pattern[:k], C[:k], d[:k], remainder, self.guarantee
         )
 
@@ -183,12 +183,12 @@ class Functions:
 
     @property
     def C(self) -> FloatArray:
-        """Linear part of each pattern's affine function in the original input, (n, outputs, inputs)."""
+        """Matrix of each pattern's linear model in the original input, (n, outputs, inputs)."""
         return self._maps[0]
 
     @property
     def d(self) -> FloatArray:
-        """Constant part of each pattern's affine function, (n, outputs)."""
+        """Intercepts of each pattern's linear model, (n, outputs)."""
         return self._maps[1]
 
     @property
@@ -243,8 +243,8 @@ class Functions:
         return Answers(value, lower, upper, self.guarantee, self.level, self.method)
 
     @cached_property
-    def expected_affine(self) -> ExpectedAffine:
-        """`E[C]` and `E[d]`, the mass-weighted affine function, in the original input."""
+    def expected_linear_model(self) -> ExpectedLinearModel:
+        """`E[C]` and `E[d]`, the mass-weighted linear model, in the original input."""
         half = 0.5 * (self.upper - self.lower) + EPS * self.value
 
         def mean(maps: FloatArray) -> Answers:
@@ -254,21 +254,21 @@ class Functions:
             else:
                 error = np.tensordot(half, np.abs(maps), 1)
             if self.remainder > 0 or self.guarantee == "approximation":
-                error = np.full_like(value, np.inf)  # nothing is known about the functions that are not listed
+                error = np.full_like(value, np.inf)  # nothing is known about the linear models that are not listed
             return Answers(value, value - error, value + error, self.guarantee, self.level, self.method)
 
-        return ExpectedAffine(mean(self.C), mean(self.d))
+        return ExpectedLinearModel(mean(self.C), mean(self.d))
 
-    def same_function(self, tolerance: float = 1e-9) -> SameFunction:
-        """Which patterns share one affine function, and the masses of the functions.
+    def distinct_linear_models(self, agreement: float = 1e-9) -> DistinctLinearModels:
+        """Which patterns share one linear model, and the masses of the linear models.
 
-        Two maps are the same when every entry agrees within `tolerance` of the larger map's largest entry, or within
-        rounding of the largest map of all.
+        Two linear models are the same when every entry agrees within `agreement` of the larger model's largest
+        entry, or within rounding of the largest model of all.
         """
-        tolerance = real(tolerance, "tolerance", low=0.0, high=1.0)
+        agreement = real(agreement, "agreement", low=0.0, high=1.0)
         n = len(self)
         flat = np.concatenate([self.C.reshape(n, -1), self.d.reshape(n, -1)], axis=1)
-        label = _equal_rows(flat, tolerance)
+        label = _equal_rows(flat, agreement)
         _, first, group = np.unique(label, return_index=True, return_inverse=True)
         mass, lower, upper = (_summed(group, m, len(first)) for m in (self.value, self.lower, self.upper))
         if self._in_squares:
@@ -278,14 +278,14 @@ class Functions:
         order = np.argsort(-mass, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        return SameFunction(
+        return DistinctLinearModels(
             place[group].astype(np.int64), first[order].astype(np.int64), mass[order], lower[order], upper[order]
         )
 
     # -- out -----------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns by name for all patterns; see `FunctionTable.to_dict`."""
+        """Columns by name for all patterns; see `LinearModelTable.to_dict`."""
         return self.top(len(self)).to_dict()
 
     def to_pandas(self) -> Any:
@@ -294,7 +294,7 @@ class Functions:
 
     def __repr__(self) -> str:
         kind = self.guarantee if self.level is None else f"{self.guarantee} {100 * self.level:g} % each"
-        head = f"Functions({len(self):,} patterns of {self.network!r}, {kind}: {self.method}"
+        head = f"LinearModels({len(self):,} patterns of {self.network!r}, {kind}: {self.method}"
         if self.stopped:
             head += f", {self.stopped}: in the order found (rs.probable finds the heaviest first)"
         bits = self.entropy
@@ -358,15 +358,15 @@ def _short(text: str, width: int = 40) -> str:
 
 
 def _formula(C: FloatArray, d: FloatArray) -> str:
-    """The first output's function in a few terms."""
+    """The first output's linear model in a few terms."""
     terms = [f"{c:+.3g} x{i}" for i, c in enumerate(C[0].tolist()) if c != 0][:3]
     more = " ..." if (C[0] != 0).sum() > 3 else ""
     first = " ".join([*terms, f"{d[0]:+.3g}"]) + more
     return f"y0 = {first}"
 
 
-def _equal_rows(rows: FloatArray, tolerance: float) -> npt.NDArray[np.int64]:
-    """A label per row; equal rows (see `same_function`) share one.
+def _equal_rows(rows: FloatArray, agreement: float) -> npt.NDArray[np.int64]:
+    """A label per row; equal rows (see `distinct_linear_models`) share one.
 
     Rows are sorted by one random projection: equal rows have nearly equal projections, so only runs are compared.
     """
@@ -378,7 +378,7 @@ def _equal_rows(rows: FloatArray, tolerance: float) -> npt.NDArray[np.int64]:
     order = np.argsort(projection, kind="stable")
     reach = 2.0 * float(np.abs(direction).sum())
     pair = np.maximum(size[order][1:], size[order][:-1])
-    run = np.concatenate([[0], np.cumsum(np.diff(projection[order]) > reach * (tolerance * pair + floor))])
+    run = np.concatenate([[0], np.cumsum(np.diff(projection[order]) > reach * (agreement * pair + floor))])
     label = np.arange(n, dtype=np.int64)
     starts = np.flatnonzero(np.concatenate([[True], np.diff(run) > 0]))
     stops = np.concatenate([starts[1:], [n]])
@@ -387,13 +387,13 @@ def _equal_rows(rows: FloatArray, tolerance: float) -> npt.NDArray[np.int64]:
         while len(open_):
             head = open_[0]
             gap = np.abs(rows[open_] - rows[head]).max(axis=1, initial=0.0)
-            same = gap <= tolerance * np.maximum(size[open_], size[head]) + floor
+            same = gap <= agreement * np.maximum(size[open_], size[head]) + floor
             label[open_[same]] = head
             open_ = open_[~same]
     return label
 
 
-def functions(
+def linear_models(
     net: Network,
     law: Law,
     *,
@@ -405,14 +405,13 @@ def functions(
     budget: Any = None,
     progress: Any = None,
     rng: Any = None,
-) -> Functions:
-    """The distribution over the affine functions (activation patterns) of `net` under `law`.
+) -> LinearModels:
+    """The distribution over the linear models (activation patterns) of `net` under `law`.
 
     `method`:
 
-    - "auto": "enumerate" where that is exact, for up to 1000 cells, and when the budget is a number of regions; else
-      "lines".
-    - "enumerate": all regions and their masses, component by component, merged by pattern. Exact
+    - "auto": "enumeration" where that is exact, for up to 1000 regions, and when the budget counts regions; else "lines".
+    - "enumeration": all regions and their masses, component by component, merged by pattern. Exact
       for Gaussian laws that the network sees in up to three directions, for uniform laws in up to six inputs and for
       particles; above, quasi-Monte Carlo masses of relative half-width `relative`, each at level `level`. A
       `budget` that ends the search leaves brackets and a `remainder`.
@@ -439,7 +438,7 @@ def functions(
 
 
 def _too_many(net: Network, law: Law) -> bool:
-    """Whether there are more cells than masses by quasi-Monte Carlo should be worked out for without being asked."""
+    """Whether there are more regions than masses by quasi-Monte Carlo should be worked out for without being asked."""
     from reluscope.cells.regions import regions
     from reluscope.inputs import standard
     from reluscope.measure.exactness import is_exact
@@ -458,11 +457,11 @@ def _too_many(net: Network, law: Law) -> bool:
     return False
 
 
-def _by_lines(net: Network, law: Law, level: float, budget: Any, rng: np.random.Generator) -> Functions:
+def _by_lines(net: Network, law: Law, level: float, budget: Any, rng: np.random.Generator) -> LinearModels:
     from reluscope.answers._by_lines import line_patterns, seconds_of
 
     found = line_patterns(net, law, seconds_of(budget), level, rng)
-    return Functions(
+    return LinearModels(
         net, law, found.pattern, found.value, found.lower, found.upper,
         found.remainder, "confidence", level, found.method, None, False, found.marginals,
     )  # fmt: skip
@@ -470,7 +469,7 @@ def _by_lines(net: Network, law: Law, level: float, budget: Any, rng: np.random.
 
 def _by_enumeration(
     net: Network, law: Law, relative: float, level: float, budget: Any, progress: Any, rng: np.random.Generator
-) -> Functions:
+) -> LinearModels:
     from reluscope.measure.regions import enumerate_law, scaled
 
     found = enumerate_law(net, law, relative=relative, level=level, budget=budget, progress=progress, rng=rng)
@@ -496,8 +495,8 @@ def _by_enumeration(
     joint = max(0.0, 1.0 - float(misses.max(initial=0.0))) if estimated else None
     order = np.argsort(-value, kind="stable")
     count = sum(len(e.regions) for e in found)
-    method = f"enumeration of {count:,} cells in {in_dimensions(e.component.r for e in found)}"
-    return Functions(
+    method = f"enumeration of {count:,} regions in {in_dimensions(e.component.r for e in found)}"
+    return LinearModels(
         net, law, pattern[order], value[order], lower[order], upper[order],
         min(remainder, 1.0), guarantee, joint, method, stopped,
     )  # fmt: skip
@@ -511,7 +510,7 @@ def _by_formula(
     rank: int,
     budget: Any,
     rng: np.random.Generator,
-) -> Functions:
+) -> LinearModels:
     if patterns is None:
         rows = _by_enumeration(net, law, 0.5, 0.999, budget, None, rng).pattern
     else:
@@ -521,6 +520,6 @@ def _by_formula(
     order = np.argsort(-value, kind="stable")
     n = len(rows)
     text = {"orthant": "formula (11) by scipy", "diagonal": "diagonal covariance", "lowrank": f"{rank} factors"}
-    return Functions(
+    return LinearModels(
         net, law, rows[order], value[order], np.zeros(n), np.ones(n), 1.0, "approximation", None, text[method]
     )

@@ -1,4 +1,4 @@
-"""The distribution over affine functions: closed forms, draws with exact binomial acceptance, the paper's formula."""
+"""The distribution over linear models: closed forms, draws with exact binomial acceptance, the paper's formula."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 import reluscope as rs
 from nets import integer_net, random_net
-from reluscope.answers.functions import functions, pattern_text
+from reluscope.answers.linear_models import linear_models, pattern_text
 from reluscope.answers.orthant import orthant_masses
 from reluscope.errors import InputError
 
@@ -60,19 +60,19 @@ def binary_entropy(p):
 @pytest.mark.parametrize("mu", [0.0, 0.7, -3.0, -30.0, 30.0])
 def test_one_relu(mu):
     net = rs.Network([([[2.0]], None), ([[1.5]], [0.25])])
-    found = functions(net, rs.Gaussian([mu], 4.0))
+    found = linear_models(net, rs.Gaussian([mu], 4.0))
     on, off = found.mass([1]), found.mass([0])
     assert on.value == pytest.approx(ndtr(mu / 2), rel=1e-11)
     assert off.value == pytest.approx(ndtr(-mu / 2), rel=1e-11)
     assert found.marginals.value[0] == pytest.approx([ndtr(-mu / 2), ndtr(mu / 2)], rel=1e-11)
-    assert float(found.expected_affine.C.value[0, 0]) == pytest.approx(3.0 * ndtr(mu / 2), rel=1e-11)
-    assert float(found.expected_affine.d.value[0]) == pytest.approx(0.25, rel=1e-12)
+    assert float(found.expected_linear_model.C.value[0, 0]) == pytest.approx(3.0 * ndtr(mu / 2), rel=1e-11)
+    assert float(found.expected_linear_model.d.value[0]) == pytest.approx(0.25, rel=1e-12)
     assert found.guarantee == "exact" and found.remainder == 0.0
 
 
 def test_independent_units_add_their_entropies():
     net = rs.Network([(np.eye(2), [0.5, -1.0]), ([[1.0, 1.0]], None)])
-    found = functions(net, rs.Gaussian([0.0, 0.0], 1.0))
+    found = linear_models(net, rs.Gaussian([0.0, 0.0], 1.0))
     expected = binary_entropy(ndtr(0.5)) + binary_entropy(ndtr(-1.0))
     assert found.entropy.value == pytest.approx(expected, rel=1e-12)
     assert found.entropy.lower <= expected <= found.entropy.upper
@@ -88,7 +88,7 @@ def test_first_layer_marginals_are_equation_21():
     expected = np.zeros(5)
     for weight, g in law.components:
         expected += weight * ndtr((W @ g.mean + b) / np.sqrt(np.einsum("ij,jk,ik->i", W, g.cov, W)))
-    found = functions(net, law).marginals
+    found = linear_models(net, law).marginals
     np.testing.assert_allclose(found.value[:5, 1], expected, rtol=1e-11)
     assert (found.lower[:5, 1] <= expected).all() and (expected <= found.upper[:5, 1]).all()
     np.testing.assert_allclose(found.value.sum(axis=1), 1.0, atol=1e-12)
@@ -96,7 +96,7 @@ def test_first_layer_marginals_are_equation_21():
 
 def test_units_with_three_pieces():
     net = rs.Network([([[1.0]], None, "hardtanh"), ([[1.0]], None, "relu"), ([[1.0]], None)])
-    found = functions(net, rs.Gaussian([0.2], 1.0))
+    found = linear_models(net, rs.Gaussian([0.2], 1.0))
     np.testing.assert_allclose(found.marginals.value[0], [ndtr(-1.2), ndtr(0.8) - ndtr(-1.2), ndtr(-0.8)], rtol=1e-11)
     np.testing.assert_allclose(found.marginals.value[1], [ndtr(-0.2), ndtr(0.2), 0.0], rtol=1e-11)
 
@@ -104,8 +104,8 @@ def test_units_with_three_pieces():
 def test_patterns_that_share_a_function():
     # relu(x) - relu(-x) = x on both sides.
     net = rs.Network([([[1.0], [-1.0]], None), ([[1.0, -1.0]], [0.5])])
-    found = functions(net, rs.Gaussian([0.4], 1.0))
-    same = found.same_function()
+    found = linear_models(net, rs.Gaussian([0.4], 1.0))
+    same = found.distinct_linear_models()
     assert len(found) == 2 and len(same) == 1
     assert same.mass[0] == pytest.approx(1.0, abs=1e-12)
     assert same.group.tolist() == [0, 0]
@@ -114,8 +114,8 @@ def test_patterns_that_share_a_function():
     net = rs.Network(
         [(rng.normal(size=(6, 2)), rng.normal(size=6)), (np.ones((2, 6)), [-1e6, -3.0]), ([[1.0, 1.0]], [2.0])]
     )
-    found = functions(net, G2)
-    same = found.same_function()
+    found = linear_models(net, G2)
+    same = found.distinct_linear_models()
     assert 1 < len(same) < len(found)
     zero = int(same.group[np.flatnonzero((found.pattern[:, 6:] == 0).all(axis=1))[0]])
     off = (found.pattern[:, 6:] == 0).all(axis=1)
@@ -133,7 +133,7 @@ def test_patterns_that_share_a_function():
 def test_agrees_with_draws(name):
     law = LAWS[name]
     net = random_net((law.n, 6, 5, 2), 3, bias=0.6)
-    found = functions(net, law)
+    found = linear_models(net, law)
     assert found.guarantee == "exact"
     assert found.value.sum() == pytest.approx(1.0, abs=1e-8 if name == "gaussian 3" else 1e-12)
     assert (np.diff(found.value) <= 0).all()
@@ -144,7 +144,7 @@ def test_agrees_with_draws(name):
     assert others == 0
     on = net.pattern(x).mean(axis=0)
     assert plausible(np.round(on * n), n, found.marginals.lower[:, 1], found.marginals.upper[:, 1]).all()
-    # The functions are those of the network in the original input.
+    # The linear models are those of the network in the original input.
     local = net.local(x[:200])
     for row in range(0, 200, 20):
         i = found._index[net.key(local.pattern[row])]
@@ -153,13 +153,13 @@ def test_agrees_with_draws(name):
     # Total expectation: E[C] x + ... against the mean Jacobian of the draws, 6.5 standard errors (1e-10 each).
     C = net.jacobian(x[:20_000])
     error = C.std(axis=0) / np.sqrt(len(C)) + 1e-10
-    assert (np.abs(C.mean(axis=0) - found.expected_affine.C.value) <= 6.5 * error).all()
+    assert (np.abs(C.mean(axis=0) - found.expected_linear_model.C.value) <= 6.5 * error).all()
 
 
 def check_example(draws):
     example = rs.example("moons")
     net, law = example.network, example.law
-    found = functions(net, law)
+    found = linear_models(net, law)
     assert abs(found.value.sum() - 1) < 1e-12
     rng = np.random.default_rng(13)
     total, count, others = 0, np.zeros(len(found), np.int64), 0
@@ -186,16 +186,16 @@ def test_example_agrees_with_ten_million_draws():
 def test_far_components_and_tiny_masses():
     law = rs.GaussianMixture([0.5, 0.5], [rs.Gaussian([-40.0], 1.0), rs.Gaussian([20.0], 1.0)])
     net = rs.Network([([[1.0]], None), ([[1.0]], None)])
-    found = functions(net, law)
+    found = linear_models(net, law)
     assert found.mass([0]).value == pytest.approx(0.5, rel=1e-12)
-    lone = functions(net, rs.Gaussian([20.0], 1.0))
+    lone = linear_models(net, rs.Gaussian([20.0], 1.0))
     assert lone.mass([0]).value == pytest.approx(ndtr(-20.0), rel=1e-10)
 
 
 def test_four_dimensions_carry_confidence_brackets():
     law = rs.Gaussian(np.zeros(4), 1.0)
     net = random_net((4, 5, 3, 1), 1, bias=0.5)
-    found = functions(net, law, rng=0)
+    found = linear_models(net, law, level=0.999, rng=0)
     assert found.guarantee == "confidence" and found.level == pytest.approx(0.999)
     n = 400_000
     count, others = counted(found, net, law.sample(n, rng=1))
@@ -217,7 +217,7 @@ def test_a_budget_gives_sound_brackets():
     net = random_net((2, 16, 16, 1), 5, bias=0.7)
     # The narrow component is found completely; the wide one has mass in the narrow one's patterns that is not found.
     law = rs.GaussianMixture([0.4, 0.6], [G2, rs.Gaussian([2.0, 1.0], 1e-5)])
-    whole, part = functions(net, law), functions(net, law, budget="60 regions")
+    whole, part = linear_models(net, law), linear_models(net, law, budget="60 regions")
     assert part.guarantee == "sound" and "60 regions" in part.stopped
     assert 0 < part.remainder <= 1
     for i in range(len(whole)):
@@ -227,7 +227,7 @@ def test_a_budget_gives_sound_brackets():
     assert part.entropy.lower <= whole.entropy.value <= part.entropy.upper
     inside = (part.marginals.lower <= whole.marginals.upper) & (whole.marginals.lower <= part.marginals.upper)
     assert inside.all()
-    assert np.isinf(part.expected_affine.C.upper).all()
+    assert np.isinf(part.expected_linear_model.C.upper).all()
     assert "60 regions" in repr(part)
 
 
@@ -240,18 +240,18 @@ def test_a_budget_gives_sound_brackets():
 def test_integer_networks_sum_to_one(seed, widths, activation):
     net = integer_net(widths, seed, activation)
     law = rs.Gaussian(np.zeros(widths[0]), 1.0)
-    found = functions(net, law)
+    found = linear_models(net, law)
     assert found.value.sum() == pytest.approx(1.0, abs=1e-12)
     assert len(np.unique(found.pattern, axis=0)) == len(found)
     x = law.sample(2000, rng=seed)
     count, _ = counted(found, net, x)
     # Draws next to a tie may be rounded across it; none of these has positive probability.
     assert plausible(count, len(x), found.lower, found.upper, alarm=1e-8).all()
-    assert found.same_function().mass.sum() == pytest.approx(1.0, abs=1e-12)
+    assert found.distinct_linear_models().mass.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_sampling_follows_the_masses():
-    found = functions(random_net((2, 6, 4, 1), 1, bias=0.5), G2)
+    found = linear_models(random_net((2, 6, 4, 1), 1, bias=0.5), G2)
     drawn = found.sample(100_000, rng=3)
     assert drawn.shape == (100_000, 10)
     _, inverse = np.unique(found.network.key(np.concatenate([found.pattern, drawn])), return_inverse=True)
@@ -268,8 +268,8 @@ def test_formula_11_agrees_where_it_applies():
     # Fewer hidden units than inputs: the covariance is invertible.
     law = rs.Gaussian([0.2, -0.1, 0.4], [[1.0, 0.2, 0.0], [0.2, 0.5, 0.1], [0.0, 0.1, 2.0]])
     net = random_net((3, 2, 1, 1), 4, bias=0.4)
-    truth = functions(net, law)
-    formula = functions(net, law, method="orthant", rng=0)
+    truth = linear_models(net, law)
+    formula = linear_models(net, law, method="orthant", rng=0)
     assert formula.guarantee == "approximation"
     for p, m in zip(truth.pattern, truth.value, strict=True):
         assert formula.mass(p).value == pytest.approx(m, abs=1e-4)
@@ -279,16 +279,16 @@ def test_formula_11_agrees_where_it_applies():
 def test_diagonal_is_exact_for_independent_units_only():
     net = rs.Network([(np.eye(2), [0.5, -1.0]), ([[1.0, 1.0]], None)])
     law = rs.Gaussian([0.0, 0.0], 1.0)
-    truth = functions(net, law)
+    truth = linear_models(net, law)
     found = orthant_masses(net, law, truth.pattern, "diagonal")
     np.testing.assert_allclose(found, truth.value, rtol=1e-12)
     twice = rs.Network([(np.ones((2, 2)), [0.0, 0.0]), ([[1.0, 1.0]], None)])
     # Two equal units: 1/2, not 1/4.
     assert orthant_masses(twice, law, [[1, 1]], "diagonal")[0] == pytest.approx(0.25)
-    assert functions(twice, law).mass([1, 1]).value == pytest.approx(0.5, rel=1e-12)
+    assert linear_models(twice, law).mass([1, 1]).value == pytest.approx(0.5, rel=1e-12)
     # On the example the diagonal covariance is off by a factor of two and more.
     example = rs.example("moons")
-    truth = functions(example.network, example.law)
+    truth = linear_models(example.network, example.law)
     heavy = truth.value > 1e-4
     ratio = orthant_masses(example.network, example.law, truth.pattern[heavy], "diagonal") / truth.value[heavy]
     assert max(ratio.max(), (1 / ratio).max()) > 2
@@ -296,7 +296,7 @@ def test_diagonal_is_exact_for_independent_units_only():
 
 def test_low_rank_with_enough_factors_is_the_truth():
     net = random_net((2, 5, 4, 1), 6, bias=0.4)
-    truth = functions(net, G2)
+    truth = linear_models(net, G2)
     full = orthant_masses(net, G2, truth.pattern, "lowrank", rank=2, rng=0)
     np.testing.assert_allclose(full, truth.value, atol=2e-3)  # 8192 quasi-random points on an indicator
     none = orthant_masses(net, G2, truth.pattern, "lowrank", rank=0)
@@ -322,7 +322,7 @@ def test_formula_with_constant_units_and_other_activations():
 
 def test_tables_and_text():
     example = rs.example("moons")
-    found = functions(example.network, example.law)
+    found = linear_models(example.network, example.law)
     table = found.top(5)
     assert len(table) == 5
     assert table.remainder == pytest.approx(1 - found.value[:5].sum(), abs=1e-12)
@@ -341,8 +341,8 @@ def test_tables_and_text():
     assert missing.value == 0.0 and missing.upper == 0.0 and "interior" in missing.note
 
 
-def test_affine_network_has_one_function():
-    found = functions(rs.Network([(np.ones((1, 2)), [1.0])]), G2)
+def test_affine_network_has_one_linear_model():
+    found = linear_models(rs.Network([(np.ones((1, 2)), [1.0])]), G2)
     assert len(found) == 1 and found.value[0] == pytest.approx(1.0)
     assert found.entropy.value == pytest.approx(0.0, abs=1e-12)
     assert found.marginals.shape == (0, 1)
@@ -352,19 +352,19 @@ def test_affine_network_has_one_function():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda f: functions("net", G2), "net must be a Network"),
-        (lambda f: functions(f.network, "normal"), "law must be"),
-        (lambda f: functions(f.network, rs.Gaussian([0.0], 1.0)), "1 inputs"),
-        (lambda f: functions(f.network, G2, method="exact"), "method must be one of"),
-        (lambda f: functions(f.network, G2, method=None), "method must be one of"),
-        (lambda f: functions(f.network, G2, relative=0), "relative"),
-        (lambda f: functions(f.network, G2, level=1.0), "confidence"),
-        (lambda f: functions(f.network, G2, budget="soon"), "budget"),
-        (lambda f: functions(f.network, G2, rng="seed"), "rng"),
-        (lambda f: functions(f.network, G2, patterns=f.pattern), "patterns is for"),
-        (lambda f: functions(f.network, LAWS["uniform 2"], method="orthant"), "formula \\(11\\)"),
-        (lambda f: functions(f.network, G2, method="lowrank", rank=-1), "rank"),
-        (lambda f: functions(f.network, G2, method="diagonal", patterns=[[0, 1]]), "pattern must hold"),
+        (lambda f: linear_models("net", G2), "net must be a Network"),
+        (lambda f: linear_models(f.network, "normal"), "law must be"),
+        (lambda f: linear_models(f.network, rs.Gaussian([0.0], 1.0)), "1 inputs"),
+        (lambda f: linear_models(f.network, G2, method="exact"), "method must be one of"),
+        (lambda f: linear_models(f.network, G2, method=None), "method must be one of"),
+        (lambda f: linear_models(f.network, G2, relative=0), "relative"),
+        (lambda f: linear_models(f.network, G2, level=1.0), "level"),
+        (lambda f: linear_models(f.network, G2, budget="soon"), "budget"),
+        (lambda f: linear_models(f.network, G2, rng="seed"), "rng"),
+        (lambda f: linear_models(f.network, G2, patterns=f.pattern), "patterns is for"),
+        (lambda f: linear_models(f.network, LAWS["uniform 2"], method="orthant"), "formula \\(11\\)"),
+        (lambda f: linear_models(f.network, G2, method="lowrank", rank=-1), "rank"),
+        (lambda f: linear_models(f.network, G2, method="diagonal", patterns=[[0, 1]]), "pattern must hold"),
         (lambda f: f.top(0), "k must be"),
         (lambda f: f.top(2.5), "k must be"),
         (lambda f: f.mass([0, 1]), "pattern must"),
@@ -373,13 +373,13 @@ def test_affine_network_has_one_function():
         (lambda f: f.mass("0101"), "pattern must"),
         (lambda f: f.sample(-1), "n must be"),
         (lambda f: f.sample(3, rng=-2), "rng"),
-        (lambda f: f.same_function(tolerance=-1), "tolerance"),
+        (lambda f: f.distinct_linear_models(agreement=-1), "agreement"),
         (lambda f: orthant_masses(f.network, G2, f.pattern, "magic"), "method must be one of"),
         (lambda f: orthant_masses(f.network, rs.Gaussian([0.0], 1.0), f.pattern), "1 inputs"),
     ],
 )
 def test_bad_calls_say_what_is_wrong(call, says):
-    found = functions(random_net((2, 4, 3, 1), 1), G2)
+    found = linear_models(random_net((2, 4, 3, 1), 1), G2)
     with pytest.raises(InputError, match=says) as caught:
         call(found)
     assert "\n" not in str(caught.value)
@@ -391,7 +391,7 @@ def test_bad_calls_say_what_is_wrong(call, says):
 def test_lines_agree_with_enumeration():
     net = random_net((3, 6, 5, 1), 2, bias=0.5)
     law = LAWS["gaussian 3"]
-    exact, lines = functions(net, law), functions(net, law, method="lines", budget="0.3s", rng=1)
+    exact, lines = linear_models(net, law), linear_models(net, law, method="lines", budget="0.3s", rng=1)
     assert lines.guarantee == "confidence" and lines.value.sum() == pytest.approx(1.0, abs=1e-9)
     for i in range(20):
         answer, truth = lines.mass(exact.pattern[i]), exact.value[i]
@@ -410,7 +410,7 @@ def test_lines_agree_with_enumeration():
 def test_many_dimensions_go_by_lines():
     law = rs.Gaussian(np.zeros(10), 1.0)
     net = random_net((10, 12, 1), 1, bias=0.5)
-    found = functions(net, law, rng=0)
+    found = linear_models(net, law, rng=0)
     assert "lines" in found.method
     W, b = net.layers[0].weight, net.layers[0].bias
     exact = ndtr(b / np.linalg.norm(W, axis=1))
@@ -421,8 +421,8 @@ def test_many_dimensions_go_by_lines():
 
 def test_a_time_budget_holds_where_masses_are_estimated():
     net, law = random_net((20, 16, 8, 1), 0), rs.Gaussian(np.zeros(20))
-    assert "lines" in functions(net, law, budget="0.3s", rng=0).method
-    listed = functions(net, law, method="enumerate", budget="0.4s", rng=0)
+    assert "lines" in linear_models(net, law, budget="0.3s", rng=0).method
+    listed = linear_models(net, law, method="enumeration", budget="0.4s", rng=0)
     assert listed.stopped == "budget of 0.4 s reached"
     assert (listed.lower <= listed.value).all() and (listed.value <= listed.upper).all() and listed.remainder > 0.5
     assert "in [0, 24])" in repr(listed)  # an entropy of what was found is not the entropy

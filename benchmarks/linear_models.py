@@ -1,6 +1,6 @@
 """The full distribution over patterns of the built-in moons net: enumeration against the orthant formula with scipy.
 
-Run: python benchmarks/functions.py [patterns]
+Run: python benchmarks/linear_models.py [patterns]
 
 The formula is timed on a few patterns (default 2, all components each) and extrapolated to all that occur: one
 12-dimensional singular Gaussian orthant takes scipy seconds. Prints both times, their ratio and the largest difference.
@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 import reluscope as rs
-from reluscope.answers.functions import functions
+from reluscope.answers.linear_models import linear_models
 from reluscope.answers.orthant import orthant_masses
 from reluscope.answers.outputs import outputs
 
@@ -32,8 +32,8 @@ def best(run, repeats: int) -> float:
 def main(patterns: int) -> None:
     example = rs.example("moons")
     net, law = example.network, example.law
-    found = functions(net, law)  # compiles
-    ours = best(lambda: functions(net, law), 10)
+    found = linear_models(net, law)  # compiles
+    ours = best(lambda: linear_models(net, law), 10)
     some = found.pattern[:: max(1, len(found) // patterns)][:patterns]
     start = time.process_time()
     formula = orthant_masses(net, law, some, "orthant", rng=0)

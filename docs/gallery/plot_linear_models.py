@@ -1,8 +1,8 @@
 """
-Which affine functions, how likely, how steep
-=============================================
+Which linear models, how likely, how steep
+===========================================
 
-Under a random input the affine function that a network applies is random too. Its law, and that of its slope.
+Under a random input the linear model that a network applies is random too. Its law, and that of its slope.
 """
 
 import matplotlib.pyplot as plt
@@ -11,7 +11,7 @@ import reluscope as rs
 from reluscope.plot import plot_masses, plot_spectrum
 
 moons = rs.example("moons")
-found = rs.functions(moons.network, moons.law)
+found = rs.linear_models(moons.network, moons.law)
 print(found.top(5))
 print("entropy in bits:", found.entropy)
 

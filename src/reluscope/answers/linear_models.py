@@ -410,7 +410,7 @@ def linear_models(
 
     `method`:
 
-    - "auto": "enumeration" where that is exact, for up to 1000 regions, and when the budget counts regions; else "lines".
+    - "auto": "enumeration" where that is exact, for up to 1000 regions, and for a budget of regions; else "lines".
     - "enumeration": all regions and their masses, component by component, merged by pattern. Exact
       for Gaussian laws that the network sees in up to three directions, for uniform laws in up to six inputs and for
       particles; above, quasi-Monte Carlo masses of relative half-width `relative`, each at level `level`. A

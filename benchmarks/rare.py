@@ -2,11 +2,12 @@
 
 Run: python benchmarks/rare.py [repeats] [name ...]   (needs openturns; one thread; seconds are CPU time)
 
-For each network and probability: `rare_event(..., tolerance=0.1)` and OpenTURNS' subset sampling and NAIS with sample
-sizes that give a coefficient of variation near 5 %, each repeated with fresh seeds. The table gives the mean over the
-truth, the coefficient of variation and the root mean square error over the repeats, seconds and evaluations of one run,
-and the seconds that one run would take at an error of exactly 5 % (variance falls as one over the work; this holds for
-the others, while most of the time of rays is a search that does not get shorter: compare their seconds as they are).
+For each network and probability: `rare_probability(..., tolerance=0.1)` and OpenTURNS' subset sampling and NAIS with
+sample sizes that give a coefficient of variation near 5 %, each repeated with fresh seeds. The table gives the mean
+over the truth, the coefficient of variation and the root mean square error over the repeats, seconds and evaluations
+of one run, and the seconds that one run would take at an error of exactly 5 % (variance falls as one over the work;
+this holds for the others, while most of the time of rays is a search that does not get shorter: compare their seconds
+as they are).
 The truth comes from a long run of rays, or from a closed form where modes are counted; NAIS is the independent check.
 `cover` is the share of 95 % intervals that hold the truth. Results are in docs/rare.md.
 """
@@ -25,7 +26,7 @@ import numpy as np
 
 import reluscope as rs
 from reluscope.events import Case, Event
-from reluscope.measure.rare import rare_event
+from reluscope.measure.rare import rare_probability
 
 
 def random_network(widths, seed):
@@ -69,7 +70,7 @@ def threshold_for(net, law, p, seed=0):
     low, high = float(np.quantile(Y, 0.99)), float(np.quantile(Y, 0.99) + 12 * Y.std())
     for _ in range(12):
         middle = 0.5 * (low + high)
-        value = rare_event(net, law, above(net, middle), rng=seed).value
+        value = rare_probability(net, law, above(net, middle), rng=seed).value
         low, high = (middle, high) if value > p else (low, middle)
     return 0.5 * (low + high)
 
@@ -81,7 +82,7 @@ def cases():
         net, law = random_network(widths, 0), rs.Gaussian(np.zeros(widths[0]), 1.0)
         for p in (1e-4, 1e-6, 1e-9):
             c = threshold_for(net, law, p)
-            truth = rare_event(net, law, above(net, c), tolerance=0.003, rng=99).value
+            truth = rare_probability(net, law, above(net, c), tolerance=0.003, rng=99).value
             yield f"{'-'.join(map(str, widths))} {p:.0e}", net, law, c, truth
     for r, distances in ((5, [4.75, 4.8]), (5, [5.0, 5.0, 5.0, 5.0]), (10, [6.1, 6.2, 6.15, 6.2])):
         tail = ndtr(-np.asarray(distances))
@@ -94,7 +95,7 @@ def ours(net, law, threshold, seeds, tolerance=0.1):
     rows = []
     for seed in seeds:
         begin = time.process_time()
-        found = rare_event(net, law, above(net, threshold), tolerance=tolerance, rng=seed)
+        found = rare_probability(net, law, above(net, threshold), tolerance=tolerance, rng=seed)
         rows.append((found.value, time.process_time() - begin, found.evaluations, found.lower, found.upper))
     return np.array(rows)
 

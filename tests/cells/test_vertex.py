@@ -14,6 +14,7 @@ from rational import rational_cells, rational_regions
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.subdivide import subdivide
 from reluscope.cells.vertex import VertexCells
+from reluscope.cells.vertex_shape import pack
 from reluscope.errors import InputError
 from reluscope.network import Network
 
@@ -304,7 +305,8 @@ def test_many_starting_cells() -> None:
 def regular_polygon(n: int) -> VertexCells:
     angle = 2 * np.pi * np.arange(n) / n
     on = np.eye(n, dtype=bool) | np.roll(np.eye(n, dtype=bool), 1, axis=1)
-    return VertexCells.from_vertices(np.column_stack([np.cos(angle), np.sin(angle)]), on)
+    labels = (-1 - np.arange(n)).astype(np.int32)
+    return VertexCells._one(np.column_stack([np.cos(angle), np.sin(angle)]), pack(on), labels)
 
 
 @pytest.mark.parametrize("n", [5, 64, 100, 150])
@@ -486,10 +488,6 @@ def test_reach_bounds_the_cell() -> None:
         (lambda: VertexCells.box([0.0, -np.inf], [1.0, 1.0]), "finite"),
         (lambda: VertexCells.box(np.zeros(17), np.ones(17)), "dimension"),
         (lambda: VertexCells.space(0), "dimension"),
-        (lambda: VertexCells.from_vertices(np.eye(3), np.eye(3, dtype=bool)), "span 3"),
-        (lambda: VertexCells.from_vertices([[0.0], [1.0]], np.ones((2, 2), bool)), "incidence"),
-        (lambda: VertexCells.from_vertices([[0.0], [1.0]], np.eye(2)), "boolean"),
-        (lambda: VertexCells.from_vertices([[0.0], [1.0]], np.eye(2, dtype=bool), [1.5, 2.0]), "labels"),
         (lambda: VertexCells.from_polytope(np.eye(2), [1.0]), "one row per inequality"),
     ],
 )

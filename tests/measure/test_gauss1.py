@@ -18,7 +18,7 @@ from reluscope.measure.exact.interval import (
     interval_mass,
     interval_mass_kernel,
     interval_moments,
-    log_interval_mass,
+    log_interval_mass_kernel,
     slice_mass_kernel,
     slice_moments_kernel,
 )
@@ -43,7 +43,7 @@ def test_masses_agree_with_the_references_to_full_relative_accuracy():
 
 
 def test_logarithms_agree_with_the_references():
-    got, exact = log_interval_mass(A, B), column("log")
+    got, exact = np.array([log_interval_mass_kernel(a, b) for a, b in zip(A, B, strict=True)]), column("log")
     assert np.max(np.abs(got - exact) / np.maximum(1.0, np.abs(exact))) < 2e-15
 
 
@@ -72,7 +72,8 @@ def test_infinite_and_empty_intervals():
     inf = np.inf
     got = interval_mass([-inf, 0.0, -inf, 1.0, 2.0, inf, -inf], [inf, inf, 0.0, 1.0, 1.0, inf, -inf])
     assert got.tolist() == [1.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0]
-    assert log_interval_mass([1.0, -inf, inf], [1.0, inf, inf]).tolist() == [-inf, 0.0, -inf]
+    pairs = ((1.0, 1.0), (-inf, inf), (inf, inf))
+    assert [log_interval_mass_kernel(*pair) for pair in pairs] == [-inf, 0.0, -inf]
     assert [m.tolist() for m in interval_moments([-inf, 0.0], [inf, inf])] == [
         [1.0, 0.5],
         [0.0, 1 / math.sqrt(2 * math.pi)],
@@ -84,10 +85,10 @@ def test_logarithm_far_below_the_smallest_float():
     # Q(x) = phi(x)/x (1 - 1/x^2 + 3/x^4 - ...): at 1000 the first omitted term is 15e-18.
     x = 1000.0
     expected = -0.5 * x * x - 0.5 * math.log(2 * math.pi) - math.log(x) + math.log1p(-1 / x**2 + 3 / x**4)
-    assert float(log_interval_mass(x, np.inf)[()]) == pytest.approx(expected, rel=1e-15)
-    assert np.isfinite(log_interval_mass(1e100, 2e100)).all()
+    assert log_interval_mass_kernel(x, np.inf) == pytest.approx(expected, rel=1e-15)
+    assert math.isfinite(log_interval_mass_kernel(1e100, 2e100))
     # A narrow interval there: width times the density at its middle.
-    narrow = float(log_interval_mass(100.0, 100.0 + 2.0**-30)[()])
+    narrow = log_interval_mass_kernel(100.0, 100.0 + 2.0**-30)
     middle = 100.0 + 2.0**-31
     assert narrow == pytest.approx(-0.5 * middle**2 - 0.5 * math.log(2 * math.pi) - 30 * math.log(2), rel=1e-15)
 
@@ -123,7 +124,7 @@ def test_tails_against_scipy():
     x = np.linspace(-37, 37, 2001)
     got = np.array([special.upper_tail(v) for v in x])
     assert relative_error(got, scipy.special.ndtr(-x)) < 5e-13  # scipy rounds x/sqrt(2): x^2 eps
-    logs = np.array([special.log_lower_tail(v) for v in x])
+    logs = np.array([special.log_upper_tail(-v) for v in x])
     assert relative_error(logs, scipy.special.log_ndtr(x)) < 1e-12
 
 

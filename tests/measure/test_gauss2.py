@@ -15,11 +15,12 @@ from numba import njit
 from reluscope.errors import InputError
 from reluscope.measure.exact.interval import interval_mass, interval_moments
 from reluscope.measure.exact.polygon import (
+    WORKSPACE,
+    polygon_kernel,
     polygon_mass,
-    polygon_mass_kernel,
+    polygon_mass_with,
     polygon_moments,
-    polygon_moments_kernel,
-    segment_density,
+    segment_density_kernel,
 )
 
 # Made by references/make_polygons.py (mpmath, boundary sums with up to 300 digits).
@@ -27,7 +28,11 @@ TABLE = json.loads((Path(__file__).parent / "references" / "polygons.json").read
 
 
 def mass_of(vertices) -> float:
-    return polygon_mass_kernel(np.array(vertices, dtype=float), 0, len(vertices))[0]
+    return polygon_mass(np.array(vertices, dtype=float), [0, len(vertices)])[0][0]
+
+
+def segment_density(p, q):
+    return np.array([segment_density_kernel(*a, *b) for a, b in zip(p, q, strict=True)])
 
 
 def clip(polygon: np.ndarray, normal: np.ndarray, offset: float) -> np.ndarray:
@@ -236,10 +241,10 @@ def test_segments_carry_two_normal_tails():
 def test_kernels_are_callable_from_compiled_code():
     @njit
     def total(vertices, offsets):
-        out = 0.0
+        out, buffer = 0.0, np.empty(WORKSPACE)
         for i in range(offsets.size - 1):
-            out += polygon_mass_kernel(vertices, offsets[i], offsets[i + 1])[0]
-            out += polygon_moments_kernel(vertices, offsets[i], offsets[i + 1])[0]
+            out += polygon_mass_with(vertices, offsets[i], offsets[i + 1], buffer)[0]
+            out += polygon_kernel(vertices, offsets[i], offsets[i + 1], 0.0, 0.0, True, buffer)[0]
         return out
 
     vertices = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [2.0, 2.0], [2.1, 2.0], [2.0, 2.1]])

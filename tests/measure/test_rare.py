@@ -20,7 +20,7 @@ from nets import random_net
 from reluscope.errors import InputError
 from reluscope.events import Case, Event
 from reluscope.events.placed import place
-from reluscope.measure.rare.probability import rare_event, rare_probability
+from reluscope.measure.rare.probability import rare_probability
 from reluscope.measure.shared.mixture import Directions, _log_radial_integral, fit
 from reluscope.measure.shared.ray_event import ray_rows
 from reluscope.measure.shared.ray_sampler import Proposal, Sampler
@@ -69,7 +69,7 @@ def normal(n):
 
 
 def runs(net, law, prop, seeds, **options):
-    found = [rare_event(net, law, prop, rng=seed, **options) for seed in seeds]
+    found = [rare_probability(net, law, prop, rng=seed, **options) for seed in seeds]
     return found, np.array([f.value for f in found])
 
 
@@ -88,34 +88,34 @@ def test_affine_networks_are_exact(distance):
 def test_one_dimension_is_exact_for_every_law():
     net = rs.Network([([[1.0], [-1.0]], [-2.0, -2.5]), ([[1.0, 1.0]], [0.0])])
     prop = above(net, 0.0, strict=True)
-    assert rare_event(net, normal(1), prop).value == pytest.approx(ndtr(-2.0) + ndtr(-2.5), rel=1e-12)
-    assert rare_event(net, rs.Uniform([-3.0], [4.0]), prop).value == pytest.approx(2.5 / 7.0, rel=1e-12)
+    assert rare_probability(net, normal(1), prop).value == pytest.approx(ndtr(-2.0) + ndtr(-2.5), rel=1e-12)
+    assert rare_probability(net, rs.Uniform([-3.0], [4.0]), prop).value == pytest.approx(2.5 / 7.0, rel=1e-12)
     cut = rs.Truncated(normal(1), [-2.75], [3.0])
     inside = ndtr(3.0) - ndtr(-2.75)
     expected = (ndtr(3.0) - ndtr(2.0) + ndtr(-2.5) - ndtr(-2.75)) / inside
-    assert rare_event(net, cut, prop).value == pytest.approx(expected, rel=1e-10)
+    assert rare_probability(net, cut, prop).value == pytest.approx(expected, rel=1e-10)
 
 
 def test_particles_constants_and_empty_events():
     net = random_net((2, 4, 1))
     law = rs.Particles(np.array([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]]))
     level = float(np.sort(net(law.points)[:, 0])[1])
-    assert rare_event(net, law, above(net, level)).value == pytest.approx(2 / 3)
+    assert rare_probability(net, law, above(net, level)).value == pytest.approx(2 / 3)
     constant = rs.Network([(np.zeros((3, 2)), [1.0, 2.0, 3.0]), ([[1.0, 1.0, 1.0]], [0.0])])
-    assert rare_event(constant, normal(2), above(constant, 6.0)).value == 1.0
-    assert rare_event(constant, normal(2), above(constant, 6.0, strict=True)).value == 0.0
+    assert rare_probability(constant, normal(2), above(constant, 6.0)).value == 1.0
+    assert rare_probability(constant, normal(2), above(constant, 6.0, strict=True)).value == 0.0
     outside = above(net, 0.0, box=([5.0, 5.0], [6.0, 6.0]))
-    found = rare_event(net, rs.Uniform([-1, -1], [1, 1]), outside)
-    assert (found.value, found.upper, found.interval) == (0.0, 0.0, "exact")
+    found = rare_probability(net, rs.Uniform([-1, -1], [1, 1]), outside)
+    assert (found.value, found.upper, found.guarantee) == (0.0, 0.0, "exact")
 
 
 def test_an_atom_on_the_bound_counts_unless_strict():
     net = rs.Network([(np.eye(2), [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])  # y = 0 on a quadrant
     at_most = half_spaces(2, 1, (0, [1.0], 0.0))
     below = half_spaces(2, 1, (0, [1.0], 0.0), strict=True)
-    found = rare_event(net, normal(2), Event("property", 2, 1, (at_most,)), rng=0, tolerance=0.02)
+    found = rare_probability(net, normal(2), Event("property", 2, 1, (at_most,)), rng=0, tolerance=0.02)
     assert found.lower <= 0.25 <= found.upper and found.upper < 0.27
-    nothing = rare_event(net, normal(2), Event("property", 2, 1, (below,)), rng=0)
+    nothing = rare_probability(net, normal(2), Event("property", 2, 1, (below,)), rng=0)
     assert nothing.value == 0.0 and 0.0 < nothing.upper < 1e-2
 
 
@@ -278,7 +278,7 @@ def test_finite_sample_intervals_hold_a_planted_region(radius):
     bumps = np.concatenate([eye, [[0.3, 0.2]]])  # the last unit only keeps the output from being flat elsewhere
     weight = np.append(-height * np.ones(4), -0.01)[None]
     net = rs.Network([(bumps, np.append(-eye @ centre, 0.0)), (weight, [height * radius + 0.0013])])
-    found = rare_event(net, normal(2), above(net, 0.0), rng=0, interval="finite-sample", budget="1s")
+    found = rare_probability(net, normal(2), above(net, 0.0), rng=0, interval="finite-sample", budget="1s")
     # The diamond |x - c| <= radius in the 1-norm, where the density is constant up to 2 %.
     mass = 2 * radius**2 * math.exp(-0.5 * float(centre @ centre)) / (2 * math.pi)
     assert 0.98 * found.lower <= mass <= 1.02 * found.upper
@@ -298,15 +298,15 @@ def test_events_that_are_not_rare():
     net = random_net((4, 10, 10, 1), 3)
     law = normal(4)
     p = float((net(law.sample(400_000, 0))[:, 0] >= 0.0).mean())
-    found = rare_event(net, law, above(net, 0.0), rng=0, tolerance=0.01, level=0.999)
+    found = rare_probability(net, law, above(net, 0.0), rng=0, tolerance=0.01, level=0.999)
     assert found.lower - 0.004 <= p <= found.upper + 0.004
 
 
 def test_tolerance_and_budget_are_kept():
     net, truth = axes_net(5, [4.0, 4.2, 4.5, 4.5])
-    fine = rare_event(net, normal(5), above(net, 0.0), rng=1, tolerance=0.01, level=0.999)
+    fine = rare_probability(net, normal(5), above(net, 0.0), rng=1, tolerance=0.01, level=0.999)
     assert fine.upper - fine.lower <= 0.021 * fine.value and fine.lower <= truth <= fine.upper
-    hurried = rare_event(net, normal(5), above(net, 0.0), rng=1, tolerance=1e-6, budget="0.5s")
+    hurried = rare_probability(net, normal(5), above(net, 0.0), rng=1, tolerance=1e-6, budget="0.5s")
     assert "budget" in hurried.note and hurried.lower <= hurried.value <= hurried.upper
     assert hurried.upper - hurried.lower > 1e-6 * hurried.value  # it stopped before it was done
 
@@ -314,7 +314,7 @@ def test_tolerance_and_budget_are_kept():
 def test_progress_is_reported():
     seen = []
     net, _ = axes_net(3, [4.0, 4.2, 4.5, 4.5])
-    rare_event(net, normal(3), above(net, 0.0), rng=1, progress=lambda done, text: seen.append((done, text)))
+    rare_probability(net, normal(3), above(net, 0.0), rng=1, progress=lambda done, text: seen.append((done, text)))
     assert seen and seen[-1][0] > 0 and "±" in seen[-1][1]
 
 
@@ -389,5 +389,5 @@ def test_acas_property_2(data_folder):
     law = rs.Truncated(rs.Gaussian((low + high) / 2, ((high - low) / 6) ** 2), low, high)
     for name, truth, error in (("2_2", 0.03602, 0.00011), ("3_1", 0.04644, 0.00012), ("2_9", 0.00111, 0.00002)):
         net = rs.load(folder / "onnx" / f"ACASXU_run2a_{name}_batch_2000.onnx")
-        f = rare_event(net, law, prop, rng=0, tolerance=0.01, budget="60s")
+        f = rare_probability(net, law, prop, rng=0, tolerance=0.01, budget="60s")
         assert f.lower - error <= truth <= f.upper + error

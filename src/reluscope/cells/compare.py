@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 from scipy import sparse
 
@@ -30,6 +29,7 @@ from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, stream_regions, too_large
 from reluscope.cells.subdivide import PROBABLE_ERRORS
 from reluscope.cells.vertex import with_vertices
+from reluscope.cells.vertex_shape import affine_integrals
 from reluscope.errors import InputError
 from reluscope.network import Layer, Network, check_network
 
@@ -400,7 +400,7 @@ def _integral(net: Network, other: Network, part: _Part, p: int) -> tuple[float,
     """Volume of these regions, and the integral of `sum_k |g_k|^p` over them."""
     cells = with_vertices(part.found.cells)
     if p == 2:
-        volumes, sums = _moments(cells.points, cells.bits, cells.offsets, part.difference, 2)
+        volumes, sums = affine_integrals(cells.points, cells.bits, cells.offsets, part.difference, 2)
         return float(volumes.sum()), float(sums.sum())
     total = 0.0
     volume = float(part.found.cells.volumes().sum())
@@ -410,117 +410,10 @@ def _integral(net: Network, other: Network, part: _Part, p: int) -> tuple[float,
         blur = np.full((len(maps), 1), part.rounding)
         halves = with_vertices(part.found.cells.split(maps, blur, _AT_ZERO, 0).cells)
         values = np.abs(net(halves.points)[:, k] - other(halves.points)[:, k])[:, None]
-        _, sums = _moments(halves.points, halves.bits, halves.offsets, values, 1)
+        _, sums = affine_integrals(halves.points, halves.bits, halves.offsets, values, 1)
         total += float(sums.sum())
     return volume, total
 
 
-@nb.njit(cache=True, error_model="numpy")
-def _moments(points, bits, offsets, values, p):  # type: ignore[no-untyped-def]
-    """Volume of each cell and the integral of `sum_k g_k^p`, p = 1 or 2, with g affine and `values` at the vertices.
-
-    A cell is cut into simplices by pulling: its first vertex with the simplices of the facets that miss it, and so on
-    down. All terms are positive where the values are.
-    """
-    n, d, words, m = len(offsets) - 1, points.shape[1], bits.shape[1], values.shape[1]
-    most = 1
-    for c in range(n):
-        most = max(most, offsets[c + 1] - offsets[c])
-    factorial = 1.0
-    for q in range(d):
-        factorial *= q + 1
-    volumes, sums = np.zeros(n), np.zeros(n)
-    # A chain of faces: level 0 is the cell, level d a vertex. Row `level` lists a face's vertices, its apex first.
-    vertex, count = np.empty((d + 1, most), np.int64), np.empty(d + 1, np.int64)
-    carriers, pending = np.empty((d + 1, words), np.uint64), np.empty((d + 1, words), np.uint64)
-    within, height = np.empty(words, np.uint64), np.ones(d + 1)
-    frame = np.empty((d + 1, d))  # orthonormal directions of the apexes so far, seen from the first
-    for c in range(n):
-        root = offsets[c]
-        count[0] = offsets[c + 1] - root
-        for i in range(count[0]):
-            vertex[0, i] = root + i
-        level, fresh = 0, True
-        while level >= 0:
-            if fresh:
-                fresh = False
-                for w in range(words):
-                    every, some = ~_NONE, _NONE
-                    for i in range(count[level]):
-                        every &= bits[vertex[level, i], w]
-                        some |= bits[vertex[level, i], w]
-                    carriers[level, w], pending[level, w] = every, some & ~bits[vertex[level, 0], w]
-            word = 0
-            while word < words and pending[level, word] == _NONE:
-                word += 1
-            if word == words:
-                level -= 1
-                continue
-            facet = pending[level, word] & (~pending[level, word] + _ONE)
-            pending[level, word] ^= facet
-            below, found = level + 1, 0
-            for w in range(words):
-                within[w] = ~_NONE
-            for i in range(count[level]):
-                v = vertex[level, i]
-                if bits[v, word] & facet != _NONE:
-                    vertex[below, found] = v
-                    found += 1
-                    for w in range(words):
-                        within[w] &= bits[v, w]
-            # It is a facet of the face iff no other facet of the cell holds more of the face; equal ones count once.
-            largest = True
-            for w in range(words):
-                others = within[w] & ~carriers[level, w]
-                if w == word:
-                    others ^= facet
-                while others != _NONE and largest:
-                    other = others & (~others + _ONE)
-                    others ^= other
-                    held = 0
-                    for i in range(count[level]):
-                        held += bits[vertex[level, i], w] & other != _NONE
-                    earlier = w < word or (w == word and other < facet)
-                    largest = held < found or (held == found and not earlier)
-            if not largest:
-                continue
-            count[below] = found
-            apex = vertex[below, 0]
-            for q in range(d):
-                frame[below, q] = points[apex, q] - points[root, q]
-            for k in range(1, below):
-                along = 0.0
-                for q in range(d):
-                    along += frame[below, q] * frame[k, q]
-                for q in range(d):
-                    frame[below, q] -= along * frame[k, q]
-            length = 0.0
-            for q in range(d):
-                length += frame[below, q] * frame[below, q]
-            length = np.sqrt(length)
-            height[below] = height[level] * length
-            if below < d:
-                if length > 0.0:
-                    for q in range(d):
-                        frame[below, q] /= length
-                    level, fresh = below, True
-                continue
-            volume = height[d] / factorial
-            volumes[c] += volume
-            for k in range(m):
-                plain, square = 0.0, 0.0
-                for i in range(d + 1):
-                    g = values[vertex[i, 0], k]
-                    plain += g
-                    square += g * g
-                if p == 1:
-                    sums[c] += volume * plain / (d + 1)
-                else:
-                    sums[c] += volume * (square + plain * plain) / ((d + 1) * (d + 2))
-    return volumes, sums
-
-
 _AT_ZERO = np.zeros((1, 1))
 _AT_ZERO.setflags(write=False)  # as the break points of a layer, so that the same compiled code serves
-_ONE = np.uint64(1)
-_NONE = np.uint64(0)

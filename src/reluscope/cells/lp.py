@@ -219,28 +219,6 @@ def maximise(
     return Program(A, b, lower, upper).maximise(c)
 
 
-def feasible(A: npt.ArrayLike, b: npt.ArrayLike) -> bool:
-    """Whether some `x` satisfies `A x <= b`.
-
-    Decided by the largest ball; when its radius is within 1e-9 of zero, by the compiled simplex method, whose
-    optimum is computed in doubled precision: then a set counts as empty only if it misses by more than a few
-    roundings.
-    """
-    rows, bound = _clean_rows(A, b)
-    if rows is None:
-        return False
-    size = _power_of_two(float(np.abs(bound).max(initial=0.0)))
-    radius = interior_point(rows, bound).radius
-    if abs(radius) > 1e-9 * size:
-        return radius > 0
-    from reluscope.cells.simplex import maximise_small
-
-    d = rows.shape[1]
-    free = np.full(d, np.inf)
-    status = maximise_small(np.zeros(d), rows, bound / size, -free, free)[0]
-    return bool(status == 0 if status != 3 else radius >= 0)
-
-
 def interior_point(A: npt.ArrayLike, b: npt.ArrayLike) -> InteriorPoint:
     """The centre and radius of a largest ball in `{x : A x <= b}`: maximise r over `A_i . x + |A_i| r <=
     b_i`.

@@ -106,34 +106,6 @@ class HPolytopes:
         return cls._domain(_frame(-none, none, -none, none, _side_labels(d)))
 
     @classmethod
-    def from_rows(cls, A: npt.ArrayLike, b: npt.ArrayLike) -> HPolytopes:
-        """The polyhedron `A x <= b`, bounded or not; row i is labelled `-1 - i`.
-
-        No cells when it has no inner points. Cost: one linear program per row and two per axis.
-        """
-        A, b = real_array(A, "A", ndim=2), real_array(b, "b", ndim=1)
-        if len(A) != len(b) or not A.shape[1]:
-            raise InputError(f"A and b must have one row per inequality, got shapes {A.shape} and {b.shape}")
-        norm = np.linalg.norm(A, axis=1)
-        cell = cls.space(A.shape[1])
-        if (b[norm == 0] < 0).any():
-            return cell.part(0, 0)
-        keep = np.flatnonzero(norm > 0)
-        unit, bound = A[keep] / norm[keep, None], b[keep] / norm[keep]
-        size = _power_of_two(np.abs(bound).max(initial=0.0))
-        frame = cell.frame._replace(scale=np.full(A.shape[1], size))
-        cell = replace(
-            cell,
-            frame=frame,
-            A=unit,
-            b=bound / size,
-            error=4 * EPS * (1 + np.abs(bound) / size),
-            labels=(-1 - keep).astype(np.int32),
-            offsets=np.array([0, len(keep)]),
-        )._based()
-        return cell if len(cell) == 0 or cell._centres(np.inf)[1][0] > 16 * EPS * size else cell.part(0, 0)
-
-    @classmethod
     def _domain(cls, frame: Frame) -> HPolytopes:
         d = len(frame.origin)
         axes = np.arange(d)

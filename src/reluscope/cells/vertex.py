@@ -21,12 +21,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, describe, integer, real_array
+from reluscope._check import EPS, FloatArray, integer, real_array
 from reluscope.cells.csr import joined, places
 from reluscope.cells.interval import Intervals
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.split import Geometry, Split
-from reluscope.cells.vertex_shape import corner_bits, corners, facet_means, far_ends, pack, side_labels, volumes
+from reluscope.cells.vertex_shape import (
+    affine_integrals,
+    corner_bits,
+    corners,
+    facet_means,
+    far_ends,
+    pack,
+    side_labels,
+)
 from reluscope.cells.vertex_split import Given, Words, split_cells, widened
 from reluscope.errors import InputError
 
@@ -77,33 +85,6 @@ class VertexCells:
         corner = corners(d)
         rays = np.where(corner, 1.0, -1.0)
         return cls._one(np.zeros(rays.shape), corner_bits(corner), side_labels(d), rays)
-
-    @classmethod
-    def from_vertices(
-        cls, vertices: npt.ArrayLike, incidence: npt.ArrayLike, labels: npt.ArrayLike | None = None
-    ) -> VertexCells:
-        """The polytope with these vertices (v, d); `incidence[i, f]` says whether facet f passes through vertex i.
-
-        Facet f is labelled `labels[f]`, by default `-1 - f`. Counts and the rank are checked; that the vertices are
-        extreme and the facets complete is up to the caller.
-        """
-        points = real_array(vertices, "vertices", ndim=2)
-        on = np.asarray(incidence)
-        v, d = points.shape
-        integer(d, "the dimension of the vertices", low=1, high=MAX_DIMENSION)
-        if on.dtype != np.bool_ or on.ndim != 2 or len(on) != v:
-            raise InputError(f"incidence must be a boolean array of shape ({v}, facets), got {describe(incidence)}")
-        if v <= d or np.linalg.matrix_rank(points[1:] - points[0]) < d:
-            raise InputError(f"vertices must span {d} dimensions, got {v} points in a lower-dimensional plane")
-        if (on.sum(axis=0) < d).any() or (on.sum(axis=1) < d).any() or on.all(axis=0).any():
-            raise InputError(
-                f"incidence must have at least {d} facets through each vertex and at least {d}, but not all, "
-                "vertices on each facet"
-            )
-        names = -1 - np.arange(on.shape[1]) if labels is None else np.asarray(labels)
-        if names.shape != (on.shape[1],) or names.dtype.kind not in "iu":
-            raise InputError(f"labels must be {on.shape[1]} whole numbers, got {describe(labels)}")
-        return cls._one(points, pack(on), names.astype(np.int32))
 
     @classmethod
     def from_polytope(cls, A: npt.ArrayLike, b: npt.ArrayLike) -> VertexCells:
@@ -344,7 +325,7 @@ class VertexCells:
         so only rounding of relative size about `d * eps * (size / width)` of the cell remains. Cost: the number of
         simplices, `d!` for a cube.
         """
-        volume: FloatArray = volumes(self.points, self.bits, self.offsets)
+        volume: FloatArray = affine_integrals(self.points, self.bits, self.offsets, np.empty((0, 0)), 1)[0]
         volume[~self.bounded()] = np.inf
         return volume
 

@@ -42,16 +42,21 @@ def pack(on: npt.NDArray[np.bool_]) -> Words:
 
 
 @nb.njit(cache=True, error_model="numpy")
-def volumes(points, bits, offsets):  # type: ignore[no-untyped-def]
-    """Volume of each cell, far vertices taken at their finite parts; see `VertexCells.volumes` for the formula."""
-    n, d, words = len(offsets) - 1, points.shape[1], bits.shape[1]
+def affine_integrals(points, bits, offsets, values, p):  # type: ignore[no-untyped-def]
+    """Volume of each cell and the integral of `sum_k g_k^p`, p = 1 or 2, with g affine and `values` at the vertices.
+
+    Far vertices are taken at their finite parts; see `VertexCells.volumes` for the formula. A cell is cut into
+    simplices by pulling: its first vertex with the simplices of the facets that miss it, and so on down. All terms are
+    positive where the values are.
+    """
+    n, d, words, m = len(offsets) - 1, points.shape[1], bits.shape[1], values.shape[1]
     most = 1
     for c in range(n):
         most = max(most, offsets[c + 1] - offsets[c])
     factorial = 1.0
     for q in range(d):
         factorial *= q + 1
-    out = np.empty(n)
+    out, sums = np.empty(n), np.zeros(n)
     # A chain of faces: level 0 is the cell, level d a vertex. `vertex[level]` lists a face's vertices, its apex first.
     vertex, count = np.empty((d + 1, most), np.int64), np.empty(d + 1, np.int64)
     carriers = np.empty((d + 1, words), np.uint64)  # the facets of the cell that contain the face
@@ -127,14 +132,26 @@ def volumes(points, bits, offsets):  # type: ignore[no-untyped-def]
                 length += edge[below, q] * edge[below, q]
             length = np.sqrt(length)
             if below == d:
-                total += product[level] * length
+                size = product[level] * length
+                total += size
+                volume = size / factorial
+                for k in range(m):
+                    plain, square = 0.0, 0.0
+                    for i in range(d + 1):
+                        g = values[vertex[i, 0], k]
+                        plain += g
+                        square += g * g
+                    if p == 1:
+                        sums[c] += volume * plain / (d + 1)
+                    else:
+                        sums[c] += volume * (square + plain * plain) / ((d + 1) * (d + 2))
             elif length > 0.0:
                 for q in range(d):
                     edge[below, q] /= length
                 product[below] = product[level] * length
                 level, entering = below, True
         out[c] = total / factorial
-    return out
+    return out, sums
 
 
 @nb.njit(cache=True)

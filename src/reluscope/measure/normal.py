@@ -27,7 +27,6 @@ def inlined_kernel(function: Kernel) -> Kernel:
     return cast(Kernel, njit(cache=True, error_model="numpy", forceinline=True)(function))
 
 
-SQRT_HALF_PI = 1.2533141373155003
 INV_SQRT_2PI = 0.3989422804014327
 LOG_SQRT_2PI = 0.9189385332046728
 INV_2PI = 0.15915494309189535
@@ -260,12 +259,6 @@ def upper_tail(x: float) -> float:
 
 
 @kernel
-def lower_tail(x: float) -> float:
-    """Phi(x) = P(u < x) = Q(-x)."""
-    return upper_tail(-x)
-
-
-@kernel
 def log_upper_tail(x: float) -> float:
     """log Q(x), finite for every |x| up to 1e154."""
     if x == np.inf:
@@ -273,12 +266,6 @@ def log_upper_tail(x: float) -> float:
     if x >= 0.0:
         return math.log(mills(x)) - LOG_SQRT_2PI - 0.5 * x * x
     return math.log1p(-upper_tail(-x))
-
-
-@kernel
-def log_lower_tail(x: float) -> float:
-    """log Phi(x) = log Q(-x)."""
-    return log_upper_tail(-x)
 
 
 @kernel

@@ -185,12 +185,6 @@ def _mass_loop(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
 
 
 @kernel
-def _log_mass_loop(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
-    for i in range(a.size):
-        out[i] = log_interval_mass_kernel(a[i], b[i])
-
-
-@kernel
 def _moments_loop(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
     for i in range(a.size):
         out[0, i], out[1, i], out[2, i] = interval_moments_kernel(a[i], b[i])
@@ -221,14 +215,6 @@ def interval_mass(a: Any, b: Any) -> FloatArray:
     left, right, shape = _ends(a, b)
     out = np.empty(left.size)
     _mass_loop(left, right, out)
-    return out.reshape(shape)
-
-
-def log_interval_mass(a: Any, b: Any) -> FloatArray:
-    """log(Phi(b) - Phi(a)), elementwise; valid far below 1e-300 (|a| up to 1e150), -inf if empty."""
-    left, right, shape = _ends(a, b)
-    out = np.empty(left.size)
-    _log_mass_loop(left, right, out)
     return out.reshape(shape)
 
 

@@ -28,8 +28,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import real_array
-from reluscope.errors import InputError
 from reluscope.measure.exact.interval import (
     NARROW_HALF_WIDTH,
     NARROW_PRODUCT,
@@ -627,23 +625,6 @@ def polygon_mass_with(vertices: FloatArray, start: int, stop: int, buffer: Float
 
 
 @kernel
-def polygon_mass_kernel(vertices: FloatArray, start: int, stop: int) -> tuple[float, float]:
-    """(mass, error bound) of the convex polygon vertices[start:stop]; for calls from other compiled code.
-
-    Allocates its work array; in a hot loop use `polygon_mass_with` and one array for all calls.
-    """
-    result = polygon_kernel(vertices, start, stop, 0.0, 0.0, False, np.empty(WORKSPACE))
-    return result[0], result[1]
-
-
-@kernel
-def polygon_moments_kernel(vertices: FloatArray, start: int, stop: int) -> Moments:
-    """(mass, E[x 1], E[y 1], E[xx 1], E[xy 1], E[yy 1]) of vertices[start:stop]; for calls from compiled code."""
-    mass, _, x, y, xx, xy, yy = polygon_kernel(vertices, start, stop, 0.0, 0.0, True, np.empty(WORKSPACE))
-    return mass, x, y, xx, xy, yy
-
-
-@kernel
 def _polygon_loop(vertices: FloatArray, offsets: IntArray, moments: bool, out: FloatArray, error: FloatArray) -> None:
     """Rows of `out`: mass, and the five moments if asked for."""
     buffer = np.empty(WORKSPACE)
@@ -684,24 +665,3 @@ def polygon_moments(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray
     out, error = np.empty((6, starts.size - 1)), np.empty(starts.size - 1)
     _polygon_loop(points, starts, True, out, error)
     return out[0], out[1:3].T.copy(), out[[3, 4, 4, 5]].T.reshape(-1, 2, 2).copy()
-
-
-@kernel
-def _density_loop(p: FloatArray, q: FloatArray, out: FloatArray) -> None:
-    for i in range(out.size):
-        out[i] = segment_density_kernel(p[i, 0], p[i, 1], q[i, 0], q[i, 1])
-
-
-def segment_density(p: Any, q: Any) -> FloatArray:
-    """int phi_2(x) |dx| over the segment from p to q, phi_2 the standard normal density of the plane.
-
-    p, q: (n, 2). Returns (n,): phi(h) (Phi(s_q) - Phi(s_p)) with h the distance of the line from the origin and s
-    the coordinate along it; relatively accurate, short and far segments included. On a cell where y = c.u + d, the
-    density of y at t is this integral over the chord {c.u + d = t}, divided by |c|.
-    """
-    begin, end = real_array(p, "p", ndim=2), real_array(q, "q", ndim=2)
-    if begin.shape != end.shape or begin.shape[1] != 2:
-        raise InputError(f"p and q must both have shape (n, 2), got {begin.shape} and {end.shape}")
-    out = np.empty(len(begin))
-    _density_loop(begin, end, out)
-    return out

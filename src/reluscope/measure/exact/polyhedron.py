@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import real, real_array
-from reluscope.errors import InputError
 from reluscope.measure.exact.polygon import (
     STRIP_LINEAR,
     STRIP_QUADRATIC,
@@ -518,99 +516,6 @@ def _rotate_moments(frame: FloatArray, total: FloatArray, out: FloatArray) -> No
 # --- vertices from rows ----------------------------------------------------------------------------------------
 
 
-@kernel
-def _cross(a: FloatArray, b: FloatArray) -> tuple[float, float, float]:
-    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
-
-
-@kernel
-def _recession(A: FloatArray) -> bool:
-    """Whether {x : A x <= b} could be unbounded: no three independent rows, or an extreme ray among the pairs."""
-    rows, largest = A.shape[0], 0.0
-    for i in range(rows):
-        for j in range(i + 1, rows):
-            x, y, z = _cross(A[i], A[j])
-            length = math.sqrt(x * x + y * y + z * z)
-            if length < 1e-13:
-                continue
-            most, least = -np.inf, np.inf
-            for k in range(rows):
-                dot = (A[k, 0] * x + A[k, 1] * y + A[k, 2] * z) / length
-                most, least = max(most, dot), min(least, dot)
-                largest = max(largest, abs(dot))
-            if most <= 1e-13 or least >= -1e-13:
-                return True
-    return largest < 1e-13
-
-
-@kernel
-def _vertices_loop(A: FloatArray, b: FloatArray, tolerance: float, out: FloatArray) -> int:
-    """All intersections of three planes that satisfy every row within `tolerance`; how many, -1 if `out` is full."""
-    rows, count = A.shape[0], 0
-    point = np.empty(3)
-    for i in range(rows):
-        for j in range(i + 1, rows):
-            ij = _cross(A[i], A[j])
-            for k in range(j + 1, rows):
-                determinant = ij[0] * A[k, 0] + ij[1] * A[k, 1] + ij[2] * A[k, 2]
-                if abs(determinant) < 1e-13:
-                    continue
-                jk, ki = _cross(A[j], A[k]), _cross(A[k], A[i])
-                scale = 1.0
-                for d in range(3):
-                    point[d] = (b[i] * jk[d] + b[j] * ki[d] + b[k] * ij[d]) / determinant
-                    scale = max(scale, abs(point[d]))
-                good = True
-                for row in range(rows):
-                    value = A[row, 0] * point[0] + A[row, 1] * point[1] + A[row, 2] * point[2]
-                    if value - b[row] > tolerance * scale:
-                        good = False
-                        break
-                known = 0
-                while good and known < count:
-                    apart = 0.0
-                    for d in range(3):
-                        apart = max(apart, abs(out[known, d] - point[d]))
-                    good = apart > 4.0 * tolerance * scale
-                    known += 1
-                if good:
-                    if count == out.shape[0]:
-                        return -1
-                    for d in range(3):
-                        out[count, d] = point[d]
-                    count += 1
-    return count
-
-
-def polyhedron_vertices(A: Any, b: Any, tolerance: float = 1e-11) -> FloatArray:
-    """The vertices (k, 3) of the bounded polytope {x : A x <= b}, by trying all triples of rows.
-
-    A: (m, 3), b: (m,). Cost m^4/6 at worst, a fraction of a millisecond up to m = 20. Vertices closer together than
-    4 `tolerance` (relative to their size, rows normalised) are merged, so cells thinner than that vanish. An empty
-    polytope has none.
-    """
-    rows, bounds = real_array(A, "A", ndim=2), real_array(b, "b", ndim=1)
-    if rows.shape[1] != 3 or bounds.shape[0] != rows.shape[0]:
-        raise InputError(f"A must be (m, 3) and b (m,), got {rows.shape} and {bounds.shape}")
-    lengths = np.linalg.norm(rows, axis=1)
-    if ((lengths == 0) & (bounds < 0)).any():
-        return np.empty((0, 3))
-    keep = lengths > 0
-    rows, bounds = rows[keep] / lengths[keep, None], bounds[keep] / lengths[keep]
-    if _recession(rows):
-        raise InputError(
-            "A x <= b must describe a bounded polytope, got an unbounded one; add the rows of a box of +-40 standard "
-            "deviations: the mass outside is below 1e-300"
-        )
-    capacity = 64
-    while True:
-        out = np.empty((capacity, 3))
-        count = _vertices_loop(rows, bounds, real(tolerance, "tolerance", low=0.0), out)
-        if count >= 0:
-            return out[:count].copy()
-        capacity *= 4
-
-
 # --- public ----------------------------------------------------------------------------------------------------
 
 
@@ -618,25 +523,6 @@ def polyhedron_vertices(A: Any, b: Any, tolerance: float = 1e-11) -> FloatArray:
 def _batch_loop(points: FloatArray, offsets: IntArray, moments: bool, out: FloatArray, error: FloatArray) -> None:
     for i in range(error.size):
         error[i] = polyhedron_kernel(points, offsets[i], offsets[i + 1], moments, out[i])
-
-
-def _points_of(A: Any, b: Any, vertices: Any) -> FloatArray:
-    """The vertices of one polytope: those given, checked against the rows, or else computed."""
-    if vertices is None:
-        return polyhedron_vertices(A, b)
-    points, _ = checked_vertices(vertices, [0, len(vertices)], "polytope", ("x", "y", "z"), far=1e6)
-    rows, bounds = real_array(A, "A", ndim=2), real_array(b, "b", ndim=1)
-    if rows.shape[1] != 3 or bounds.shape[0] != rows.shape[0]:
-        raise InputError(f"A must be (m, 3) and b (m,), got {rows.shape} and {bounds.shape}")
-    if rows.size and points.size:
-        slack = points @ rows.T - bounds
-        allowed = 1e-7 * (np.abs(bounds) + np.linalg.norm(rows, axis=1) * (1.0 + np.abs(points).max()))
-        if (slack > allowed).any():
-            raise InputError(
-                f"vertices must satisfy A x <= b, got one that violates a row by {float(slack.max()):.3g}; "
-                "pass vertices=None to have them computed"
-            )
-    return points
 
 
 def polyhedra_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]:
@@ -660,20 +546,3 @@ def polyhedra_moments(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArr
     _batch_loop(points, starts, True, out, error)
     second = out[:, [4, 5, 6, 5, 7, 8, 6, 8, 9]].reshape(-1, 3, 3)
     return out[:, 0].copy(), out[:, 1:4].copy(), second
-
-
-def polyhedron_mass(A: Any, b: Any, vertices: Any = None) -> tuple[float, float]:
-    """(mass, error estimate) of the bounded polytope {x : A x <= b} under N(0, I_3); see `polyhedra_mass`.
-
-    A: (m, 3), b: (m,), vertices: (k, 3) if known (else computed from the rows, see `polyhedron_vertices`).
-    """
-    points = _points_of(A, b, vertices)
-    mass, error = polyhedra_mass(points, [0, len(points)])
-    return float(mass[0]), float(error[0])
-
-
-def polyhedron_moments(A: Any, b: Any, vertices: Any = None) -> tuple[float, FloatArray, FloatArray]:
-    """Mass, E[u 1] (3,) and E[u u' 1] (3, 3) of the bounded polytope {x : A x <= b} under N(0, I_3)."""
-    points = _points_of(A, b, vertices)
-    mass, first, second = polyhedra_moments(points, [0, len(points)])
-    return float(mass[0]), first[0], second[0]

@@ -10,18 +10,18 @@
 - `sobol`: tables of Sobol points, and their scrambles
 """
 
-from reluscope.measure.polytope.masses import polytope_mass, polytope_masses, polytope_moments
+from reluscope.measure.polytope.masses import METHODS, polytope_masses, polytope_moments
 from reluscope.measure.polytope.shared_error import measure_together
 from reluscope.measure.polytope.sobol import DIGITS, DirectionTable, direction_table, scramble, trailing_ones
 from reluscope.measure.polytope.tilt import fast_quantile
 
 __all__ = [
     "DIGITS",
+    "METHODS",
     "DirectionTable",
     "direction_table",
     "fast_quantile",
     "measure_together",
-    "polytope_mass",
     "polytope_masses",
     "polytope_moments",
     "scramble",

@@ -16,80 +16,41 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope import _check
+from reluscope.answer import Answer, Answers
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL, student_quantile
 
 FloatArray = npt.NDArray[np.float64]
 
 METHODS = ("empty", "exact", "tilted", "guided", "plain", "missed", "rays")
-"""Names of the methods: see `NMass`."""
+"""Names of the methods: see `Draws`."""
 
 _SAFETY = 1.15
 
 
-@dataclass(frozen=True, slots=True)
-class NMass:
-    """A Gaussian mass with its interval.
+class Draws(NamedTuple):
+    """How each of many masses was found, as arrays of equal length.
 
-    value: the mass (0 when it underflows; `log_value` does not).
-    log_value: its natural logarithm, -inf for an empty polytope.
-    lower, upper: interval at the confidence asked for, within [0, 1].
-    standard_error: of `value`, from the spread of the replicates.
-    relative_error: half-width of the interval / value; meaningful also where `value` underflows.
-    points: points drawn over all replicates (the pilot is not counted; for rays, basis vectors drawn);
-    replicates: independent point sets.
-    method: "empty" (no interior: 0, exactly), "exact" (rank 0 or 1: closed form), "guided" (Gaussian lookahead mixed
-    with tilting), "tilted" (tilting alone was better), "rays" (radial integration along random directions), "plain"
-    (the factors broke down numerically, no tilting: slower, still unbiased), "missed" (not empty as far as is known,
-    but no point hit it: value 0, `upper` is the mass of the half-space beyond the point nearest to the origin).
+    log_value: natural logarithm of the mass, -inf for an empty polytope; it does not underflow.
+    relative_error: half-width of the interval / value; meaningful also where the value underflows.
+    points: points drawn over all replicates (the pilot is not counted; for rays, basis vectors drawn).
+    method: index into `METHODS`: "empty" (no interior: 0, exactly), "exact" (rank 0 or 1: closed form), "guided"
+    (Gaussian lookahead mixed with tilting), "tilted" (tilting alone was better), "rays" (radial integration along
+    random directions), "plain" (the factors broke down numerically, no tilting: slower, still unbiased), "missed" (not
+    empty as far as is known, but no point hit it: value 0, the upper bound is the mass of the half-space beyond the
+    point nearest to the origin).
     """
 
-    value: float
-    log_value: float
-    lower: float
-    upper: float
-    standard_error: float
-    relative_error: float
-    points: int
-    replicates: int
-    method: str
-
-
-@dataclass(frozen=True, slots=True)
-class NMasses:
-    """The fields of `NMass` for many polytopes, as arrays of equal length (`method` indexes `METHODS`)."""
-
-    value: FloatArray
     log_value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    standard_error: FloatArray
     relative_error: FloatArray
     points: npt.NDArray[np.int64]
-    replicates: int
     method: npt.NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return int(self.value.size)
-
-    def __getitem__(self, index: int) -> NMass:
-        return NMass(
-            float(self.value[index]),
-            float(self.log_value[index]),
-            float(self.lower[index]),
-            float(self.upper[index]),
-            float(self.standard_error[index]),
-            float(self.relative_error[index]),
-            int(self.points[index]),
-            self.replicates,
-            METHODS[int(self.method[index])],
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +61,7 @@ class NMoments:
     mean, covariance: of u given u in P; these do not underflow with the mass (nan for an empty P).
     """
 
-    mass: NMass
+    mass: Answer
     first: FloatArray
     second: FloatArray
     first_error: FloatArray
@@ -109,16 +70,21 @@ class NMoments:
     covariance: FloatArray
 
 
-def polytope_mass(
+def polytope_masses(
     A: Any,
     b: Any,
+    offsets: Any = None,
     *,
+    max_points: int = 1 << 21,
     relative: float = 1e-3,
     level: float = DEFAULT_LEVEL,
-    max_points: int = 1 << 21,
     rng: Any = None,
-) -> NMass:
-    """P(A u <= b) for u ~ N(0, I_n), A of shape (m, n), b of shape (m,) (entries may be +inf).
+) -> tuple[Answers, Draws]:
+    """P(A u <= b) for u ~ N(0, I_n), for one polytope or many of one dimension, and how each was found.
+
+    A (rows, n), b (rows,) (entries may be +inf). Polytope i has the rows offsets[i]:offsets[i+1] of A and b; `offsets`
+    (polytopes + 1,) go from 0 up to rows (None: one polytope with all rows). One compiled call; each polytope has its
+    own seed drawn from `rng`, in order, so a result does not depend on what else is in the batch behind it.
 
     Adds points (a third or a half at a time) until the half-width of the interval at `level` is at most
     `relative` times the mass, or the next addition would pass `max_points`: then the interval is as wide as it is.
@@ -128,27 +94,7 @@ def polytope_mass(
     Zero rows, parallel rows, redundant rows, unbounded and empty polytopes are fine.
     """
     rows, bounds = _rows(A, b)
-    offsets = np.array([0, rows.shape[0]], dtype=np.int64)
-    return _masses(rows, bounds, offsets, relative, level, max_points, rng)[0]
-
-
-def polytope_masses(
-    A: Any,
-    b: Any,
-    offsets: Any,
-    *,
-    relative: float = 1e-3,
-    level: float = DEFAULT_LEVEL,
-    max_points: int = 1 << 21,
-    rng: Any = None,
-) -> NMasses:
-    """`polytope_mass` of many polytopes of one dimension: polytope i has the rows offsets[i]:offsets[i+1] of A and b.
-
-    A (rows, n), b (rows,), offsets (cells + 1,) from 0 up to rows. One compiled call; each polytope has its own seed
-    drawn from `rng`, in order, so a result does not depend on what else is in the batch behind it.
-    """
-    rows, bounds = _rows(A, b)
-    starts = np.asarray(offsets)
+    starts = np.array([0, rows.shape[0]]) if offsets is None else np.asarray(offsets)
     if starts.ndim != 1 or starts.dtype.kind not in "iu" or starts.size < 1:
         raise InputError(f"offsets must be a 1-D array of whole numbers, got {_check.describe(offsets)}")
     starts = starts.astype(np.int64)
@@ -156,7 +102,9 @@ def polytope_masses(
         raise InputError(
             f"offsets must rise from 0 to the number of rows {rows.shape[0]}, got {starts[0]} to {starts[-1]}"
         )
-    return _masses(rows, bounds, starts, relative, level, max_points, rng)
+    target, _, most, generator = _settings(relative, level, max_points, rng)
+    seeds = generator.integers(0, 2**64, size=starts.size - 1, dtype=np.uint64)
+    return seeded_masses(rows, bounds, starts, np.full(seeds.size, target), level, most, seeds)
 
 
 def polytope_moments(
@@ -185,18 +133,10 @@ def polytope_moments(
     code = _qmc.estimate(
         rows, bounds, seed[0], _table(n, most), target, factor, most, result, basis, sums, first, second
     )
-    mass = _assemble(result[None, :], np.array([code]))[0]
-    if mass.log_value == -math.inf:
-        nothing, unknown = np.zeros(n), np.full(n, np.nan)
-        return NMoments(
-            mass,
-            nothing,
-            np.zeros((n, n)),
-            nothing.copy(),
-            np.zeros((n, n)),
-            unknown,
-            np.full((n, n), np.nan),
-        )
+    mass = _assemble(result[None, :], np.array([code]), level)[0][0]
+    if result[0] == -math.inf:
+        nothing = np.zeros(n), np.zeros((n, n))
+        return NMoments(mass, *nothing, *nothing, np.full(n, np.nan), np.full((n, n), np.nan))
     rank = int(result[5])
     seen = basis[:rank]
     unseen = np.eye(n) - seen.T @ seen
@@ -248,20 +188,6 @@ def _table(n: int, max_points: int) -> npt.NDArray[np.uint64]:
     return direction_table(64 * math.ceil(n / 64), bits)
 
 
-def _masses(
-    rows: FloatArray,
-    bounds: FloatArray,
-    offsets: npt.NDArray[np.int64],
-    relative: float,
-    level: float,
-    max_points: int,
-    rng: Any,
-) -> NMasses:
-    target, factor, most, generator = _settings(relative, level, max_points, rng)
-    seeds = generator.integers(0, 2**64, size=offsets.size - 1, dtype=np.uint64)
-    return _measured(rows, bounds, offsets, np.full(seeds.size, target), factor, most, seeds)
-
-
 def seeded_masses(
     rows: FloatArray,
     bounds: FloatArray,
@@ -270,33 +196,28 @@ def seeded_masses(
     level: float,
     max_points: int,
     seeds: npt.NDArray[np.uint64],
-) -> NMasses:
+) -> tuple[Answers, Draws]:
     """`polytope_masses` with a relative error and a seed of its own for each polytope; nothing is checked."""
-    _, factor, most, _ = _settings(0.5, level, max_points, 0)
-    return _measured(rows, bounds, offsets, relatives, factor, most, seeds)
-
-
-def _measured(
-    rows: FloatArray,
-    bounds: FloatArray,
-    offsets: npt.NDArray[np.int64],
-    relatives: FloatArray,
-    factor: float,
-    most: int,
-    seeds: npt.NDArray[np.uint64],
-) -> NMasses:
     from reluscope.measure.polytope import estimate as _qmc
 
+    _, factor, most, _ = _settings(0.5, level, max_points, 0)
     table = _table(rows.shape[1], most)
     results, codes = _qmc.estimate_all(rows, bounds, offsets, seeds, table, relatives, factor, most)
-    return _doubt_rare_rows(_assemble(results, codes), rows, bounds, offsets)
+    answers, draws = _assemble(results, codes, level)
+    return _doubt_rare_rows(answers, draws.points, rows, bounds, offsets), draws
 
 
 _LARGE = 1e-2
 _RARE_HITS = 50
 
 
-def _doubt_rare_rows(found: NMasses, rows: FloatArray, bounds: FloatArray, offsets: npt.NDArray[np.int64]) -> NMasses:
+def _doubt_rare_rows(
+    found: Answers,
+    points: npt.NDArray[np.int64],
+    rows: FloatArray,
+    bounds: FloatArray,
+    offsets: npt.NDArray[np.int64],
+) -> Answers:
     """Lower the lower ends of large masses by the rows that the points can hardly have seen.
 
     A row that fewer than 50 of the points would violate may show in no replicate, whose spread then says nothing of
@@ -304,35 +225,26 @@ def _doubt_rare_rows(found: NMasses, rows: FloatArray, bounds: FloatArray, offse
     """
     from scipy.special import ndtr
 
-    large = (found.value > _LARGE) & (found.points > 0)
+    large = (found.value > _LARGE) & (points > 0)
     if not large.any():
         return found
     norm = np.linalg.norm(rows, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         beyond = np.where(norm > 0, ndtr(-bounds / norm), 0.0)
     owner = np.repeat(np.arange(len(found)), np.diff(offsets))
-    rare = beyond * np.maximum(found.points, 1)[owner] < _RARE_HITS
+    rare = beyond * np.maximum(points, 1)[owner] < _RARE_HITS
     unseen = np.bincount(owner[rare], beyond[rare], minlength=len(found))
     lower = np.where(large, np.maximum(found.lower - unseen, 0.0), found.lower)
     return replace(found, lower=lower)
 
 
-def _assemble(results: FloatArray, codes: npt.NDArray[np.int64]) -> NMasses:
+def _assemble(results: FloatArray, codes: npt.NDArray[np.int64], level: float) -> tuple[Answers, Draws]:
     from reluscope.measure.polytope import estimate as _qmc
 
-    log_value, spread, half, points, log_bound = results.T[:5]
+    log_value, _, half, points, log_bound = results.T[:5]
     value = np.minimum(np.exp(log_value), 1.0)
     lower = np.maximum(value * (1.0 - half), 0.0)
     upper = np.minimum(value * (1.0 + half), 1.0)
     upper = np.where(codes == _qmc.MISSED, np.exp(log_bound), upper)
-    return NMasses(
-        value,
-        np.minimum(log_value, 0.0),
-        lower,
-        upper,
-        value * spread,
-        half.copy(),
-        points.astype(np.int64),
-        _qmc.REPLICATES,
-        codes,
-    )
+    draws = Draws(np.minimum(log_value, 0.0), half.copy(), points.astype(np.int64), codes)
+    return Answers(value, lower, upper, "confidence", level), draws

@@ -142,8 +142,10 @@ class _Work(NamedTuple):
                 size = int(max(1, min(size, len(order) - done, self.budget.regions - done)))
                 cells = order[done : done + size]
                 started = time.perf_counter()
-                found = seeded_masses(*self.rows_of(cells), goal[cells], self.level, self.max_points, seeds[cells])
-                for mine, theirs in zip(state, (found.value, found.lower, found.upper, found.points), strict=True):
+                found, draws = seeded_masses(
+                    *self.rows_of(cells), goal[cells], self.level, self.max_points, seeds[cells]
+                )
+                for mine, theirs in zip(state, (found.value, found.lower, found.upper, draws.points), strict=True):
                     mine[cells] = theirs
                 done += size
                 pace = (time.perf_counter() - started) / size

@@ -5,13 +5,12 @@
 """
 
 from reluscope.measure.rare.moments import RareMoments, largest_moments, own_moments, rare_moments
-from reluscope.measure.rare.probability import rare_event, rare_probability
+from reluscope.measure.rare.probability import rare_probability
 
 __all__ = [
     "RareMoments",
     "largest_moments",
     "own_moments",
-    "rare_event",
     "rare_moments",
     "rare_probability",
 ]

@@ -69,28 +69,6 @@ _UNSEEN_RAYS = 1 << 14
 _ROUND = 1 << 13
 
 
-@dataclass(frozen=True)
-class RareEvent:
-    """What `rare_event` found: the estimate, its interval, and what it took.
-
-    `evaluations` counts points of the search and segments of traced rays; `modes` groups of fitted directions that lie
-    apart; `spread` is the variance of a ray's contribution relative to the squared mean.
-    """
-
-    value: float
-    lower: float
-    upper: float
-    level: float
-    interval: str
-    rays: int
-    evaluations: int
-    modes: int
-    spread: float
-    seconds: float
-    note: str = ""
-    status: Status = Status.DONE
-
-
 def rare_probability(
     net: Network,
     law: Law,
@@ -121,39 +99,6 @@ def rare_probability(
     networks and laws that the network sees in one dimension are exact. Costs: the search takes some 10^4 evaluations,
     and `spread / (tolerance / 2)^2` rays follow, with `spread` 0.5 to 5 in up to ten dimensions.
     """
-    found = rare_event(
-        net, law, event, tolerance=tolerance, budget=budget, level=level, interval=interval, rng=rng,
-        progress=progress, starts=starts,
-    )  # fmt: skip
-    if found.interval == "exact":
-        return Answer(found.value, found.lower, found.upper, "exact", None, "rays", found.note)
-    words = [
-        f"{found.interval} interval",
-        f"{found.rays:,} rays",
-        f"{found.evaluations:,} network evaluations",
-        *([f"{found.modes} {'mode' if found.modes == 1 else 'modes'}"] if found.value > 0 else []),
-        f"{found.seconds:.2g} s",
-    ]
-    note = ", ".join(words) + (f"; {found.note}" if found.note else "")
-    method = f"rays ({found.interval})"
-    ends = found.value, found.lower, found.upper
-    return Answer(*ends, "confidence", found.level, method, note, found.evaluations, status=found.status)
-
-
-def rare_event(
-    net: Network,
-    law: Law,
-    event: Event,
-    *,
-    tolerance: float = 0.1,
-    budget: Any = None,
-    level: float = DEFAULT_LEVEL,
-    interval: str = "replicate",
-    rng: Any = None,
-    progress: Any = None,
-    starts: Any = None,
-) -> RareEvent:
-    """The work behind `rare_probability`, with all its numbers."""
     from reluscope.events import as_event, place
     from reluscope.inputs import check_law
 
@@ -182,18 +127,15 @@ def rare_event(
     fixed += sum(piece.exact() for piece in exact)
     pieces = [piece for piece in pieces if piece not in exact]
     if not pieces:
-        slack = 1e-12 * fixed
-        seconds = time.perf_counter() - started
-        return RareEvent(
-            fixed, max(fixed - slack, 0.0), min(fixed + slack, 1.0), level, "exact", 0, 0, 0, 0.0, seconds
-        )  # fmt: skip
+        ends = fixed - 1e-12 * fixed, min(fixed + 1e-12 * fixed, 1.0)
+        return Answer(fixed, *ends, "exact", None, "rays", seconds=time.perf_counter() - started)
     before = limit.elapsed()
     pieces[0].warm_up()
     limit = dataclasses.replace(limit, started=limit.started + limit.elapsed() - before)
     with blas_threads(max(net.widths)), meter(progress, "rare event") as report:
         run = _Run(pieces, fixed, tolerance, level, limit, rng, report)
-        found = run.replicate() if interval == "replicate" else run.finite_sample()
-    return dataclasses.replace(found, seconds=time.perf_counter() - started)
+        answer = run.replicate() if interval == "replicate" else run.finite_sample()
+    return dataclasses.replace(answer, seconds=time.perf_counter() - started)
 
 
 class _Piece:
@@ -280,7 +222,7 @@ class _Run:
 
     # -- replicates --
 
-    def replicate(self) -> RareEvent:
+    def replicate(self) -> Answer:
         """Student's t from independent replicates."""
         self.search()
         if not any(plan.found for plan in self.plans):
@@ -316,7 +258,7 @@ class _Run:
         lower = value - half
         if value >= 1.0 - 1e-14:  # no ray has met the complement: what as many independent ones could have missed
             lower = 1.0 - intervals.unseen(self.rays, self.level)
-        return self._record(value, lower, value + half + lost, "replicate", rows, note, status)
+        return self._answer(value, lower, value + half + lost, "replicate", note, status)
 
     def _replicates(self, sizes: list[int], count: int) -> FloatArray:
         """Fresh replicates of the sampled part; fewer when the budget ends."""
@@ -372,7 +314,7 @@ class _Run:
 
     # -- independent rays --
 
-    def finite_sample(self) -> RareEvent:
+    def finite_sample(self) -> Answer:
         """Betting on independent rays; their number is fixed beforehand."""
 
         if any(piece.divisor is not None for piece in self.pieces):
@@ -410,9 +352,7 @@ class _Run:
             note, status = "the upper bound is held up by what no ray has met", Status.TOLERANCE
         if value <= 0.0:
             note, status = self._not_met(), Status.NOTHING_MET
-        return self._record(
-            value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", all_values, note, status, single=True
-        )  # fmt: skip
+        return self._answer(value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", note, status)
 
     def _number(self, plans: list[Plan], bound: float) -> int:
         """Rays that the tolerance asks for, as far as the budget allows."""
@@ -424,7 +364,7 @@ class _Run:
 
     # -- common --
 
-    def _unseen(self) -> RareEvent:
+    def _unseen(self) -> Answer:
         """Nothing was met: what as many independent rays that meet nothing can hide."""
 
         parts = []
@@ -440,29 +380,20 @@ class _Run:
             parts.append(plan.weight * drawn.value.mean())
         value = self.fixed + float(sum(parts))
         note = "the search did not find the event, only single rays met it" if value > self.fixed else self._not_met()
-        return self._record(value, self.fixed, upper, "finite-sample", np.zeros(1), note, Status.NOTHING_MET)
+        return self._answer(value, self.fixed, upper, "finite-sample", note, Status.NOTHING_MET)
 
-    def _record(
-        self,
-        value: float,
-        lower: float,
-        upper: float,
-        kind: str,
-        rows: FloatArray,
-        note: str,
-        status: Status,
-        *,
-        single: bool = False,
-    ) -> RareEvent:
-        from reluscope.measure.shared import standard_deviation
-
-        rays = self.rays
-        sampled = value - self.fixed
-        each = rays if single else max(len(rows), 1)
-        spread = (standard_deviation(rows) / sampled) ** 2 * rays / each if sampled > 0 else 0.0
-        return RareEvent(
-            value, min(max(lower, 0.0), value), max(min(upper, 1.0), value), self.level, kind, rays, self.evaluations,
-            sum(plan.modes for plan in self.plans), spread, 0.0, note, status,
+    def _answer(self, value: float, lower: float, upper: float, kind: str, note: str, status: Status) -> Answer:
+        modes = sum(plan.modes for plan in self.plans)
+        words = [
+            f"{kind} interval",
+            f"{self.rays:,} rays",
+            f"{self.evaluations:,} network evaluations",
+            *([f"{modes} {'mode' if modes == 1 else 'modes'}"] if value > 0 else []),
+        ]
+        note = ", ".join(words) + (f"; {note}" if note else "")
+        ends = min(max(lower, 0.0), value), max(min(upper, 1.0), value)
+        return Answer(
+            value, *ends, "confidence", self.level, f"rays ({kind})", note, self.evaluations, status=status
         )  # fmt: skip
 
     def _not_met(self) -> str:

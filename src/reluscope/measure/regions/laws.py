@@ -157,12 +157,11 @@ def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, level: float, r
         except InputError:  # no interior
             return exact(np.zeros(1), np.full(1, np.finfo(float).tiny))
         return gaussian_masses(cell)
-    from reluscope.measure.polytope import polytope_mass
+    from reluscope.measure.polytope import METHODS, polytope_masses
 
-    found = polytope_mass(A, b, relative=relative, level=level, rng=rng)
-    if found.method == "exact":
-        return exact(np.array([found.value]), np.array([1e-12 * found.value]))
-    return Answers(np.array([found.value]), np.array([found.lower]), np.array([found.upper]), "confidence", level)
+    found, draws = polytope_masses(A, b, relative=relative, level=level, rng=rng)
+    closed = METHODS[draws.method[0]] == "exact"
+    return exact(found.value, 1e-12 * found.value) if closed else found
 
 
 def _uniform_mass(
@@ -280,9 +279,9 @@ def _inside(regions: Regions, law: Law) -> None:
 def _warm(regions: Regions) -> None:
     """Compile what will be needed before a budget's clock starts."""
     if regions.network.n_inputs > MOST_EXACT_DIMENSIONS:
-        from reluscope.measure.polytope import polytope_mass
+        from reluscope.measure.polytope import polytope_masses
 
-        polytope_mass(np.eye(2), np.ones(2), relative=0.5, rng=0)
+        polytope_masses(np.eye(2), np.ones(2), relative=0.5, rng=0)
 
 
 def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Answers:

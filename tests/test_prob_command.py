@@ -9,6 +9,7 @@ import pytest
 
 import reluscope as rs
 from nets import random_net
+from reluscope.answer import Status
 from reluscope.cli import main
 from reluscope.commands.prob import verdict
 from reluscope.inputs import law_from_json
@@ -84,7 +85,7 @@ def test_verdict_words():
     assert verdict(rs.Answer(0.0, 0.0, 0.0, "confidence", 0.95), wide, event, False) == "unknown"
     assert verdict(rs.Answer(0.1, 0.0, 0.2, "sound"), wide, event, True) == "sat"
     assert verdict(rs.Answer(0.1, 0.05, 0.2, "sound"), wide, event, False) == "sat"
-    assert verdict(rs.Answer(0.1, 0.0, 0.2, "sound", note="budget of 1 s reached"), wide, event, False) == "timeout"
+    assert verdict(rs.Answer(0.1, 0.0, 0.2, "sound", status=Status.BUDGET), wide, event, False) == "timeout"
 
 
 def test_errors_are_short(model, law, capsys):

@@ -135,7 +135,7 @@ def test_a_unit_without_effect_changes_the_pattern_only():
 @pytest.mark.parametrize("method", ["enumeration", "draws"])
 def test_decisions(method):
     law = Gaussian([0.5, 0.0])
-    options = {"method": method, "decision": True, "confidence": SURE, "rng": 0}
+    options = {"method": method, "decision": True, "level": SURE, "rng": 0}
     two = Network([([[1.0, 0.0], [0.0, 1.0]], None)])  # an affine classifier: x0 against x1
     # x1 - x0 and x1' - x0 are normal with mean -0.5, variance 2 and covariance 1; P(signs differ) by one integral
     q, _ = quad(lambda a: norm.pdf(a, 0.5) * 2 * norm.cdf(a) * norm.cdf(-a), -8, 9)
@@ -243,7 +243,7 @@ WIDE = random_net([6, 6, 2], 0)
         (lambda: change(NET, LAW, [0], noise="loud"), "noise must hold real numbers"),
         (lambda: change(NET, LAW, [0], method="pairs"), "method must be one of"),
         (lambda: change(NET, LAW, [0], draws=0), "draws must be at least 1"),
-        (lambda: change(NET, LAW, [0], level=2), "confidence must be"),
+        (lambda: change(NET, LAW, [0], level=2), "level must be"),
         (lambda: change(WIDE, Gaussian(np.zeros(6)), [0], method="enumeration"), "at most 3 dimensions"),
         (lambda: change(NET, MIX, [0], method="enumeration"), "no conditional mixture"),
         (

@@ -281,7 +281,7 @@ def test_a_budget_that_ends_early_gives_a_bracket():
 
 def test_exact_says_what_is_possible():
     net = random_net((5, 6, 2), 0)
-    with pytest.raises(InputError, match=r"5 dimensions.*three.*sound"):
+    with pytest.raises(InputError, match=r"5 dimensions.*at most 3.*sound"):
         rs.probability(net, rs.Gaussian(np.zeros(5)), "y[0] > 0", "exact")
     with pytest.raises(InputError, match=r"7 dimensions.*six"):
         rs.probability(random_net((7, 9, 2), 0), rs.Uniform(np.zeros(7), 1.0), "y[0] > 0", "exact")

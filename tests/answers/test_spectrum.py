@@ -216,7 +216,7 @@ NET = random_net([2, 3, 2], 0)
         (lambda: spectrum(NET, None), "law must be"),
         (lambda: spectrum(NET, LAW, method="svd"), "method must be one of"),
         (lambda: spectrum(NET, LAW, draws=3), "draws must be at least 20"),
-        (lambda: spectrum(NET, LAW, level=0), "confidence must be"),
+        (lambda: spectrum(NET, LAW, level=0), "level must be"),
         (lambda: spectrum(NET, LAW, budget="soon"), "budget must be like"),
         (lambda: spectrum(NET, LAW, rng=-1), "rng must be"),
         (lambda: spectrum(NET, LAW).mean(0), "rank must be between 1 and 2"),

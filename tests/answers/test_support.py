@@ -228,7 +228,7 @@ def test_masses_that_do_not_sum_to_one_are_not_called_exact(monkeypatch):
     honest = masses_room.enumerate_law
 
     def lossy(*args, **kwargs):
-        return tuple(replace(p, masses=p.masses.scaled(0.9)) for p in honest(*args, **kwargs))
+        return tuple(replace(p, masses=masses_room.scaled(p.masses, 0.9)) for p in honest(*args, **kwargs))
 
     monkeypatch.setattr(masses_room, "enumerate_law", lossy)
     found = s.mass(method="enumeration")
@@ -307,7 +307,7 @@ NET = random_net([2, 3, 1], 0)
         (lambda: support(NET, LAW).top(0), "k must be at least 1"),
         (lambda: support(NET, LAW).mass(method="lines"), "method must be one of"),
         (lambda: support(NET, LAW).mass(draws=0), "draws must be at least 1"),
-        (lambda: support(NET, LAW).mass(level=1.0), "confidence must be"),
+        (lambda: support(NET, LAW).mass(level=1.0), "level must be"),
         (
             lambda: support(random_net([5, 6, 1]), Gaussian(np.zeros(5))).mass(method="enumeration"),
             "at most 3 dimensions",

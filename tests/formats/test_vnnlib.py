@@ -93,7 +93,7 @@ def test_rows_that_mix_inputs_and_outputs() -> None:
 def test_rows_on_inputs_alone() -> None:
     (case,) = read("(assert (<= (+ X_0 X_1) 1))(assert (<= Y_0 0))").cases
     np.testing.assert_array_equal(case.reads_inputs, [True, False])
-    np.testing.assert_array_equal(case.reads_outputs, [False, True])
+    np.testing.assert_array_equal(case.inputs_alone, [True, False])
 
 
 @pytest.mark.parametrize(

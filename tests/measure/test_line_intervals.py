@@ -337,7 +337,7 @@ def test_what_points_have_not_met_tells_their_variance():
 def test_where_no_plan_meets_anything_the_one_of_most_draws_is_taken():
     net, law = random_net((5, 20, 20, 1), 1), rs.Gaussian(np.zeros(5), 1.0)
     far = 100.0 * np.abs(net(law.sample(1000, 0))).max()
-    found = integrate(net, law, Request(levels=[far]), budget="0.3s", rng=0)
+    found = integrate(net, law, Request(levels=[far]), budget="0.3s", level=0.95, rng=0)
     assert found.method == "points"
     sf = found.levels[0].sf
     assert sf.value[0] == 0.0

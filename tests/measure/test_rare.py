@@ -322,7 +322,7 @@ def test_progress_is_reported():
     ("change", "words"),
     [
         ({"net": 3}, "net"),
-        ({"property": "y > 1"}, "property"),
+        ({"property": 3}, "event"),
         ({"tolerance": 0.0}, "tolerance"),
         ({"tolerance": float("nan")}, "tolerance"),
         ({"level": 1.0}, "level"),

@@ -157,7 +157,7 @@ def test_moments_closed_forms():
         (lambda: rs.mass([[1.0, 2.0, 3.0]], [0.0], G2), "needs A of shape"),
         (lambda: rs.mass([[1.0, np.nan]], [0.0], G2), "finite"),
         (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, relative=0), "relative"),
-        (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, level=1), "confidence"),
+        (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, level=1), "level"),
         (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, rng=-1), "rng"),
         (lambda: rs.measure.moments([[1.0, 2.0]], [0.0], None), "law must be"),
         (lambda: rs.regions(random_net((2, 3, 1))).masses(G2), "infinity"),

@@ -152,7 +152,7 @@ def test_masses_go_into_tables_and_pictures():
 
 @pytest.mark.parametrize(
     "options, word",
-    [({"confidence": 95}, "confidence"), ({"tolerance": 0.0}, "tolerance"), ({"relative": 2.0}, "relative")],
+    [({"level": 95}, "level"), ({"tolerance": 0.0}, "tolerance"), ({"relative": 2.0}, "relative")],
 )
 def test_bad_options_are_named_in_every_dimension(options, word, found):
     plane = rs.regions(random_net((2, 3, 1), 0), (-1, 1), progress=None)

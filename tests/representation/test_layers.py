@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -195,8 +196,7 @@ def test_channels_are_found_again_and_used(pad):
 
 
 def test_many_inputs_through_a_wide_layer_are_thinned_but_all_counted(monkeypatch):
-    import reluscope.representation.layers as module
-
+    module = import_module("reluscope.representation.layers")
     net = random_net((3, 40, 5, 1), 0)
     X = np.random.default_rng(0).normal(size=(1000, 3))
     monkeypatch.setattr(module, "_MOST_NUMBERS", 40 * 100)

@@ -125,12 +125,14 @@ def place_together(net: Network, law: Law, events: Sequence[Event], *, cut: bool
     forms: dict[bytes, int] = {}
     carried: list[FloatArray] = []
 
-    def form(row: FloatArray) -> int:
-        key = row.tobytes()
+    def form(row: FloatArray) -> tuple[int, float]:
+        """Which carried form the row is, up to its sign."""
+        sign = float(np.sign(row[np.flatnonzero(row)[0]]))
+        key = (sign * row + 0.0).tobytes()
         if key not in forms:
             forms[key] = len(carried)
-            carried.append(row)
-        return forms[key]
+            carried.append(sign * row + 0.0)
+        return forms[key], sign
 
     drafts = []
     for event in events:
@@ -147,8 +149,8 @@ def place_together(net: Network, law: Law, events: Sequence[Event], *, cut: bool
                     form(_unit(i, net.n_inputs))
                 own = []
             begin, end = start[-1], start[-1] + len(case.g)
-            entries += [(end + k, form(_unit(i, net.n_inputs)), sign) for k, (i, sign, _) in enumerate(own)]
-            entries += [(begin + k, form(np.array(case.A[k])), 1.0) for k in np.flatnonzero(case.reads_inputs).tolist()]
+            entries += [(end + k, form(_unit(i, net.n_inputs))[0], sign) for k, (i, sign, _) in enumerate(own)]
+            entries += [(begin + k, *form(np.array(case.A[k]))) for k in np.flatnonzero(case.reads_inputs).tolist()]
             bounds += [*case.g.tolist(), *(bound for *_, bound in own)]
             start.append(end + len(own))
         drafts.append((event, cases, within, entries, np.array(bounds), np.array(start, np.int64)))
@@ -178,7 +180,7 @@ def _kept(case: Case, low: FloatArray, high: FloatArray) -> Case | None:
         most, least = float(up.sum()), float(down.sum())
         # Sums of several terms are rounded: only a clear margin decides.
         over, under = (0.0 if len(at) == 1 else 1e-12 * float(abs(g) + np.abs(s).sum()) for s in (up, down))
-        if least - under > g or (case.strict[k] and len(at) == 1 and least == g == most):
+        if least - under > g or (case.strict[k] and len(at) == 1 and least == g):
             return None
         keep[k] = not (most + over < g or (not case.strict[k] and len(at) == 1 and most == g))
     return case.chosen(keep)

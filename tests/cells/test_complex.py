@@ -397,11 +397,14 @@ def test_faces_inside_the_box_are_those_of_the_space():
 def test_unbounded_faces_follow_their_rays():
     whole = polyhedral_complex(random_net((3, 6, 4, 1), 1, bias=0.5))
     net, columns = whole.network, whole.columns
+    # Cut by a sphere beyond all vertices, the complex is a division of the sphere with these vertices, edges and faces.
+    rays, sides, cones = (int((~whole.bounded(k)).sum()) for k in range(1, 4))
+    assert rays - sides + cones == 2
+    assert (rays, sides, cones) == (76, 152, 78)
     for k in range(1, 4):
         for i in np.flatnonzero(~whole.bounded(k)):
             face = whole.face(k, int(i))
-            if not len(face.vertices):
-                continue
+            assert len(face.vertices) and len(face.rays)
             far = face.vertices.mean(axis=0) + 1e3 * face.rays.sum(axis=0)
             height = np.concatenate(net.preactivations(far)[:-1])[net.offsets[columns[:, 0]] + columns[:, 1]]
             np.testing.assert_array_equal(np.where(np.abs(height) < 1e-8, 0, np.sign(height)), face.label)

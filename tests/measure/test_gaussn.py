@@ -339,10 +339,10 @@ def test_near_duplicates_and_slivers():
         assert mass.relative_error <= 1e-3
 
 
-@pytest.mark.parametrize(("n", "seed", "method"), [(2, 2, "tilted"), (2, 3, "tilted"), (2, 0, "guided")])
-def test_the_better_of_tilting_and_lookahead_is_named(n, seed, method):
+@pytest.mark.parametrize(("seed", "method"), [(2, "tilted"), (3, "tilted"), (0, "guided")])
+def test_the_better_of_tilting_and_lookahead_is_named(seed, method):
     rng = np.random.default_rng(seed)
-    A, b = rng.normal(size=(2, n)), rng.normal(size=2) + 1
+    A, b = rng.normal(size=(2, 2)), rng.normal(size=2) + 1
     mass = polytope_mass(A, b, rng=0)
     assert mass.method == method
     rows = A / np.linalg.norm(A, axis=1)[:, None]

@@ -137,10 +137,13 @@ def test_exact_recovers_weights_up_to_order_and_scale(widths):
     assert found.total_queries < 131_000
     held = found.compare(net)
     assert held.sampled < 1e-10
-    if not any(held.alignment.missing):
-        assert found.network.widths == net.widths
+    assert found.network.widths == net.widths
+    assert held.sampled <= held.certified < 1e-6
+    if widths[0] > 1:
+        assert not any(held.alignment.missing)
         assert held.parameter_error < 1e-8
-        assert held.sampled <= held.certified < 1e-6
+    else:  # in one dimension a unit and its mirror image differ by an affine function, which others can make up for
+        assert held.parameter_error is None
 
 
 def test_gradients_make_it_cheaper_and_give_the_same():

@@ -24,6 +24,10 @@ extensions = [
 ]
 napoleon_google_docstring = False
 napoleon_use_ivar = True
+# Types such as `array (n, inputs)` are text: with fields, every word in them would become a link to some attribute.
+napoleon_use_param = False
+napoleon_use_rtype = False
+suppress_warnings = ["ref.python"]  # the same for the types of attributes
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "gallery", "images"]
 myst_enable_extensions = ["dollarmath", "deflist"]

@@ -31,7 +31,7 @@ def describe(value: Any) -> str:
 
 
 def real_array(value: Any, name: str, *, ndim: int | tuple[int, ...] | None = None, finite: bool = True) -> FloatArray:
-    """`value` as a float64 array, C-contiguous, finite unless told otherwise.
+    """`value` as a float64 array, C-contiguous, finite unless `finite=False`.
 
     Accepts whatever `numpy.asarray` takes (lists, pandas, torch CPU tensors, any byte order); refuses complex,
     text, objects, masked entries and integers that float64 would change.

@@ -43,12 +43,12 @@ class Status(StrEnum):
 
 _ADVICE = {
     Status.DONE: "",
-    Status.BUDGET: "The bracket holds for what was not looked at too; a larger budget= narrows it.",
-    Status.INTERRUPTED: "The bracket holds for what was not looked at too; run it again to the end to narrow it.",
+    Status.BUDGET: "The bracket holds, unfinished parts included; a larger budget= narrows it.",
+    Status.INTERRUPTED: "The bracket holds, unfinished parts included; run it again to the end to narrow it.",
     Status.TOLERANCE: "The interval is wider than asked for; a larger budget= narrows it.",
-    Status.NOTHING_MET: "No sample met the event: only the upper bound tells; guarantee='sound' may prove more.",
+    Status.NOTHING_MET: "No sample hit the event: only the upper bound counts; guarantee='sound' may prove more.",
     Status.TOO_FEW: "Too few samples for an interval; give a larger budget=.",
-    Status.REFUSED: "The method does not serve this network or law; the note says why.",
+    Status.REFUSED: "The method does not cover this network or law; the note says why.",
     Status.UNDECIDED: "What is left is too thin to decide in double precision; more work will not narrow the bracket.",
 }
 
@@ -80,15 +80,15 @@ def status_of(stopped: str | None) -> Status:
 class Answer:
     """A probability (or another number) with its bracket, its guarantee, and how it was computed.
 
-    `method` says how, `note` why so and what to keep in mind (both are for people), `evaluations` how many cells, boxes
-    or points of the network were looked at, `seconds` how long it took (None where not counted), `status` whether the
+    `method` says how, `note` why, and what to keep in mind (both are for people), `evaluations` how many cells, boxes
+    or points of the network were visited, `seconds` how long it took (None where not counted), `status` whether the
     work ended as asked for (`status.advice` what to do if not), `seed` the `rng=` that repeats the answer (None where
     nothing was drawn or a Generator was given). `value` is the estimate, or for "exact" the number itself; the middle
     of a "sound" bracket, which is no estimate: its text leads with the bracket when it starts at 0 ("at most 0.0043").
 
     `answer < x` is True when the whole bracket is below x, False when none of it is, and an `InputError` when the
-    bracket holds x: then the answer does not say. `certainly_below(x)` and `certainly_above(x)` are plain questions
-    with a bool for an answer. Equality is that of all fields.
+    bracket holds x: then the answer does not decide. `certainly_below(x)` and `certainly_above(x)` always give a bool.
+    Equality is that of all fields.
     """
 
     value: float

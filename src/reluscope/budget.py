@@ -22,7 +22,7 @@ _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)\s*", r
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
 _SECONDS |= {"minute": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}
 _LONG = 2.0
-"""Seconds of compiling after which a terminal is told why it waits."""
+"""Seconds of compiling after which a terminal shows why it waits."""
 
 _REGIONS = ("region", "regions", "cells", "cell")
 
@@ -70,12 +70,12 @@ def _compiling() -> Any:
     from numba.core import event
 
     class Watch(event.TimingListener):
-        told = False
+        announced = False
 
         def on_end(self, happened: Any) -> None:
             super().on_end(happened)
-            if not self.told and self.done and self.duration > _LONG and sys.stderr.isatty():
-                self.told = True
+            if not self.announced and self.done and self.duration > _LONG and sys.stderr.isatty():
+                self.announced = True
                 print("reluscope: compiling on first use (kept on disk for the next time) ...", file=sys.stderr)
 
     watch = Watch()

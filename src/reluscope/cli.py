@@ -1,7 +1,8 @@
 """The command line: `reluscope COMMAND ...`.
 
-Exit codes: 0 done, 1 an asked-for condition is not met, 2 bad input. Errors are one line on standard error; `--json`
-prints one JSON object on standard output. Heavy imports wait until a command needs them, so `--help` is quick.
+Exit codes: 0 done, 1 a condition that was asked for does not hold, 2 bad input. Errors are one line on standard
+error; `--json` prints one JSON object on standard output. Heavy imports wait until a command needs them, so
+`--help` is quick.
 """
 
 from __future__ import annotations

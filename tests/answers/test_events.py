@@ -165,7 +165,7 @@ def test_features_of_the_function():
     [
         ("y[0] >", "something is missing", 6),
         ("y[0] y[1]", "join conditions", 5),
-        ("y[5] > 1", "from 0 to 3", 2),
+        ("y[5] > 1", "output 5 does not exist: there are 4 outputs", 2),
         ("(y[0] > 1", r"expected '\)'", 9),
         ("x[0]*y[0] > 1", "not linear", 4),
         ("foo > 1", "'foo' is not known", 0),

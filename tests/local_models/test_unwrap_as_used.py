@@ -211,8 +211,8 @@ def test_the_columns_of_an_explanation_add_up(inputs):
     k = int(p > 0.5)
     assert np.allclose(e.probability, [1 - p, p]) and e.predicted == k
     assert f"class {k} with probability {e.probability[k]:.4g}" in text and "the logit of class 1" in text
-    assert re.search(r"boundary at distance [\d.e-]+ in the inputs' own units \(unit \d of hidden layer [01]\)", text)
-    assert "in standard deviations of the data" in text
+    assert re.search(r"boundary is [\d.e-]+ standard deviations away \(unit \d of hidden layer [01]\)", text)
+    assert re.search(r"in the units of the inputs, [\d.e-]+ \(unit \d of hidden layer [01]\)", text)
 
 
 def test_several_classes_and_numbers_in_text():

@@ -44,7 +44,7 @@ class Equivalence:
     `equal` is True when `|f1 - f2| <= max_difference` everywhere (every output counts), False when `witness` shows
     more, None when the budget ended before that was known or when rounding leaves it open. `difference` is the largest
     one found, at the input `witness`, with the outputs `first` and `second` there. `rounding` bounds the probable
-    rounding of `difference`, `cells` counts the regions of the common refinement that were looked at.
+    rounding of `difference`, `cells` counts the regions of the common refinement that were visited.
     """
 
     equal: bool | None
@@ -60,7 +60,7 @@ class Equivalence:
 
     @property
     def complete(self) -> bool:
-        """Whether every region was looked at."""
+        """Whether every region was visited."""
         return self.stopped is None
 
     def __bool__(self) -> bool:
@@ -190,7 +190,7 @@ def equivalent(
     elif verdict is None:
         text = f"the largest difference is within rounding ({rounding:.1g}) of max_difference; a larger one decides"
     else:
-        text = "exact: every region of the common refinement was looked at, only rounding remains"
+        text = "exact: every region of the common refinement was visited; only rounding remains"
     return Equivalence(verdict, worst, witness, first, second, allowed, rounding, cells, stopped, text)
 
 

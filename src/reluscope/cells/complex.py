@@ -1,7 +1,7 @@
 """The polyhedral complex of a network: faces of every dimension, their labels, and how they hang together.
 
 On each region the network is affine; the closed regions, their facets, the facets of those and so on down to the
-vertices form a polyhedral complex: two faces meet in a common face or not at all. A face is told by its *ternary
+vertices form a polyhedral complex: two faces meet in a common face or not at all. A face is identified by its *ternary
 label*: for every break point `t` of every hidden unit, the sign of `h - t` (-1, 0 or 1), which is constant on its
 relative interior. No two faces share a label (inside one side of the box, when there is a box): the sign vectors of a
 layer cut out convex sets, and on each of them the next layer is affine.
@@ -234,7 +234,7 @@ class Complex:
     def level_set(self, output: int = 0, other: int | None = None, value: float = 0.0) -> LevelSet:
         """Where `y[output] - y[other] = value`, or `y[output] = value` without `other`: decision boundaries, contours.
 
-        Every region is cut by the hyperplane of its own affine map, so pieces meet exactly along shared vertices.
+        Every region is cut by the hyperplane of its linear model, so parts meet exactly along shared vertices.
         Cost: one pass over the faces. Guarantee: complete, up to rounding; a vertex within 32 probable errors counts
         as being on it.
         """
@@ -408,7 +408,7 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
         )
     geometry = vertex_geometry(net.n_inputs) if isinstance(net, Network) else "auto"
     if box is None and geometry == "auto" and isinstance(net, Network) and net.n_inputs == 2:
-        geometry = "vertex"  # the plane: its unbounded faces are told by their vertices at infinity
+        geometry = "vertex"  # the plane: its unbounded faces are identified by their vertices at infinity
     made = build_complex(regions(net, box, geometry=geometry, budget=budget, progress=progress))
     if box is None and net.n_inputs == 2 and made.complete and not made.face_to_face:
         # Where units saturate, nearly parallel lines meet far out and symbolic vertices there are ill-determined.

@@ -357,7 +357,7 @@ class HPolytopes:
         return centre, radius
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """The smallest box around each cell: lower and upper ends, (n, dimension) each, infinite where
+        """The smallest box around each cell: lower and upper bounds, (n, dimension) each, infinite where
         unbounded."""
         return self._boxes()[:2]
 

@@ -85,7 +85,7 @@ def find_bases(A, b, error, offsets, lower, upper):  # type: ignore[no-untyped-d
 
 @nb.njit(cache=True, error_model="numpy")
 def bounding_boxes(A, b, error, offsets, basis, frame):  # type: ignore[no-untyped-def]
-    """Lower and upper end of each coordinate on each cell, and its largest size at the vertices met on the
+    """Lower and upper bound of each coordinate on each cell, and its largest size at the vertices met on the
     way."""
     n, d = len(offsets) - 1, A.shape[1]
     room = _most_rows(offsets)
@@ -306,7 +306,7 @@ def vertex_by_highs(A: FloatArray, b: FloatArray, lower: FloatArray, upper: Floa
 
 
 def bounds_by_highs(A: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper end of each coordinate on the cell `A x <= b`."""
+    """Lower and upper bound of each coordinate on the cell `A x <= b`."""
     program = Program(A, b)
     axes = np.eye(A.shape[1])
     return (

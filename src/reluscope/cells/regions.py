@@ -1,6 +1,6 @@
 """Regions: all the pieces on which a network is affine, with their patterns, affine maps and cells.
 
-A region is an activation pattern whose cell has a full-dimensional interior. Three counts are told apart:
+A region is an activation pattern whose cell has a full-dimensional interior. There are three counts:
 `len(regions)` counts patterns; `regions.merge_equal()` joins regions that touch and share one affine map; and
 `regions.distinct_maps()` counts affine maps wherever they occur.
 """

@@ -48,6 +48,8 @@ _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _POWER = {"or": 1, "and": 2, "in": 4, "+": 5, "-": 5, "*": 6, "/": 6} | dict.fromkeys(_COMPARISONS, 4)
 _NOT, _MINUS = 3, 7
 
+_NOUNS = {"x": "input", "y": "output"}
+
 
 class Linear(NamedTuple):
     """An affine expression with exact coefficients."""
@@ -359,7 +361,7 @@ class _Parser:
         found = re.fullmatch(r"([XY])_([0-9]{1,9})", name)
         if found:
             letter = found[1].lower()
-            return _variable(letter, self.in_range(int(found[2]), self.size(letter), f"{letter}[i]", token.start))
+            return _variable(letter, self.in_range(int(found[2]), self.size(letter), _NOUNS[letter], token.start))
         if name in ("true", "false"):
             return Row((), 0.0 if name == "true" else -1.0, False)
         if name in ("J", "unit"):
@@ -386,20 +388,20 @@ class _Parser:
             self.next()
             table = self.names.inputs if letter == "x" else self.names.outputs
             if inside.text not in table:
-                self.fail(f"no {'input' if letter == 'x' else 'output'} is called {inside.text!r}", inside.start)
+                self.fail(f"no {_NOUNS[letter]} is called {inside.text!r}", inside.start)
             index = table[inside.text]
         else:
-            index = self.in_range(self.whole("an index"), self.size(letter), f"{letter}[i]", inside.start)
+            index = self.in_range(self.whole("an index"), self.size(letter), _NOUNS[letter], inside.start)
         self.expect("]", f"after {letter}[{index}")
         return index
 
     def two(self, token: _Token, first: int, second: int, *what: str) -> tuple[int, int]:
         self.next()
         start = self.tokens[self.at].start
-        a = self.in_range(self.whole(f"the {what[0]}'s index"), first, f"the {what[0]} of {token.text}", start)
+        a = self.in_range(self.whole(f"the {what[0]}'s index"), first, what[0], start)
         self.expect(",", f"between {what[0]} and {what[1]}")
         start = self.tokens[self.at].start
-        b = self.in_range(self.whole(f"the {what[1]}'s index"), second, f"the {what[1]} of {token.text}", start)
+        b = self.in_range(self.whole(f"the {what[1]}'s index"), second, what[1], start)
         self.expect("]", f"after {token.text}[{a},{b}")
         return a, b
 
@@ -531,7 +533,7 @@ class _Parser:
     def class_number(self, value: Linear, start: _Token) -> int:
         if value.terms or value.constant.denominator != 1:
             self.fail("expected the number of an output", start.start)
-        return self.in_range(int(value.constant), self.names.n_outputs, "the output", start.start)
+        return self.in_range(int(value.constant), self.names.n_outputs, "output", start.start)
 
     def is_class(self, arg: _Arg, index: int, *, positive: bool) -> Any:
         """The first largest (smallest) output is number `index`: earlier ones are beaten, later ones at least tied."""
@@ -590,7 +592,8 @@ class _Parser:
 
     def in_range(self, index: int, size: int, what: str, position: int) -> int:
         if not 0 <= index < size:
-            self.fail(f"{what} goes from 0 to {size - 1}, got {index}", position)
+            there = f"is 1 {what}" if size == 1 else f"are {size} {what}s"
+            self.fail(f"{what} {index} does not exist: there {there}, counted from 0", position)
         return index
 
     def as_linear(self, value: Any, token: _Token) -> Linear:

@@ -73,7 +73,7 @@ def load_torch_file(
     """A multilayer perceptron from the state dict in a `.pt` or `.pth` file.
 
     Layers are taken in the order of the file (or `order`), with `activation` (default "relu") between them. Other
-    architectures cannot be told from a state dict: build the module, load the state dict into it and pass it.
+    architectures cannot be read off a state dict: build the module, load the state dict into it and pass it.
     """
     name = as_path(path).name
     data = read_bytes(path, limits=limits)

@@ -47,7 +47,7 @@ def vnnlib(source: str | bytes | PathLike[str], *, limits: Limits = DEFAULT_LIMI
     A `str` is taken as text when it holds a line break or starts with `(` or `;`, otherwise as a path; bytes
     are text. An input without a bound gets an infinite one. A disjunct whose bounds contradict each other is
     empty and left out; a property with nothing left is an error. Time is linear in the size of the file (0.1 s
-    per MB) and in the size of the disjunctive normal form, which is counted before it is made.
+    per MB) and in the size of the disjunctive normal form, whose size is checked before it is built.
     """
     text, name = _text_of(source, limits)
     reader = _Reader(text, limits, name)

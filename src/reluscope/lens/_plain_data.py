@@ -1,6 +1,6 @@
 """Plain data from a file in Python's serialisation format, read without running any of it.
 
-The standard reader can be told to call functions; this one knows only the instructions that build None, booleans,
+A file can make the standard reader call functions; this one knows only the instructions that build None, booleans,
 numbers, text, bytes, lists, tuples, sets and dicts. Every other instruction is refused by name, so nothing in a file
 can be run.
 """

@@ -265,7 +265,7 @@ def kernels(model: Model, layer: str) -> npt.NDArray[Any]:
         part: Any = dict(model.module.named_modules())[layer]
         part = part if hasattr(part, "weight") else getattr(part, "layer", part)
         if not hasattr(part, "weight"):
-            raise InputError(f"layer {layer!r} has no weights of its own")
+            raise InputError(f"layer {layer!r} has no weights")
         weight = part.weight.detach().numpy()
     else:
         raise InputError(f"model must be a lens model, got {type(model).__name__}")

@@ -206,7 +206,7 @@ class OnnxModel(Model):
         if image_shape is None and guessed is None:
             raise InputError(
                 f"{self.label} takes {_sides(self.taps.input_shape)}, which does not say how large an image is; "
-                "pass image_shape=(height, width, channels), or --shape height,width,channels"
+                "pass image_shape=(height, width, channels)"
             )
         self.image_shape = _image_shape(image_shape if image_shape is not None else guessed)
         self.layers = tuple(Layer(name, kind) for name, kind in self.taps.layers)
@@ -342,7 +342,7 @@ def _guess(shape: Sequence[int | None]) -> tuple[tuple[int, int, int] | None, st
         if c in (1, 3, 4):
             return (a, b, c), "NHWC"
         return (b, c, a), "NCHW"
-    if len(sides) == 4:  # sizes are open; the place of the channels is all that can be told
+    if len(sides) == 4:  # sizes are open; only the place of the channels is known
         return None, "NHWC" if sides[3] in (1, 3, 4) and sides[1] not in (1, 3, 4) else "NCHW"
     return None, "flat"
 

@@ -72,7 +72,7 @@ class Taps:
                 for name in node.input[1:2]:
                     if name in stored:
                         return np.asarray(onnx.numpy_helper.to_array(stored[name]))
-        raise InputError(f"layer {layer!r} of {self.name} has no weights of its own")
+        raise InputError(f"layer {layer!r} of {self.name} has no weights")
 
     def attention_layers(self) -> tuple[str, ...]:
         """Softmax nodes, in order: the places where attention weights are made."""

@@ -3,7 +3,7 @@
 On the region of `x` the network is `C x + d`, so feature j adds exactly `C_j x_j` to the output. Centred contributions
 `C_j (x_j - mean_j)` add up to the difference from the same local model at the mean of the data. The distance from
 `x` to the boundary is `min_i slack_i / |a_i|` over the rows `a_i x <= b_i` of all units, redundant ones included: the
-nearest hyperplane is always a facet, in any norm. Distances are in the inputs' own units, and also with each input
+nearest hyperplane is always a facet, in any norm. Distances are in the units of the inputs, and also with each input
 divided by its standard deviation over the data, because raw inputs mix units.
 """
 
@@ -52,7 +52,7 @@ class Margins:
     """For each row the distance to the boundary of its region (`inf`: the whole space) and what makes that boundary.
 
     `layer` is the index of the hidden layer and `unit` that of the unit in it, both from 0; `step` is the break point
-    of the unit; -1 where there is none. Distances are in the inputs' own units, or with `scaled` in standard
+    of the unit; -1 where there is none. Distances are in the units of the inputs, or with `scaled` in standard
     deviations of each input over the data.
     """
 
@@ -67,7 +67,7 @@ class Margins:
 class Neighbour:
     """The region across one facet, which is made by unit `unit` of hidden layer `layer` (indices, both from 0).
 
-    `distance` is that of the point to the facet's hyperplane in the inputs' own units, `distance_scaled` the same in
+    `distance` is that of the point to the facet's hyperplane in the units of the inputs, `distance_scaled` the same in
     standard deviations of each input (`inf` when only inputs that do not vary lead there). `normal` points across,
     `region` and `count` are those of the unwrapped data (-1 and 0 where no data are). `jump` (outputs, inputs) is the
     change of the coefficients; it is a multiple of the normal, because the function is continuous.
@@ -167,7 +167,7 @@ class Explanation:
 
     @property
     def distance(self) -> float:
-        """Distance from `x` to the boundary of its region, in the inputs' own units."""
+        """Distance from `x` to the boundary of its region, in the units of the inputs."""
         return float(_slacks(self.unwrapped, self.pattern, self.x)[0].min(initial=np.inf))
 
     @property
@@ -204,7 +204,7 @@ class Explanation:
         limit : int, optional
             How many; by default all of them.
         scaled : bool
-            Order by distance in standard deviations of the data instead of the inputs' own units.
+            Order by distance in standard deviations of the data instead of the units of the inputs.
 
         Returns
         -------
@@ -295,10 +295,10 @@ class Explanation:
         near, scaled = self.nearest, self.nearest_scaled
         if near is None or scaled is None:
             return "the network is affine everywhere"
-        units = "the inputs' own units" if self.unwrapped.scaling is None else "the network's scaled inputs"
+        units = "the units of the inputs" if self.unwrapped.scaling is None else "the units of the scaled inputs"
         return (
-            f"boundary at distance {near.distance:.4g} in {units} ({_unit_name(near)}), "
-            f"{scaled.distance_scaled:.4g} in standard deviations of the data ({_unit_name(scaled)})"
+            f"the nearest boundary is {scaled.distance_scaled:.4g} standard deviations away ({_unit_name(scaled)}); "
+            f"in {units}, {near.distance:.4g} ({_unit_name(near)})"
         )
 
 

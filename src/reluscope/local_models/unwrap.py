@@ -384,7 +384,7 @@ class Unwrapped:
         X : (n, inputs), optional
             Rows; by default the data.
         scaled : bool
-            Measure in standard deviations of each input over the data instead of the inputs' own units.
+            Measure in standard deviations of each input over the data instead of the units of the inputs.
 
         Returns
         -------
@@ -705,7 +705,7 @@ def unwrap(
         A scikit-learn model brings its classes and the names of its columns along: a data frame whose columns differ,
         or stand in another order, is refused.
     X : (n, inputs)
-        Rows in the network's own units; a numpy memory map is read in chunks.
+        Rows in the units that the network takes; a numpy memory map is read in chunks.
     y : (n,) or (n, outputs), optional
         A number per output, or a class label per row.
     feature_names : sequence of str, optional

@@ -1,6 +1,6 @@
 """The server of the playground: one page, its script and style, and a few questions answered in JSON.
 
-It listens on this machine only (unless told otherwise), answers to its own name only (so that no other site can reach
+It listens on this machine only (by default), answers to its own name only (so that no other site can reach
 it through DNS), takes no questions from other origins, limits what it reads, and lets the page load nothing from
 elsewhere.
 """
@@ -174,13 +174,11 @@ class Playground:
             def job() -> bytes:
                 try:
                     with warnings.catch_warnings():
-                        warnings.simplefilter(
-                            "ignore", ReluscopeWarning
-                        )  # what was folded is told in the network's notes
+                        warnings.simplefilter("ignore", ReluscopeWarning)  # the network's notes say what was folded
                         return _json(self.scenes.begin(self.shelf.file(path, name)))
                 except ReluscopeError as error:
-                    told = str(error).replace(str(path), name).replace(path.name, name)
-                    raise InputError(told) from error
+                    message = str(error).replace(str(path), name).replace(path.name, name)
+                    raise InputError(message) from error
 
             return await self.worker.do(job, seconds=_LOAD_SECONDS)
 
@@ -269,9 +267,9 @@ async def _question(request: Request) -> dict[str, Any]:
 
 async def _save(request: Request, path: Path, most: int) -> None:
     """The body, in a file; refused as soon as it is known to be too long."""
-    told = request.headers.get("content-length", "")
+    length = request.headers.get("content-length", "")
     limit = TooLargeError(f"the file has more than the limit of {most:,} bytes")
-    if told.isdigit() and int(told) > most:
+    if length.isdigit() and int(length) > most:
         raise limit
     size = 0
     with path.open("wb") as file:

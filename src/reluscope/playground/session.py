@@ -24,7 +24,7 @@ VARY = ("own", "shown", "all")
 COLOURS = ("output", "largest", "smallest", "mass")
 
 MOST_WINNERS = 10
-"""Outputs that can be told apart by colour."""
+"""Outputs that can be distinguished by colour."""
 
 MOST_INPUTS = 10_000
 MOST_WORK = 500_000_000
@@ -41,7 +41,7 @@ _MOST_LINES = 160
 class Opened:
     """A network that is open, with what is known about its inputs. `code` are the lines of Python that make it.
 
-    The lines define `net`, and `law` when there is a law of its own.
+    The lines define `net`, and `law` when the network comes with one.
     """
 
     key: str
@@ -141,7 +141,7 @@ def view(opened: Opened, data: Any) -> View:
     axes = _axes(data.get("axes"), n)
     vary = choice(data.get("vary"), "vary", VARY)
     if vary == "own" and opened.law is None:
-        raise InputError("vary 'own' needs a network with a law of its own; choose 'shown' or 'all'")
+        raise InputError("vary 'own' needs a network that comes with a law; choose 'shown' or 'all'")
     at, sd = _numbers(data.get("at"), "at", n), _numbers(data.get("sd"), "sd", n)
     if (sd < 0).any():
         raise InputError(f"sd must not be negative, got {sd.min():g} at index {int(np.argmin(sd))}")

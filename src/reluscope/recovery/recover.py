@@ -271,7 +271,7 @@ def recover(
         if view.smooth and method != "samples":
             text = (
                 "the oracle is not piecewise affine: its second differences shrink with the square of the step, at "
-                "every place looked at"
+                "every point tried"
             )
             return Recovered(
                 method, (lower, upper), None, False, (text,), None, {"first look": looked}, looked,

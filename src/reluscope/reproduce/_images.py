@@ -51,7 +51,7 @@ def images(name: str) -> Images:
     except OSError as error:
         raise InputError(
             f"{name} could not be fetched from OpenML ({error}); set RELUSCOPE_DATA to a folder with "
-            f"{name}/train-images-idx3-ubyte.gz and the other three files, or use --quick"
+            f"{name}/train-images-idx3-ubyte.gz and the other three files, or run it with quick=True"
         ) from error
     X, label = np.asarray(X, float) / 255.0, np.asarray(y).astype(np.int64)
     return Images(name, X[:60_000], label[:60_000], X[60_000:], label[60_000:])

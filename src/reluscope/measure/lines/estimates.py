@@ -33,7 +33,7 @@ _NOTHING = 1e-14
 
 @dataclass(eq=False)
 class Reach:
-    """How far lines of a kind that was not met could move a mean, up and down.
+    """How far kinds of lines not yet seen could move a mean, up and down.
 
     A kind of line whose probability is q stays away from n independent lines with probability `(1 - q)^n`, so with
     probability `1 - d` an unmet kind has `q <= log(1 / d) / n`. If such lines contribute no more than the most met on
@@ -111,7 +111,7 @@ class AnswerMaker:
         """What unmet lines could do to one kind of quantity.
 
         Where all lines agree on 0 or 1 a probability may be anything on the unmet ones, and a density that no line has
-        met has no upper end.
+        met has no upper bound.
         """
         reach = Reach.none(shape)
         for w, t in self.found:

@@ -12,12 +12,12 @@ events.
 
 Three kinds of interval, named in the answer, each for one quantity fixed beforehand:
 
-- `"replicate"`: Student's t from independent scrambles, plus what lines of a kind that was not met could add: such
+- `"replicate"`: Student's t from independent scrambles, plus an allowance for kinds of lines not yet seen: such
   lines have probability at most `log(2 / (1 - level)) / lines` (the bound for independent lines, at any number of
   them), and are taken to contribute no more than the most, and no less than the least, that was met on any line. A
   probability that is 0 (or 1) on every line may be anything on an unmet one, so its interval has width
-  `log(2 / (1 - level)) / lines`, never 0. A density that no line has met has no upper end. Asymptotic; its coverage is
-  tested.
+  `log(2 / (1 - level)) / lines`, never 0. A density at a value that no line has reached has no upper
+  bound. Asymptotic; its coverage is tested.
 - `"block"`: one scrambled sequence, cut into blocks; the same interval from the blocks. The value is as accurate as the
   whole sequence, up to four times better than that of as many points in 16 scrambles; the interval is about the same,
   and so too wide rather than too narrow, because blocks of one sequence make up for one another's errors. Asymptotic;

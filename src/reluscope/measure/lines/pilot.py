@@ -200,7 +200,7 @@ def _rarer(tally: Tally, name: str, count: int) -> tuple[FloatArray, FloatArray,
     """One kind of quantity on its rarer side: means by block, sums of squares, how many lines they rest on, and whether
     the rarer side is the complement.
 
-    The number of lines is the sum of squares over the largest one; without end for moments.
+    The number of lines is the sum of squares over the largest one; unlimited for moments.
     """
     rows = tally.means()[name]
     rows = rows.reshape(len(rows), -1)

@@ -218,7 +218,7 @@ def _doubt_rare_rows(
     bounds: FloatArray,
     offsets: npt.NDArray[np.int64],
 ) -> Answers:
-    """Lower the lower ends of large masses by the rows that the points can hardly have seen.
+    """Lower the lower bounds of large masses by the rows that the points can hardly have seen.
 
     A row that fewer than 50 of the points would violate may show in no replicate, whose spread then says nothing of
     it. Ignoring rows overstates a mass, by at most the sum of their half-spaces' masses.

@@ -35,7 +35,7 @@ class RareMoments:
     component's own moments, as one vector of 1 + r + r^2 numbers (jackknife pseudo-values where it is a ratio).
 
     `met` False: no ray has met the event, and P is at most `most` at the level asked for. `lost` is beyond all rays.
-    `unmet` (1 + r + r^2 numbers) is what rays of a kind that none was could add: their probability is at most
+    `unmet` (1 + r + r^2 numbers) is an allowance for kinds of rays not yet seen: their probability is at most
     `log(2 / (1 - level)) / rays`, their contribution that of the largest met.
     """
 

@@ -88,10 +88,10 @@ def rare_probability(
 
     - `"replicate"`: Student's t from independent replicates of scrambled Sobol points. Asymptotic, and about the parts
       of the event that the search, or a ray in the law's own directions, has met: a part that none has met is not in
-      it. If nothing is met at all, the upper end is that of the next kind.
+      it. If nothing is met at all, the upper bound is that of the next kind.
     - `"finite-sample"`: independent rays, half of them in the law's own directions; their contributions are at most 2.
-      Holds at any size and whatever the search has missed, so its upper end is never below about `9 / rays`. The number
-      of rays is fixed before they are drawn; only the clock may end them earlier.
+      Holds at any size and whatever the search has missed, so its upper bound is never below about `9 / rays`. The
+      number of rays is fixed before they are drawn; only the clock may end them earlier.
 
     `starts` (m, inputs) are inputs known to lie in the event, if any: the search looks around them when it finds none.
 
@@ -349,7 +349,7 @@ class _Run:
         lost = sum(plan.weight * plan.lost for plan in plans)
         note, status = "", Status.DONE
         if upper - value > self.tolerance * value:
-            note, status = "the upper bound is held up by what no ray has met", Status.TOLERANCE
+            note, status = "the upper bound allows for what no ray has hit", Status.TOLERANCE
         if value <= 0.0:
             note, status = self._not_met(), Status.NOTHING_MET
         return self._answer(value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", note, status)
@@ -379,7 +379,7 @@ class _Run:
             upper += plan.weight * intervals.betting(drawn.value, 1.0, level)[1]
             parts.append(plan.weight * drawn.value.mean())
         value = self.fixed + float(sum(parts))
-        note = "the search did not find the event, only single rays met it" if value > self.fixed else self._not_met()
+        note = "the search did not find the event; only a few rays hit it" if value > self.fixed else self._not_met()
         return self._answer(value, self.fixed, upper, "finite-sample", note, Status.NOTHING_MET)
 
     def _answer(self, value: float, lower: float, upper: float, kind: str, note: str, status: Status) -> Answer:
@@ -401,9 +401,9 @@ class _Run:
         if any(plan.known for plan in self.plans):
             return (
                 "inputs of the event are known, but their part is too thin or too far out for rays to measure: the "
-                "probability need not be 0; the upper end is what that many rays can miss"
+                "probability need not be 0; the upper bound is what that many rays can miss"
             )
-        return "the event was not met, so 0 is no estimate; the upper end is what that many rays can miss"
+        return "no ray hit the event, so 0 is no estimate; the upper bound is what that many rays can miss"
 
     def _searched(self) -> bool:
         """Whether the search has had its share of the time: the rest is for rays."""

@@ -135,7 +135,7 @@ class Tally:
         self._counted(parts)
 
     def add_points(self, U: FloatArray, parts: Parts, weights: FloatArray | None = None) -> None:
-        """Add points, of weight 1 each unless told otherwise: everything but densities."""
+        """Add points, of weight 1 each by default: everything but densities."""
         job = self.job
         outputs = self.net(U) @ job.forms.T
         heavy = np.ones(len(U)) if weights is None else weights

@@ -60,7 +60,7 @@ def bound_event(
 ) -> Answer:
     """A guaranteed bracket of `P((x, net(x)) in event)`, x from `law`.
 
-    Stops when half the bracket's width is at most `tolerance` (None: 1 % of the upper end), when `budget` is spent
+    Stops when half the bracket's width is at most `tolerance` (None: 1 % of the upper bound), when `budget` is spent
     (`"60s"`, `"100000 regions"` counts boxes; 60 s when neither is given), or when nothing more can be decided in
     double precision. `progress` shows the bracket as it shrinks.
 
@@ -260,7 +260,7 @@ class _Search:
             threshold /= self._step(self.limit.elapsed() - began)
 
     def _plant(self) -> None:
-        """Look for a point of the event and a small box around it that is surely inside: a positive lower end."""
+        """Look for a point of the event and a small box around it that is surely inside: a positive lower bound."""
         if self.floor:
             return
         for i, root in self.roots.items():

@@ -188,7 +188,7 @@ function legend() {
   } else if (view.colour === 'mass') {
     const most = mass ? mass.reduce((a, b) => Math.max(a, b ?? 0), 0) : 0;
     if (most) parts.push('probability of the region', bar(palette.sequential, `≤ ${number(most * 1e-6, 2)}`, number(most, 3)));
-    if (mass?.includes(null)) parts.push(key(rgb(massShade(null, 1, palette)), 'not met'));
+    if (mass?.includes(null)) parts.push(key(rgb(massShade(null, 1, palette)), 'not seen'));
   } else if (picture && view.colour !== 'output') {
     for (const o of picture.outputs) if (!sheet?.won || sheet.won.has(o)) parts.push(key(rgb(palette.categories[o]), `y[${o}]`));
   }

@@ -3,7 +3,7 @@ The polyhedral complex and a decision boundary
 ==============================================
 
 Where the units of each layer switch: lines for the first layer, bent lines for later ones. The set where the output is
-zero, the decision boundary, is cut out of the same cells.
+zero, the decision boundary, is cut out of the same regions.
 """
 
 import matplotlib.pyplot as plt

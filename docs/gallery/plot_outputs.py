@@ -2,8 +2,8 @@
 The law of an output
 ====================
 
-A cdf with its jumps, exactly, beside a million Monte Carlo draws. The jumps are atoms: cells on which the network is
-constant hold positive probability.
+A cdf with its jumps, exactly, beside a million Monte Carlo draws. The jumps are atoms: regions on which the network
+is constant have positive probability. The law is the distribution of the inputs.
 """
 
 import matplotlib.pyplot as plt

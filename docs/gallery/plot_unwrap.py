@@ -1,8 +1,8 @@
 """
-The rules that data meet
-========================
+The linear models that apply to data
+====================================
 
-A network on two noisy circles, taken apart into the linear models that the rows of a data set really meet.
+A network on two noisy circles, taken apart into the linear models that apply to the rows of a data set.
 """
 
 import matplotlib.pyplot as plt

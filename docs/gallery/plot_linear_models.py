@@ -1,8 +1,5 @@
 """
 Which linear models, how likely, how steep
-
-Under a random input the linear model that a network applies is random too. Its law, and that of its slope.
-=======
 ==========================================
 
 Under a random input the linear model that a network applies is random too. Here are its distribution, and that of its

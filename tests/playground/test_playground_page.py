@@ -166,7 +166,7 @@ def test_a_click_says_what_the_network_does_there(browser):
     browser.until("!document.querySelector('#point').hidden && document.querySelector('#point table')")
     text = browser.text("#point-body").replace("−", "-")
     net = rs.example("moons").network
-    value = float(text.split("y[0] = ")[1].split("Its")[0])
+    value = float(text.split("y[0] = ")[1].split("Probability")[0])
     assert value == pytest.approx(net(spot)[0], abs=0.2)  # a pixel is about 0.01 wide, slopes are below 20
     near = net.local([spot]).C[0, 0]
     cells = browser.see("[...document.querySelectorAll('#point td.n')].map(e => e.textContent)")

@@ -53,6 +53,7 @@ ROOMS = {
 
 BEHIND_DOORS = (
     "reluscope.events",
+    "reluscope.inputs",
     *(f"reluscope.measure.{room}" for room in ROOMS if room not in ("exactness", "normal")),
 )
 """Packages that others import from as a whole, never from the modules inside."""

@@ -12,9 +12,22 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope._extras import require
 from reluscope._files import atomic_write, read_bytes
 from reluscope.errors import InputError
 from reluscope.limits import DEFAULT_LIMITS, Limits
+
+
+class Tabular:
+    """A record with columns (`to_dict()`) or with one dictionary per row (`rows()`), as a data frame."""
+
+    __slots__ = ()
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame."""
+        record: Any = self
+        return require("pandas", "pandas").DataFrame(record.to_dict() if hasattr(self, "to_dict") else record.rows())
+
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

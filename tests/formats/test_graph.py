@@ -13,6 +13,7 @@ from scipy import sparse
 
 from reluscope.activations import Activation, absolute, clip, identity, leaky_relu, relu
 from reluscope.errors import InputError, InputLimitError
+from reluscope.formats._terms import Window
 from reluscope.formats.graph import GraphBuilder
 from reluscope.limits import Limits
 
@@ -167,7 +168,8 @@ def test_conv_equals_plain_loops_and_conv_transpose_is_its_adjoint(axes, groups,
     b = rng.normal(size=2 * groups)
     x = rng.normal(size=(batch, 2 * groups, *size))
     g = GraphBuilder()
-    got = g.conv(g.input(x.shape), w, b, strides, [*pads, *ends], dilations, groups)
+    window = Window(kernel, strides, [*pads, *ends], dilations)
+    got = g.conv(g.input(x.shape), w, b, window, groups)
     expected = np.stack([slow_conv(s, w, b, strides, [*pads, *ends], dilations, groups) for s in x])
     y = value(g, got, x)
     np.testing.assert_allclose(y, expected, rtol=1e-11, atol=1e-12)
@@ -176,7 +178,7 @@ def test_conv_equals_plain_loops_and_conv_transpose_is_its_adjoint(axes, groups,
     z = rng.normal(size=y.shape)
     back = GraphBuilder()
     c = rng.normal(size=2 * groups)
-    t = back.conv_transpose(back.input(z.shape), w, c, strides, [*pads, *ends], dilations, groups, rest)
+    t = back.conv_transpose(back.input(z.shape), w, c, window, groups, rest)
     assert t.shape == x.shape
     pulled = value(back, t, z) - c.reshape(-1, *[1] * len(kernel))
     plain = y - b.reshape(-1, *[1] * len(kernel))
@@ -213,25 +215,25 @@ def test_pools_equal_plain_loops(axes, include, seed):
     g = GraphBuilder()
     t = g.input(x.shape)
     np.testing.assert_allclose(
-        value(g, g.average_pool(t, kernel, strides, both, dilations, include), x), mean, rtol=1e-12
+        value(g, g.average_pool(t, Window(kernel, strides, both, dilations), include), x), mean, rtol=1e-12
     )
     g = GraphBuilder()
     t = g.input(x.shape)
     np.testing.assert_allclose(
-        value(g, g.max_pool(t, kernel, strides, both, dilations), x), top, rtol=1e-12, atol=1e-12
+        value(g, g.max_pool(t, Window(kernel, strides, both, dilations)), x), top, rtol=1e-12, atol=1e-12
     )
 
 
 def test_ceil_mode_admits_a_last_window_but_none_that_starts_in_the_end_padding():
     g = GraphBuilder()
     t = g.input((1, 1, 4))
-    assert g.max_pool(t, [3], [2], [0, 0], [1], ceil_mode=False).shape == (1, 1, 1)
-    wide = g.max_pool(t, [3], [2], [0, 0], [1], ceil_mode=True)
+    assert g.max_pool(t, Window([3], [2], [0, 0], [1])).shape == (1, 1, 1)
+    wide = g.max_pool(t, Window([3], [2], [0, 0], [1], ceil_mode=True))
     assert wide.shape == (1, 1, 2)
     assert value(g, wide, [4, 1, 2, 3]).ravel().tolist() == [4, 3]
     # windows would start at -1, 2 and 5; the input ends at 3
-    assert g.max_pool(t, [2], [3], [1, 1], [1], ceil_mode=True).shape == (1, 1, 2)
-    mean = g.average_pool(t, [3], [2], [0, 0], [1], count_include_pad=True, ceil_mode=True)
+    assert g.max_pool(t, Window([2], [3], [1, 1], [1], ceil_mode=True)).shape == (1, 1, 2)
+    mean = g.average_pool(t, Window([3], [2], [0, 0], [1], ceil_mode=True), count_include_pad=True)
     np.testing.assert_allclose(value(g, mean, [4, 1, 2, 3]).ravel(), [7 / 3, 2.5])
 
 
@@ -300,13 +302,13 @@ def test_maximum_and_minimum_broadcast_like_numpy(seed, constant):
 def test_max_pool_uses_a_balanced_tree_and_no_unit_for_single_entries():
     g = GraphBuilder()
     t = g.input((1, 1, 9, 9))
-    net = g.build(g.max_pool(t, [3, 3], [3, 3], [0, 0, 0, 0], [1, 1]))
+    net = g.build(g.max_pool(t, Window([3, 3], [3, 3], [0, 0, 0, 0], [1, 1])))
     assert len(net.hidden) == 4  # 9 entries: ceil(log2 9)
     relus = sum(int((layer.units.pieces > 1).sum()) for layer in net.hidden)
     assert relus == 9 * 8
-    assert g.build(g.max_pool(t, [1, 1], [2, 2], [0, 0, 0, 0], [1, 1])).n_units == 0
+    assert g.build(g.max_pool(t, Window([1, 1], [2, 2], [0, 0, 0, 0], [1, 1]))).n_units == 0
     # in a corner window that holds one pixel and three pads, the pad never wins
-    padded = g.max_pool(t, [2, 2], [9, 9], [1, 1, 0, 0], [1, 1])
+    padded = g.max_pool(t, Window([2, 2], [9, 9], [1, 1, 0, 0], [1, 1]))
     assert value(g, padded, -np.arange(1.0, 82.0))[0, 0, 0, 0] == -1.0
 
 
@@ -452,9 +454,9 @@ def test_a_convolution_of_a_large_image_is_refused_before_it_is_built():
     x = g.input((1, 64, 224, 224))
     start = time.perf_counter()
     with pytest.raises(InputLimitError, match="unrolled weights"):
-        g.conv(x, np.ones((64, 64, 3, 3)), None, [1, 1], [1, 1, 1, 1], [1, 1])
+        g.conv(x, np.ones((64, 64, 3, 3)), None, Window([3, 3], [1, 1], [1, 1, 1, 1], [1, 1]))
     with pytest.raises(InputLimitError):
-        g.conv(x, np.ones((1, 64, 1, 1)), None, [1, 1], [2**30] * 4, [1, 1])
+        g.conv(x, np.ones((1, 64, 1, 1)), None, Window([1, 1], [1, 1], [2**30] * 4, [1, 1]))
     with pytest.raises(InputLimitError):
         g.matmul(x, np.ones((224, 224)))
     assert time.perf_counter() - start < 2.0
@@ -495,10 +497,10 @@ def test_the_finished_network_is_counted_with_what_it_carries():
         (lambda g, x: g.linear(x, np.ones((2, 5)), None, (2,)), "needs a matrix"),
         (lambda g, x: g.reshape(x, (5,)), "reshape"),
         (lambda g, x: g.reduce_sum(x, [3]), "axes"),
-        (lambda g, x: g.conv(x, np.ones((1, 1, 3)), None, [1], [0, 0], [1]), "convolution"),
-        (lambda g, x: g.max_pool(g.reshape(x, (1, 1, 3)), [5], [1], [0, 0], [1]), "does not fit"),
-        (lambda g, x: g.max_pool(g.reshape(x, (1, 1, 3)), [1], [1], [1, 0], [1]), "padding"),
-        (lambda g, x: g.max_pool(g.reshape(x, (1, 1, 3)), [1], [0], [0, 0], [1]), "strides"),
+        (lambda g, x: g.conv(x, np.ones((1, 1, 3)), None, Window([3], [1], [0, 0], [1])), "convolution"),
+        (lambda g, x: g.max_pool(g.reshape(x, (1, 1, 3)), Window([5], [1], [0, 0], [1])), "does not fit"),
+        (lambda g, x: g.max_pool(g.reshape(x, (1, 1, 3)), Window([1], [1], [1, 0], [1])), "padding"),
+        (lambda g, x: g.max_pool(g.reshape(x, (1, 1, 3)), Window([1], [0], [0, 0], [1])), "strides"),
         (lambda g, x: g.build(np.zeros((0,))), "at least one entry"),
         (lambda g, x: g.build(g.scale(x, np.inf)), "finite"),
     ],

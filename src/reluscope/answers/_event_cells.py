@@ -32,7 +32,7 @@ from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.budget import Budget
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component
 
 Index = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]

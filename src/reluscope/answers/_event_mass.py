@@ -22,7 +22,7 @@ from reluscope.measure.regions import gaussian_mass, gaussian_masses, standard_d
 if TYPE_CHECKING:
     from reluscope.budget import Budget
     from reluscope.events import PlacedEvent
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component
 
 NEAR = 9.0
 """Half-width of the first box searched: outside of it N(0, I_r) has 2.3e-19 r."""

@@ -26,8 +26,7 @@ from reluscope.inputs import FAR
 
 if TYPE_CHECKING:
     from reluscope.events import Event, PlacedEvent
-    from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
     from reluscope.network import Network
 
 MOST_PROOF_DIMENSIONS = 6

@@ -20,7 +20,7 @@ from reluscope.errors import InputError
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 
 if TYPE_CHECKING:
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component
     from reluscope.measure.regions import Enumerated
     from reluscope.network import Network, Pattern
 

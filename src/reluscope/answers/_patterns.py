@@ -14,8 +14,7 @@ from reluscope.intervals import binomial
 from reluscope.network import Network, Pattern
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
 
 _DRAW_NUMBERS = 1 << 21
 """Numbers in one batch of draws."""

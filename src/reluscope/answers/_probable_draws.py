@@ -17,8 +17,7 @@ from reluscope.measure.regions import added, scaled
 from reluscope.network import Network, Pattern
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
 
 _MOST_POLYTOPES = 300
 _MOST_POLYTOPE_DIMENSIONS = 40

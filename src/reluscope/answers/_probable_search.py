@@ -25,7 +25,7 @@ from reluscope.progress import Report
 if TYPE_CHECKING:
     from reluscope.cells.regions import Domain
     from reluscope.cells.split import Geometry
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component
 
 _AT_ONCE = 64
 """Prefixes that are continued together."""

@@ -27,8 +27,7 @@ from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Gaussian, Law
-    from reluscope.inputs._factor import Factor
+    from reluscope.inputs import Factor, Gaussian, Law
 
 Index = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
@@ -484,7 +483,7 @@ def _redrawn_mixture(law: Law, named: Index) -> _Pairs:
     others = conditional[id(gaussians[0].factor)].others
     parts: list[Gaussian] = []
     if len(others):
-        from reluscope.inputs._factor import loading_factor
+        from reluscope.inputs import loading_factor
 
         small: dict[int, Factor] = {}
         for g in gaussians:

@@ -25,7 +25,7 @@ from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, proba
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Event, PlacedEvent, place
-from reluscope.inputs import Law
+from reluscope.inputs import Component, Law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, not_exact
 from reluscope.network import Network
@@ -217,7 +217,9 @@ def _gaussian(
     return _joined(law, components, parts, kind, level, note)
 
 
-def _joined(law: Law, components: Any, parts: list[_Part], kind: str, level: float, note: str) -> Sensitivity:
+def _joined(
+    law: Law, components: tuple[Component, ...], parts: list[_Part], kind: str, level: float, note: str
+) -> Sensitivity:
     known = None if kind == "exact" else level
     method = "moments of the cells in the event"
     if kind != "exact":

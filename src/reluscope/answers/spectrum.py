@@ -83,7 +83,7 @@ class ExpectedJacobian:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Spectrum:
-    """The law of the singular values; see `spectrum`. `rank` counts from 1, the largest.
+    """The law of the singular values; see `spectrum`. `rank` counts from 0, the largest.
 
     `singular` (n, min(outputs, inputs)) are the values on n patterns of probability `weight` (n,): masses for an
     enumeration, shares of the draws otherwise. `bound` (ranks,) are values that no input can exceed.
@@ -108,17 +108,17 @@ class Spectrum:
 
     # -- one singular value --------------------------------------------------------------------------------------
 
-    def cdf(self, t: float, rank: int = 1) -> Answer:
+    def cdf(self, t: float, rank: int = 0) -> Answer:
         """`P(s_rank <= t)`."""
         column, level = self._column(rank), real(t, "t")
         return self._probability(column <= level, np.abs(column - level) <= self._slack)
 
-    def tail(self, t: float, rank: int = 1) -> Answer:
-        """`P(s_rank > t)`; for rank 1 the probability that the local Lipschitz constant exceeds t."""
+    def tail(self, t: float, rank: int = 0) -> Answer:
+        """`P(s_rank > t)`; for rank 0 the probability that the local Lipschitz constant exceeds t."""
         column, level = self._column(rank), real(t, "t")
         return self._probability(column > level, np.abs(column - level) <= self._slack)
 
-    def band(self, rank: int = 1) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def band(self, rank: int = 0) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """The whole cdf: steps at `t` (n,), values just after them, and a lower and upper band.
 
         From draws the band holds for all t at once with probability `level` (Dvoretzky-Kiefer-Wolfowitz-Massart,
@@ -136,7 +136,7 @@ class Spectrum:
         high = np.cumsum(self._found.upper[order])[ends] + self._found.missing
         return t, value, low, np.minimum(high, 1.0)
 
-    def quantile(self, q: float, rank: int = 1) -> Answer:
+    def quantile(self, q: float, rank: int = 0) -> Answer:
         """The smallest t with `P(s_rank <= t) >= q`.
 
         From draws the interval is between two order statistics, chosen by the binomial law: it holds whatever the
@@ -147,7 +147,7 @@ class Spectrum:
         if self._found is None:
             return self._drawn_quantile(column, level, rank)
         t, value, low, high = self.band(rank)
-        top = float(self.bound[rank - 1])
+        top = float(self.bound[rank])
         at = float(t[min(int(np.searchsorted(value, level)), len(t) - 1)])
         first, last = int(np.searchsorted(high, level)), int(np.searchsorted(low, level))
         lower = 0.0 if self._found.missing >= level else float(t[min(first, len(t) - 1)])
@@ -155,14 +155,14 @@ class Spectrum:
         slack = self._slack
         return self._answer(at, max(0.0, lower - slack), upper + slack)
 
-    def mean(self, rank: int = 1) -> Answer:
+    def mean(self, rank: int = 0) -> Answer:
         """`E s_rank`.
 
         From draws the interval is the empirical Bernstein bound of Maurer and Pontil with the range `[0, bound]`; it
         holds for any law and any number of draws, and is wide when the bound is far from what occurs.
         """
         column = self._column(rank)
-        top = float(self.bound[rank - 1])
+        top = float(self.bound[rank])
         value = float(self.weight @ column)
         if self._found is None:
             variance = float(self.weight @ (column - value) ** 2) * self.draws / (self.draws - 1)
@@ -173,7 +173,7 @@ class Spectrum:
         slack = self._slack
         return self._answer(value, max(0.0, low - slack), high + slack)
 
-    def histogram(self, rank: int = 1, bins: Any = 20) -> Histogram:
+    def histogram(self, rank: int = 0, bins: Any = 20) -> Histogram:
         """Probabilities of bins: `bins` of equal width over the values seen, or given edges (increasing).
 
         From draws every bin has its own exact binomial interval.
@@ -207,11 +207,11 @@ class Spectrum:
                 "mean": self.mean(rank).to_dict(),
                 "median": self.quantile(0.5, rank).to_dict(),
                 "q99": self.quantile(0.99, rank).to_dict(),
-                "bound": float(self.bound[rank - 1]),
-                "of_expected_jacobian": float(self.expected.singular[rank - 1]),
-                "at_modal_pattern": float(self.modal.singular[rank - 1]),
+                "bound": float(self.bound[rank]),
+                "of_expected_jacobian": float(self.expected.singular[rank]),
+                "at_modal_pattern": float(self.modal.singular[rank]),
             }
-            for rank in range(1, self.ranks + 1)
+            for rank in range(self.ranks)
         ]
         return {"method": self.method, "draws": self.draws, "patterns": len(self.weight), "ranks": rows}
 
@@ -222,7 +222,7 @@ class Spectrum:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _column(self, rank: int) -> FloatArray:
-        return self.singular[:, integer(rank, "rank", low=1, high=self.ranks) - 1]
+        return self.singular[:, integer(rank, "rank", low=0, high=self.ranks - 1)]
 
     @cached_property
     def _slack(self) -> float:
@@ -256,7 +256,7 @@ class Spectrum:
 
         low, high = intervals.order_statistics(q, self.draws, self.level)
         lower = statistic(low) if low >= 1 else 0.0
-        upper = statistic(high) if high <= self.draws else float(self.bound[rank - 1])
+        upper = statistic(high) if high <= self.draws else float(self.bound[rank])
         return self._answer(statistic(max(1, int(np.ceil(q * self.draws)))), lower, upper)
 
 

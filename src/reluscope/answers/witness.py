@@ -19,7 +19,7 @@ from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, nea
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Case, Event, PlacedEvent, as_event, place, place_parts
-from reluscope.inputs import Law
+from reluscope.inputs import Component, Law
 from reluscope.network import Network
 
 _SECONDS = 10.0
@@ -241,7 +241,9 @@ def _nearest(
     return Witnesses(tuple(made), proved and not made, note)
 
 
-def _made(points: list[Found], components: Any, checker: _Replay, wanted: int, proved: bool) -> list[Witness]:
+def _made(
+    points: list[Found], components: tuple[Component, ...], checker: _Replay, wanted: int, proved: bool
+) -> list[Witness]:
     """Witnesses of distinct points that pass the replay, nearest first."""
     out: list[Witness] = []
     for p in sorted(points, key=lambda p: p.distance):

@@ -20,9 +20,7 @@ from scipy import sparse
 from reluscope._check import FloatArray
 from reluscope.activations import Units, identity
 from reluscope.events.record import BoolArray, Case, Event
-from reluscope.inputs import standard
-from reluscope.inputs._law import Box, Law
-from reluscope.inputs._standard import Component
+from reluscope.inputs import Box, Component, Law, standard
 from reluscope.network import Layer, Network
 
 _MOST_PARTS = 64

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,12 +19,14 @@ import numpy.typing as npt
 from reluscope._check import FloatArray
 from reluscope.activations import absolute, clip, leaky_relu, relu
 from reluscope.errors import InputError, UnsupportedError
+from reluscope.formats._terms import Window
 from reluscope.formats.graph import GraphBuilder, Tensor
 from reluscope.limits import Limits
 
 Value: TypeAlias = npt.NDArray[Any] | Tensor
 """A value of the graph: an array when it does not depend on the input, else a symbolic tensor."""
 
+Operands: TypeAlias = list[Value | None]
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -100,19 +102,9 @@ class Call:
     """A node with its operands, as the rules below see it."""
 
     def __init__(
-        self,
-        onnx: Any,
-        graph: GraphBuilder,
-        opset: int,
-        limits: Limits,
-        node: Any,
-        where: str,
-        inputs: list[Value | None],
+        self, onnx: Any, graph: GraphBuilder, opset: int, limits: Limits, node: Any, where: str, inputs: Operands
     ) -> None:
-        self.onnx = onnx
-        self.graph = graph
-        self.opset = opset
-        self.limits = limits
+        self.onnx, self.graph, self.opset, self.limits = onnx, graph, opset, limits
         self.op: str = node.op_type
         self.where = where
         self.inputs = inputs
@@ -170,15 +162,10 @@ def _moved(c: Call, value: Value, fn: Callable[[npt.NDArray[Any]], npt.NDArray[A
 # Arithmetic
 
 
-def _add(c: Call) -> Value:
-    return _plus(c, c.value(0), c.value(1))
-
-
-def _sub(c: Call) -> Value:
-    a, b = c.value(0), c.value(1)
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return np.asarray(a - b)
-    return c.graph.subtract(a, b)
+def _folded(on_arrays: Callable[..., Any], on_graph: Callable[..., Value], *values: Value) -> Value:
+    """A result in numpy where no operand depends on the input, else in the graph."""
+    symbolic = any(isinstance(v, Tensor) for v in values)
+    return on_graph(*values) if symbolic else np.asarray(on_arrays(*values))
 
 
 def _mul(c: Call) -> Value:
@@ -203,15 +190,8 @@ def _div(c: Call) -> Value:
     return np.asarray(a / b)
 
 
-def _neg(c: Call) -> Value:
-    x = c.value(0)
-    return np.asarray(-x) if isinstance(x, np.ndarray) else c.graph.scale(x, -1.0)
-
-
 def _plus(c: Call, a: Value, b: Value) -> Value:
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return np.asarray(a + b)
-    return c.graph.add(a, b)
+    return _folded(np.add, c.graph.add, a, b)
 
 
 def _sum(c: Call) -> Value:
@@ -222,13 +202,8 @@ def _sum(c: Call) -> Value:
 
 
 def _mean(c: Call) -> Value:
-    total = _sum(c)
     n = len(c.inputs)
-    return np.asarray(total / n) if isinstance(total, np.ndarray) else c.graph.scale(total, 1.0 / n)
-
-
-def _matmul(c: Call) -> Value:
-    return _product(c, c.value(0), c.value(1))
+    return _folded(lambda x: x / n, lambda x: c.graph.scale(x, 1.0 / n), _sum(c))
 
 
 def _product(c: Call, a: Value, b: Value) -> Value:
@@ -274,14 +249,6 @@ def _where_rule(c: Call) -> Value:
 
 
 # Activations and maxima
-
-
-def _relu(c: Call) -> Value:
-    return c.graph.activate(c.value(0), relu())
-
-
-def _leaky_relu(c: Call) -> Value:
-    return c.graph.activate(c.value(0), leaky_relu(_as_stored(c.attribute("alpha", 0.01))))
 
 
 def _as_stored(number: float) -> float:
@@ -334,11 +301,6 @@ def _hard_sigmoid(c: Call) -> Value:
     return c.graph.activate(inner, clip(0.0, 1.0))
 
 
-def _abs(c: Call) -> Value:
-    x = c.value(0)
-    return np.abs(x) if isinstance(x, np.ndarray) else c.graph.activate(x, absolute())
-
-
 def _extreme(c: Call, of_tensors: Callable[[Any, Any], Tensor], of_arrays: Callable[[Any, Any], Any]) -> Value:
     """n-ary maximum or minimum: constants first, then a balanced tree over the rest."""
     values = [c.value(i) for i in range(len(c.inputs))]
@@ -363,26 +325,10 @@ def _extreme(c: Call, of_tensors: Callable[[Any, Any], Tensor], of_arrays: Calla
     return of_tensors(tensors[0], bound)
 
 
-def _max(c: Call) -> Value:
-    return _extreme(c, c.graph.maximum, np.maximum)
-
-
-def _min(c: Call) -> Value:
-    return _extreme(c, c.graph.minimum, np.minimum)
-
-
 # Convolution, pooling, normalisation
 
 
-@dataclass(frozen=True)
-class _Window:
-    kernel: list[int]
-    strides: list[int]
-    pads: list[int]
-    dilations: list[int]
-
-
-def _window(c: Call, x: Value, kernel: Sequence[int]) -> _Window:
+def _window(c: Call, x: Value, kernel: Sequence[int]) -> Window:
     n = len(x.shape) - 2
     if n < 1 or n > 2 or len(kernel) != n:
         raise UnsupportedError(f"{c.where} works on shape {tuple(x.shape)}; only 1-D and 2-D images are supported")
@@ -400,7 +346,7 @@ def _window(c: Call, x: Value, kernel: Sequence[int]) -> _Window:
         pads = [0] * 2 * n
     elif auto != "NOTSET":
         raise InputError(f"its auto_pad is {short(str(auto))}, which ONNX does not define")
-    return _Window([int(k) for k in kernel], strides, pads, dilations)
+    return Window([int(k) for k in kernel], strides, pads, dilations, bool(c.attribute("ceil_mode", 0)))
 
 
 def _split_padding(pads: list[int], axis: int, total: int, auto: str) -> None:
@@ -424,8 +370,7 @@ def _conv_operands(c: Call) -> tuple[Value, FloatArray, FloatArray | None]:
 
 def _conv(c: Call) -> Value:
     x, w, b = _conv_operands(c)
-    s = _window(c, x, w.shape[2:])
-    return c.graph.conv(x, w, b, s.strides, s.pads, s.dilations, int(c.attribute("group", 1)))
+    return c.graph.conv(x, w, b, _window(c, x, w.shape[2:]), int(c.attribute("group", 1)))
 
 
 def _conv_transpose(c: Call) -> Value:
@@ -435,7 +380,6 @@ def _conv_transpose(c: Call) -> Value:
     extra = [int(p) for p in c.attribute("output_padding", [0] * n)]
     wanted = c.attribute("output_shape", None)
     s = _window(c, x, w.shape[2:])
-    pads = s.pads
     if wanted is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
         sizes = (
             [int(k) for k in wanted][-n:] if wanted is not None else [x.shape[2 + i] * s.strides[i] for i in range(n)]
@@ -447,31 +391,24 @@ def _conv_transpose(c: Call) -> Value:
             if total < 0:
                 extra[i], total = extra[i] - total, 0
             _split_padding(pads, i, total, auto)
-    return c.graph.conv_transpose(x, w, b, s.strides, pads, s.dilations, int(c.attribute("group", 1)), extra)
+        s = replace(s, pads=pads)
+    return c.graph.conv_transpose(x, w, b, s, int(c.attribute("group", 1)), extra)
 
 
 def _max_pool(c: Call) -> Value:
     x = c.value(0)
-    s = _window(c, x, c.attribute("kernel_shape", []))
-    return c.graph.max_pool(x, s.kernel, s.strides, s.pads, s.dilations, bool(c.attribute("ceil_mode", 0)))
+    return c.graph.max_pool(x, _window(c, x, c.attribute("kernel_shape", [])))
 
 
 def _average_pool(c: Call) -> Value:
     x = c.value(0)
-    s = _window(c, x, c.attribute("kernel_shape", []))
-    with_padding, ceil = bool(c.attribute("count_include_pad", 0)), bool(c.attribute("ceil_mode", 0))
-    return c.graph.average_pool(x, s.kernel, s.strides, s.pads, s.dilations, with_padding, ceil)
+    window = _window(c, x, c.attribute("kernel_shape", []))
+    return c.graph.average_pool(x, window, bool(c.attribute("count_include_pad", 0)))
 
 
 def _global_average_pool(c: Call) -> Value:
     x = c.value(0)
     return c.graph.reduce_mean(x, tuple(range(2, len(x.shape))), True)
-
-
-def _global_max_pool(c: Call) -> Value:
-    x = c.value(0)
-    n = len(x.shape) - 2
-    return c.graph.max_pool(x, x.shape[2:], [1] * n, [0] * 2 * n, [1] * n)
 
 
 def _batch_normalization(c: Call) -> Value:
@@ -495,19 +432,7 @@ def _reduce(c: Call, of_tensor: Callable[..., Tensor], of_array: Callable[..., A
     return of_tensor(x, axes, keep)
 
 
-def _reduce_sum(c: Call) -> Value:
-    return _reduce(c, c.graph.reduce_sum, np.sum)
-
-
-def _reduce_mean(c: Call) -> Value:
-    return _reduce(c, c.graph.reduce_mean, np.mean)
-
-
 # Data movement
-
-
-def _identity(c: Call) -> Value:
-    return c.value(0)
 
 
 def _dropout(c: Call) -> Value:
@@ -690,22 +615,14 @@ def _shape(c: Call) -> Value:
     return np.array(shape[start:end], dtype=np.int64)
 
 
-def _size(c: Call) -> Value:
-    return np.array(math.prod(c.value(0).shape), dtype=np.int64)
-
-
 def _constant(c: Call) -> Value:
     tensor = c.attribute("value", None)
     if tensor is not None:
         return stored_array(c.onnx, tensor, "its value", infinite=True)
-    for name, kind in (("value_float", np.float64), ("value_floats", np.float64)):
+    for name in ("value_float", "value_floats", "value_int", "value_ints"):
         given = c.attribute(name, None)
         if given is not None:
-            return np.array(given, dtype=kind)
-    for name in ("value_int", "value_ints"):
-        given = c.attribute(name, None)
-        if given is not None:
-            return np.array(given, dtype=np.int64)
+            return np.array(given, dtype=np.float64 if "float" in name else np.int64)
     raise UnsupportedError(f"{c.where} holds text or a sparse tensor, which is not supported")
 
 
@@ -729,8 +646,8 @@ def _range(c: Call) -> Value:
 
 
 OPERATIONS: dict[str, Rule] = {
-    "Abs": _abs,
-    "Add": _add,
+    "Abs": lambda c: _folded(np.abs, lambda x: c.graph.activate(x, absolute()), c.value(0)),
+    "Add": lambda c: _plus(c, c.value(0), c.value(1)),
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
     "Cast": _cast,
@@ -747,30 +664,30 @@ OPERATIONS: dict[str, Rule] = {
     "Gather": _gather,
     "Gemm": _gemm,
     "GlobalAveragePool": _global_average_pool,
-    "GlobalMaxPool": _global_max_pool,
+    "GlobalMaxPool": lambda c: c.graph.max_pool(c.value(0), Window.whole(c.value(0).shape[2:])),
     "HardSigmoid": _hard_sigmoid,
-    "Identity": _identity,
-    "LeakyRelu": _leaky_relu,
-    "MatMul": _matmul,
-    "Max": _max,
+    "Identity": lambda c: c.value(0),
+    "LeakyRelu": lambda c: c.graph.activate(c.value(0), leaky_relu(_as_stored(c.attribute("alpha", 0.01)))),
+    "MatMul": lambda c: _product(c, c.value(0), c.value(1)),
+    "Max": lambda c: _extreme(c, c.graph.maximum, np.maximum),
     "MaxPool": _max_pool,
     "Mean": _mean,
-    "Min": _min,
+    "Min": lambda c: _extreme(c, c.graph.minimum, np.minimum),
     "Mul": _mul,
-    "Neg": _neg,
+    "Neg": lambda c: _folded(np.negative, lambda x: c.graph.scale(x, -1.0), c.value(0)),
     "PRelu": _prelu,
     "Pad": _pad,
     "Range": _range,
-    "ReduceMean": _reduce_mean,
-    "ReduceSum": _reduce_sum,
-    "Relu": _relu,
+    "ReduceMean": lambda c: _reduce(c, c.graph.reduce_mean, np.mean),
+    "ReduceSum": lambda c: _reduce(c, c.graph.reduce_sum, np.sum),
+    "Relu": lambda c: c.graph.activate(c.value(0), relu()),
     "Reshape": _reshape,
     "Shape": _shape,
-    "Size": _size,
+    "Size": lambda c: np.array(math.prod(c.value(0).shape), dtype=np.int64),
     "Slice": _slice,
     "Split": _split,
     "Squeeze": _squeeze,
-    "Sub": _sub,
+    "Sub": lambda c: _folded(np.subtract, c.graph.subtract, c.value(0), c.value(1)),
     "Sum": _sum,
     "Tile": _tile,
     "Transpose": _transpose,

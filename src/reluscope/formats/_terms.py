@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -131,34 +132,41 @@ def lay_out(terms: dict[int, Term], place: dict[int, IndexArray], width: int, ro
 # -- windows -----------------------------------------------------------------------------------------------
 
 
-def window_counts(
-    size: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    ceil_mode: bool,
-) -> Shape:
-    """How many windows fit along each axis; `ceil_mode` admits one more that starts inside the data."""
-    out = []
-    for i, n in enumerate(size):
-        room = n + pads[i] + pads[len(size) + i] - dilations[i] * (kernel[i] - 1) - 1
-        if room < 0:
-            raise InputError(
-                f"a window of {kernel[i]} entries with dilation {dilations[i]} does not fit into "
-                f"{n} + {pads[i]} + {pads[len(size) + i]} (data and padding)"
-            )
-        count = (-(-room // strides[i]) if ceil_mode else room // strides[i]) + 1
-        if ceil_mode and (count - 1) * strides[i] >= n + pads[i]:
-            count -= 1
-        out.append(count)
-    return tuple(out)
+@dataclass(frozen=True)
+class Window:
+    """A window that slides over the spatial axes; `pads` lists the begins of all axes, then the ends."""
 
+    kernel: Sequence[int]
+    strides: Sequence[int]
+    pads: Sequence[int]
+    dilations: Sequence[int]
+    ceil_mode: bool = False
 
-def positions(size: int, out: int, kernel: int, stride: int, pad: int, dilation: int) -> IndexArray:
-    """Index along one axis read by each window entry, shape (out, kernel), -1 outside the data."""
-    at = np.arange(out, dtype=np.intp)[:, None] * stride + np.arange(kernel, dtype=np.intp)[None, :] * dilation - pad
-    return np.where((at >= 0) & (at < size), at, -1)
+    @classmethod
+    def whole(cls, size: Sequence[int]) -> Window:
+        """The one window that covers everything."""
+        return cls(size, [1] * len(size), [0] * 2 * len(size), [1] * len(size))
+
+    def counts(self, size: Sequence[int]) -> Shape:
+        """How many windows fit along each axis; `ceil_mode` admits one more that starts inside the data."""
+        out = []
+        for i, n in enumerate(size):
+            before, after, stride = self.pads[i], self.pads[len(size) + i], self.strides[i]
+            room = n + before + after - self.dilations[i] * (self.kernel[i] - 1) - 1
+            if room < 0:
+                raise InputError(
+                    f"a window of {self.kernel[i]} entries with dilation {self.dilations[i]} does not fit into "
+                    f"{n} + {before} + {after} (data and padding)"
+                )
+            count = (-(-room // stride) if self.ceil_mode else room // stride) + 1
+            out.append(count - (self.ceil_mode and (count - 1) * stride >= n + before))
+        return tuple(out)
+
+    def positions(self, axis: int, size: int, out: int) -> IndexArray:
+        """Index along one axis read by each window entry, shape (out, kernel), -1 outside the data."""
+        start = np.arange(out, dtype=np.intp)[:, None] * self.strides[axis] - self.pads[axis]
+        at = start + np.arange(self.kernel[axis], dtype=np.intp)[None, :] * self.dilations[axis]
+        return np.where((at >= 0) & (at < size), at, -1)
 
 
 def repeat_diagonal(K: sparse.csr_array, times: int) -> sparse.csr_array:

@@ -13,6 +13,7 @@ import numpy as np
 from reluscope._check import FloatArray, real_array
 from reluscope.activations import Activation, absolute, clip, hard_sigmoid, leaky_relu, relu, relu6
 from reluscope.errors import InputError, ReluscopeWarning, UnsupportedError
+from reluscope.formats._terms import Window
 from reluscope.formats.graph import GraphBuilder, Tensor
 from reluscope.limits import Limits
 from reluscope.network import Network
@@ -186,14 +187,20 @@ class Translation:
     def _operand(self, value: Any) -> Any:
         return value if isinstance(value, Tensor) else self._array(value)
 
-    def _pads(self, padding: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    def _pads(self, padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
         if padding == "valid":
             padding = 0
         if padding == "same":
             total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
             return [t // 2 for t in total] + [t - t // 2 for t in total]
-        each = _tuple(padding, len(kernel))
-        return [*each, *each]
+        return [*_tuple(padding, len(kernel))] * 2
+
+    def _window(
+        self, size: Any, n: int, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Window:
+        kernel, dilations = _tuple(size, n), _tuple(dilation, n)
+        strides = _tuple(kernel if stride is None or stride == [] else stride, n)
+        return Window(kernel, strides, self._pads(padding, kernel, dilations), dilations, bool(ceil_mode))
 
     # -- affine modules and functions --
 
@@ -212,16 +219,13 @@ class Translation:
         groups: int = 1,
     ) -> Any:
         W = self._array(weight)
-        n = W.ndim - 2
-        stride, dilation = _tuple(stride, n), _tuple(dilation, n)
-        pads = self._pads(padding, W.shape[2:], stride, dilation)
-        b = None if bias is None else self._array(bias)
-        return self.graph.conv(x, W, b, stride, pads, dilation, int(groups))
+        window = self._window(W.shape[2:], W.ndim - 2, stride, padding, dilation)
+        return self.graph.conv(x, W, None if bias is None else self._array(bias), window, int(groups))
 
     def _convolution(self, m: Any, x: Any) -> Any:
         padding = m.padding
         if m.padding_mode != "zeros":
-            pads = self._pads(padding, m.kernel_size, m.stride, m.dilation)
+            pads = self._pads(padding, m.kernel_size, m.dilation)
             n = len(m.kernel_size)
             around = [p for i in reversed(range(n)) for p in (pads[i], pads[n + i])]
             x, padding = self._f_pad(x, around, m.padding_mode), 0
@@ -239,12 +243,9 @@ class Translation:
         dilation: Any = 1,
     ) -> Any:
         W = self._array(weight)
-        n = W.ndim - 2
-        each = _tuple(padding, n)
+        window = self._window(W.shape[2:], W.ndim - 2, stride, padding, dilation)
         b = None if bias is None else self._array(bias)
-        return self.graph.conv_transpose(
-            x, W, b, _tuple(stride, n), [*each, *each], _tuple(dilation, n), int(groups), _tuple(output_padding, n)
-        )
+        return self.graph.conv_transpose(x, W, b, window, int(groups), _tuple(output_padding, W.ndim - 2))
 
     def _f_batch_norm(
         self,
@@ -322,11 +323,8 @@ class Translation:
     ) -> Any:
         if divisor_override is not None:
             raise UnsupportedError("average pooling with divisor_override is not known")
-        n = len(x.shape) - 2
-        kernel = _tuple(kernel_size, n)
-        strides = _tuple(kernel_size if stride is None or stride == [] else stride, n)
-        pads = self._pads(padding, kernel, strides, (1,) * n)
-        return self.graph.average_pool(x, kernel, strides, pads, (1,) * n, bool(count_include_pad), bool(ceil_mode))
+        window = self._window(kernel_size, len(x.shape) - 2, stride, padding, 1, ceil_mode)
+        return self.graph.average_pool(x, window, bool(count_include_pad))
 
     def _f_max_pool(
         self,
@@ -340,11 +338,8 @@ class Translation:
     ) -> Any:
         if return_indices:
             raise UnsupportedError("max pooling that returns indices is not known")
-        n = len(x.shape) - 2
-        kernel, dilations = _tuple(kernel_size, n), _tuple(dilation, n)
-        strides = _tuple(kernel_size if stride is None or stride == [] else stride, n)
-        pads = self._pads(padding, kernel, strides, dilations)
-        return self.graph.max_pool(x, kernel, strides, pads, dilations, bool(ceil_mode))
+        window = self._window(kernel_size, len(x.shape) - 2, stride, padding, dilation, ceil_mode)
+        return self.graph.max_pool(x, window)
 
     def _adaptive(self, x: Any, output_size: Any, pool: Callable[..., Any]) -> Any:
         spatial = x.shape[2:]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from reluscope._check import FloatArray
 from reluscope.activations import Activation, Units, clip, identity, relu
 from reluscope.errors import InputError
 from reluscope.formats import _terms
-from reluscope.formats._terms import IndexArray, Shape, Term
+from reluscope.formats._terms import IndexArray, Shape, Term, Window
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
 
@@ -245,99 +245,54 @@ class GraphBuilder:
 
     def matmul(self, t: Operand, W: npt.ArrayLike) -> Tensor:
         """`numpy.matmul(t, W)` with a constant right side, batch axes broadcast."""
-        t = self._tensor(t)
-        w = np.asarray(W, dtype=np.float64)
-        return self._matmul(t, w, np.arange(t.size, dtype=np.intp).reshape(t.shape), tensor_first=True)
+        return self._matmul(self._tensor(t), np.asarray(W, dtype=np.float64), tensor_first=True)
 
     def matmul_left(self, W: npt.ArrayLike, t: Operand) -> Tensor:
         """`numpy.matmul(W, t)` with a constant left side, batch axes broadcast."""
-        t = self._tensor(t)
-        w = np.asarray(W, dtype=np.float64)
-        return self._matmul(t, w, np.arange(t.size, dtype=np.intp).reshape(t.shape), tensor_first=False)
+        return self._matmul(self._tensor(t), np.asarray(W, dtype=np.float64), tensor_first=False)
 
-    def conv(
-        self,
-        t: Operand,
-        W: npt.ArrayLike,
-        b: npt.ArrayLike | None,
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        groups: int = 1,
-    ) -> Tensor:
-        """Cross-correlation of `t` (N, C, *spatial) with `W` (out, C / groups, *kernel).
-
-        `pads` lists the begins of all spatial axes, then the ends.
-        """
+    def conv(self, t: Operand, W: npt.ArrayLike, b: npt.ArrayLike | None, window: Window, groups: int = 1) -> Tensor:
+        """Cross-correlation of `t` (N, C, *spatial) with `W` (out, C / groups, *kernel)."""
         t, w = self._tensor(t), np.asarray(W, dtype=np.float64)
-        self._check_window(t, w.shape[2:], strides, pads, dilations)
+        self._check_window(t, window)
         if w.ndim != t.ndim or groups < 1 or w.shape[0] % groups or w.shape[1] * groups != t.shape[1]:
             raise InputError(f"a convolution of {t.shape} with weights {w.shape} in {groups} groups does not fit")
-        out = _terms.window_counts(t.shape[2:], w.shape[2:], strides, pads, dilations, ceil_mode=False)
-        K = self._conv_matrix(t.shape[2:], out, w, strides, pads, dilations, groups)
-        bias = None if b is None else np.repeat(np.asarray(b, dtype=np.float64).ravel(), math.prod(out))
-        return self._per_sample(t, K, bias, (w.shape[0], *out))
+        out = window.counts(t.shape[2:])
+        return self._per_sample(t, self._conv_matrix(t.shape[2:], out, w, window, groups), b, (w.shape[0], *out))
 
     def conv_transpose(
-        self,
-        t: Operand,
-        W: npt.ArrayLike,
-        b: npt.ArrayLike | None,
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        groups: int = 1,
-        output_padding: Sequence[int] | None = None,
+        self, t: Operand, W: npt.ArrayLike, b: npt.ArrayLike | None, window: Window, groups: int, extra: Sequence[int]
     ) -> Tensor:
         """The transpose of a convolution: `t` (N, C, *spatial), `W` (C, out / groups, *kernel)."""
         t, w = self._tensor(t), np.asarray(W, dtype=np.float64)
-        self._check_window(t, w.shape[2:], strides, pads, dilations)
+        self._check_window(t, window)
         if w.ndim != t.ndim or groups < 1 or w.shape[0] != t.shape[1] or w.shape[0] % groups:
             raise InputError(
                 f"a transposed convolution of {t.shape} with weights {w.shape} in {groups} groups does not fit"
             )
         n = t.ndim - 2
-        extra = [0] * n if output_padding is None else [int(p) for p in output_padding]
+        reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], window.dilations, strict=True)]
         out = tuple(
-            strides[i] * (t.shape[2 + i] - 1)
-            + extra[i]
-            + (w.shape[2 + i] - 1) * dilations[i]
-            + 1
-            - pads[i]
-            - pads[n + i]
+            window.strides[i] * (t.shape[2 + i] - 1) + int(extra[i]) + reach[i] - window.pads[i] - window.pads[n + i]
             for i in range(n)
         )
-        channels = w.shape[1] * groups
-        self._shape((channels, *out), "the result of a transposed convolution")
+        shape = self._shape((w.shape[1] * groups, *out), "the result of a transposed convolution")
         # Entry (o, i) of this map is entry (i, o) of the convolution that goes from the result to t.
-        K = self._conv_matrix(out, t.shape[2:], w, strides, pads, dilations, groups)
-        bias = None if b is None else np.repeat(np.asarray(b, dtype=np.float64).ravel(), math.prod(out))
-        return self._per_sample(t, sparse.csr_array(K.T), bias, (channels, *out))
+        K = self._conv_matrix(out, t.shape[2:], w, window, groups)
+        return self._per_sample(t, sparse.csr_array(K.T), b, shape)
 
-    def average_pool(
-        self,
-        t: Operand,
-        kernel: Sequence[int],
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        count_include_pad: bool = False,
-        ceil_mode: bool = False,
-    ) -> Tensor:
+    def average_pool(self, t: Operand, window: Window, count_include_pad: bool = False) -> Tensor:
         """Mean over windows of the spatial axes of `t` (N, C, *spatial).
 
         With `count_include_pad` the padding counts as zeros; what `ceil_mode` adds beyond it never counts.
         """
-        t = self._tensor(t)
-        self._check_window(t, kernel, strides, pads, dilations)
-        out = _terms.window_counts(t.shape[2:], kernel, strides, pads, dilations, ceil_mode)
-        index = self._windows(t.shape[2:], out, kernel, strides, pads, dilations)
+        t, index, out = self._windows_of(t, window)
+        counted = index
         if count_include_pad:
-            n = len(kernel)
-            padded = tuple(s + pads[i] + pads[n + i] for i, s in enumerate(t.shape[2:]))
-            counts = (self._windows(padded, out, kernel, strides, [0] * 2 * n, dilations) >= 0).sum(axis=1)
-        else:
-            counts = (index >= 0).sum(axis=1)
+            n = t.ndim - 2
+            padded = [size + window.pads[i] + window.pads[n + i] for i, size in enumerate(t.shape[2:])]
+            counted = self._windows(padded, out, replace(window, pads=[0] * 2 * n))
+        counts = (counted >= 0).sum(axis=1)
         entry = index >= 0
         rows = np.nonzero(entry)[0]
         pool = sparse.csr_array(
@@ -397,23 +352,12 @@ class GraphBuilder:
             return self.subtract(a, self.activate(self.subtract(a, b), relu()))
         return self._against_constant(a, b, lambda c: clip(-math.inf, c), np.minimum)
 
-    def max_pool(
-        self,
-        t: Operand,
-        kernel: Sequence[int],
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        ceil_mode: bool = False,
-    ) -> Tensor:
+    def max_pool(self, t: Operand, window: Window) -> Tensor:
         """Largest entry of each window of the spatial axes of `t` (N, C, *spatial); padding never wins.
 
         A balanced tree of `a + relu(b - a)`: `ceil(log2(window))` levels, up to `window - 1` units per entry.
         """
-        t = self._tensor(t)
-        self._check_window(t, kernel, strides, pads, dilations)
-        out = _terms.window_counts(t.shape[2:], kernel, strides, pads, dilations, ceil_mode)
-        index = self._windows(t.shape[2:], out, kernel, strides, pads, dilations)
+        t, index, out = self._windows_of(t, window)
         planes = t.shape[0] * t.shape[1]
         self._limits.check("elements", planes * index.size, "a max pooling")
         if (index < 0).all(axis=1).any():
@@ -573,11 +517,11 @@ class GraphBuilder:
         K = sparse.csr_array((values, index, np.arange(rows + 1) * count), shape=(rows, t.size))
         return self._linear(t, K, None, self._shape(shape, "a result"))
 
-    def _matmul(self, t: Tensor, w: FloatArray, index: IndexArray, tensor_first: bool) -> Tensor:
+    def _matmul(self, t: Tensor, w: FloatArray, tensor_first: bool) -> Tensor:
         if t.ndim == 0 or w.ndim == 0:
             raise InputError("a matrix product needs at least one axis on either side")
         left, right = (t.shape, w.shape) if tensor_first else (w.shape, t.shape)
-        index, w = np.asarray(index), np.asarray(w)
+        index = np.arange(t.size, dtype=np.intp).reshape(t.shape)
         left2 = (1, *left) if len(left) == 1 else left
         right2 = (*right, 1) if len(right) == 1 else right
         if left2[-1] != right2[-2]:
@@ -608,14 +552,8 @@ class GraphBuilder:
 
     # -- inside: windows -----------------------------------------------------------------------------------
 
-    def _check_window(
-        self,
-        t: Tensor,
-        kernel: Sequence[int],
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-    ) -> None:
+    def _check_window(self, t: Tensor, window: Window) -> None:
+        kernel, strides, pads, dilations = window.kernel, window.strides, window.pads, window.dilations
         n = t.ndim - 2
         lengths = (len(kernel), len(strides), len(dilations), len(pads) / 2)
         if n < 1 or any(k != n for k in lengths):
@@ -629,34 +567,26 @@ class GraphBuilder:
                 f"got {tuple(kernel)}, {tuple(strides)}, {tuple(dilations)}, {tuple(pads)}"
             )
 
-    def _windows(
-        self,
-        size: Sequence[int],
-        out: Sequence[int],
-        kernel: Sequence[int],
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-    ) -> IndexArray:
+    def _windows_of(self, t: Operand, window: Window) -> tuple[Tensor, IndexArray, Shape]:
+        """A tensor, the entries that its windows read, and how many windows there are along each axis."""
+        t = self._tensor(t)
+        self._check_window(t, window)
+        out = window.counts(t.shape[2:])
+        return t, self._windows(t.shape[2:], out, window), out
+
+    def _windows(self, size: Sequence[int], out: Sequence[int], window: Window) -> IndexArray:
         """Flat spatial index of each entry of each window, shape (windows, entries), -1 in the padding."""
-        self._limits.check("elements", math.prod(out) * math.prod(kernel), "a convolution or pooling")
+        self._limits.check("elements", math.prod(out) * math.prod(window.kernel), "a convolution or pooling")
         flat = np.zeros((1, 1), dtype=np.intp)
         for i, n in enumerate(size):
-            at = _terms.positions(n, out[i], kernel[i], strides[i], pads[i], dilations[i])
+            at = window.positions(i, n, out[i])
             joint = flat[:, None, :, None] * n + at[None, :, None, :]
             hole = (flat < 0)[:, None, :, None] | (at < 0)[None, :, None, :]
-            flat = np.where(hole, -1, joint).reshape(len(flat) * out[i], flat.shape[1] * kernel[i])
+            flat = np.where(hole, -1, joint).reshape(len(flat) * out[i], flat.shape[1] * window.kernel[i])
         return flat
 
     def _conv_matrix(
-        self,
-        size: Sequence[int],
-        out: Sequence[int],
-        w: FloatArray,
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        groups: int,
+        self, size: Sequence[int], out: Sequence[int], w: FloatArray, window: Window, groups: int
     ) -> sparse.csr_array:
         """The convolution of one sample as a matrix (out channels * out, in channels * size)."""
         kernel = w.shape[2:]
@@ -664,9 +594,9 @@ class GraphBuilder:
         reads = 1  # (window, kernel entry) pairs inside the image: a product over the axes
         for i, n in enumerate(size):
             self._limits.check("elements", out[i] * kernel[i], "a convolution")
-            reads *= int((_terms.positions(n, out[i], kernel[i], strides[i], pads[i], dilations[i]) >= 0).sum())
+            reads *= int((window.positions(i, n, out[i]) >= 0).sum())
         self._limits.check("weights", self._meter.live + w.shape[0] * w.shape[1] * reads, "a convolution, unrolled,")
-        index = self._windows(size, out, kernel, strides, pads, dilations)
+        index = self._windows(size, out, window)
         n_in, per_group = w.shape[1], w.shape[0] // groups
         area, taps = math.prod(size), math.prod(kernel)
         self._limits.check("elements", index.size * n_in, "a convolution, unrolled,")
@@ -684,13 +614,14 @@ class GraphBuilder:
         K.eliminate_zeros()
         return K
 
-    def _per_sample(self, t: Tensor, K: sparse.csr_array, bias: FloatArray | None, shape: Shape) -> Tensor:
+    def _per_sample(self, t: Tensor, K: sparse.csr_array, b: npt.ArrayLike | None, shape: Shape) -> Tensor:
+        """`K x + b` for every sample x of t, with one number of `b` per channel."""
         n = t.shape[0]
         self._limits.check("weights", n * K.nnz, "a convolution or pooling")
-        if n != 1:
-            K = _terms.repeat_diagonal(K, n)
-            bias = None if bias is None else np.tile(bias, n)
-        return self._linear(t, K, bias, (n, *shape))
+        bias = None
+        if b is not None:
+            bias = np.tile(np.repeat(np.asarray(b, dtype=np.float64).ravel(), math.prod(shape[1:])), n)
+        return self._linear(t, K if n == 1 else _terms.repeat_diagonal(K, n), bias, (n, *shape))
 
     # -- inside: nonlinear ---------------------------------------------------------------------------------
 

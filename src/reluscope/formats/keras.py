@@ -17,6 +17,7 @@ import numpy as np
 from reluscope._check import FloatArray, real_array
 from reluscope.activations import Activation, absolute, clip, hard_sigmoid, leaky_relu, relu, relu6
 from reluscope.errors import InputError, MissingExtraError, ReluscopeWarning, UnsupportedError
+from reluscope.formats._terms import Window
 from reluscope.formats.graph import GraphBuilder, Tensor
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
@@ -220,8 +221,8 @@ class _Translation:
         raise UnsupportedError(f"activation {name} is not piecewise affine{hint}")
 
     def spatial(self, layer: Any, x: Any, apply: Callable[[Any], Any]) -> Any:
-        """`apply` on channels first, whatever layout the layer has."""
-        if layer.data_format == "channels_first":
+        """`apply` on channels first, whatever layout the layer has (some one-dimensional ones name none: last)."""
+        if getattr(layer, "data_format", None) == "channels_first":
             return apply(x)
         moved = self.graph.apply_move(x, lambda i: np.moveaxis(i, -1, 1))
         return self.graph.apply_move(apply(moved), lambda i: np.moveaxis(i, 1, -1))
@@ -342,38 +343,27 @@ def _dense(t: _Translation, layer: Any, x: Any) -> Any:
     return t.activated(layer, y if bias is None else t.graph.add(y, bias))
 
 
-def _same_pads(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> list[int]:
-    """Zeros at begin and end so that ceil(size / stride) windows fit; an odd one goes to the end."""
-    total = [
-        max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-        for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
-    ]
-    return [p // 2 for p in total] + [p - p // 2 for p in total]
-
-
-def _pads(padding: str, x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[int]:
+def _window(padding: str, x: Any, kernel: Any, strides: Any, dilations: Any = 1) -> Window:
+    """The window of a layer; "same" fits ceil(size / stride) windows, where an odd zero goes to the end."""
+    n = len(x.shape) - 2
+    kernel, strides, dilations = _tuple(kernel, n), _tuple(strides, n), _tuple(dilations, n)
     if padding == "valid":
-        return [0] * (2 * len(kernel))
-    if padding == "causal":
-        return [(kernel[0] - 1) * dilations[0], 0]
-    if padding == "same":
-        return _same_pads(x.shape[2:], kernel, strides, dilations)
-    raise UnsupportedError(f"padding {padding!r} is not known")
+        pads = [0] * (2 * n)
+    elif padding == "causal":
+        pads = [(kernel[0] - 1) * dilations[0], 0]
+    elif padding == "same":
+        axes = zip(x.shape[2:], kernel, strides, dilations, strict=True)
+        total = [max((-(-size // s) - 1) * s + (k - 1) * d + 1 - size, 0) for size, k, s, d in axes]
+        pads = [p // 2 for p in total] + [p - p // 2 for p in total]
+    else:
+        raise UnsupportedError(f"padding {padding!r} is not known")
+    return Window(kernel, strides, pads, dilations)
 
 
 def _conv(t: _Translation, layer: Any, x: Any) -> Any:
     K = t.array(layer.kernel, "kernel")
     n = K.ndim - 2
-    W = K.transpose(n + 1, n, *range(n))
-    strides, dilations = _tuple(layer.strides, n), _tuple(layer.dilation_rate, n)
-
-    def apply(z: Any) -> Any:
-        pads = _pads(layer.padding, z, W.shape[2:], strides, dilations)
-        return t.graph.conv(z, W, _bias(t, layer), strides, pads, dilations, int(layer.groups))
-
-    return t.activated(layer, t.spatial(layer, x, apply))
+    return _convolved(t, layer, x, K.transpose(n + 1, n, *range(n)), int(layer.groups))
 
 
 def _depthwise(t: _Translation, layer: Any, x: Any) -> Any:
@@ -381,11 +371,13 @@ def _depthwise(t: _Translation, layer: Any, x: Any) -> Any:
     n = K.ndim - 2
     channels, times = K.shape[n:]
     W = K.transpose(n, n + 1, *range(n)).reshape(channels * times, 1, *K.shape[:n])
-    strides, dilations = _tuple(layer.strides, n), _tuple(layer.dilation_rate, n)
+    return _convolved(t, layer, x, W, channels)
 
+
+def _convolved(t: _Translation, layer: Any, x: Any, W: FloatArray, groups: int) -> Any:
     def apply(z: Any) -> Any:
-        pads = _pads(layer.padding, z, W.shape[2:], strides, dilations)
-        return t.graph.conv(z, W, _bias(t, layer), strides, pads, dilations, channels)
+        window = _window(layer.padding, z, W.shape[2:], layer.strides, layer.dilation_rate)
+        return t.graph.conv(z, W, _bias(t, layer), window, groups)
 
     return t.activated(layer, t.spatial(layer, x, apply))
 
@@ -446,14 +438,9 @@ def _repeat_vector(t: _Translation, layer: Any, x: Any) -> Any:
 
 def _pool(largest: bool) -> Callable[[_Translation, Any, Any], Any]:
     def pool(t: _Translation, layer: Any, x: Any) -> Any:
-        n = len(x.shape) - 2
-        kernel, strides, ones = _tuple(layer.pool_size, n), _tuple(layer.strides or layer.pool_size, n), (1,) * n
-
         def apply(z: Any) -> Any:
-            pads = _pads(layer.padding, z, kernel, strides, ones)
-            if largest:
-                return t.graph.max_pool(z, kernel, strides, pads, ones)
-            return t.graph.average_pool(z, kernel, strides, pads, ones, count_include_pad=False)
+            window = _window(layer.padding, z, layer.pool_size, layer.strides or layer.pool_size)
+            return t.graph.max_pool(z, window) if largest else t.graph.average_pool(z, window)
 
         return t.spatial(layer, x, apply)
 
@@ -463,9 +450,8 @@ def _pool(largest: bool) -> Callable[[_Translation, Any, Any], Any]:
 def _global_pool(largest: bool) -> Callable[[_Translation, Any, Any], Any]:
     def pool(t: _Translation, layer: Any, x: Any) -> Any:
         def apply(z: Any) -> Any:
-            kernel, ones = z.shape[2:], (1,) * (len(z.shape) - 2)
             if largest:
-                return t.graph.max_pool(z, kernel, ones, (0,) * (2 * len(ones)), ones)
+                return t.graph.max_pool(z, Window.whole(z.shape[2:]))
             return t.graph.reduce_mean(z, list(range(2, len(z.shape))), True)
 
         y = t.spatial(layer, x, apply)
@@ -481,7 +467,7 @@ def _zero_padding(t: _Translation, layer: Any, x: Any) -> Any:
         index = np.arange(z.size).reshape(z.shape)
         return t.graph.move(z, np.pad(index, [(0, 0), (0, 0), *map(tuple, pairs)], constant_values=-1))
 
-    return _apply_spatial(t, layer, x, apply)
+    return t.spatial(layer, x, apply)
 
 
 def _cropping(t: _Translation, layer: Any, x: Any) -> Any:
@@ -491,7 +477,7 @@ def _cropping(t: _Translation, layer: Any, x: Any) -> Any:
         cut = tuple(slice(a, n - b) for (a, b), n in zip(pairs, z.shape[2:], strict=True))
         return t.graph.apply_move(z, lambda i: i[(slice(None), slice(None), *cut)])
 
-    return _apply_spatial(t, layer, x, apply)
+    return t.spatial(layer, x, apply)
 
 
 def _up_sampling(t: _Translation, layer: Any, x: Any) -> Any:
@@ -503,15 +489,7 @@ def _up_sampling(t: _Translation, layer: Any, x: Any) -> Any:
             z = t.graph.apply_move(z, lambda i, axis=axis, times=times: np.repeat(i, times, axis=axis))  # type: ignore[misc]
         return z
 
-    return _apply_spatial(t, layer, x, apply)
-
-
-def _apply_spatial(t: _Translation, layer: Any, x: Any, apply: Callable[[Any], Any]) -> Any:
-    """As `_Translation.spatial`, for layers whose one-dimensional form has no data format (channels are last)."""
-    if getattr(layer, "data_format", None) is not None:
-        return t.spatial(layer, x, apply)
-    moved = t.graph.apply_move(x, lambda i: np.moveaxis(i, -1, 1))
-    return t.graph.apply_move(apply(moved), lambda i: np.moveaxis(i, 1, -1))
+    return t.spatial(layer, x, apply)
 
 
 def _merge(combine: Callable[[_Translation, Any, Any], Any]) -> Callable[[_Translation, Any, Any], Any]:
@@ -526,20 +504,9 @@ def _merge(combine: Callable[[_Translation, Any, Any], Any]) -> Callable[[_Trans
     return merge
 
 
-def _add(t: _Translation, a: Any, b: Any) -> Any:
-    return t.graph.add(t.operand(a), t.operand(b))
-
-
-def _subtract(t: _Translation, a: Any, b: Any) -> Any:
-    return t.graph.subtract(t.operand(a), t.operand(b))
-
-
-def _maximum(t: _Translation, a: Any, b: Any) -> Any:
-    return t.graph.maximum(t.operand(a), t.operand(b))
-
-
-def _minimum(t: _Translation, a: Any, b: Any) -> Any:
-    return t.graph.minimum(t.operand(a), t.operand(b))
+def _binary(name: str) -> Callable[[_Translation, Any, Any], Any]:
+    """An operation of the graph on two tensors or constants."""
+    return lambda t, a, b: getattr(t.graph, name)(t.operand(a), t.operand(b))
 
 
 def _multiply(t: _Translation, a: Any, b: Any) -> Any:
@@ -555,7 +522,7 @@ def _divide(t: _Translation, a: Any, b: Any) -> Any:
 
 
 def _average(t: _Translation, layer: Any, parts: Any) -> Any:
-    return t.graph.scale(_merge(_add)(t, layer, parts), 1.0 / len(parts))
+    return t.graph.scale(_merge(_binary("add"))(t, layer, parts), 1.0 / len(parts))
 
 
 def _concatenate(t: _Translation, layer: Any, parts: Any) -> Any:
@@ -598,10 +565,10 @@ _LAYERS: dict[str, Callable[..., Any]] = {
     "Cropping2D": _cropping,
     "UpSampling1D": _up_sampling,
     "UpSampling2D": _up_sampling,
-    "Add": _merge(_add),
-    "Subtract": _merge(_subtract),
-    "Maximum": _merge(_maximum),
-    "Minimum": _merge(_minimum),
+    "Add": _merge(_binary("add")),
+    "Subtract": _merge(_binary("subtract")),
+    "Maximum": _merge(_binary("maximum")),
+    "Minimum": _merge(_binary("minimum")),
     "Multiply": _merge(_multiply),
     "Average": _average,
     "Concatenate": _concatenate,
@@ -617,13 +584,13 @@ _LAYERS: dict[str, Callable[..., Any]] = {
 }
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "Add": _add,
-    "Subtract": _subtract,
+    "Add": _binary("add"),
+    "Subtract": _binary("subtract"),
     "Multiply": _multiply,
     "Divide": _divide,
     "TrueDivide": _divide,
-    "Maximum": _maximum,
-    "Minimum": _minimum,
+    "Maximum": _binary("maximum"),
+    "Minimum": _binary("minimum"),
     "Negative": lambda t, x: t.graph.scale(x, -1.0),
     "Absolute": lambda t, x: t.graph.activate(x, absolute()),
     "Abs": lambda t, x: t.graph.activate(x, absolute()),

@@ -138,3 +138,15 @@ def _gauss() -> tuple[FloatArray, FloatArray]:
     x, w = np.polynomial.legendre.leggauss(32)
     nodes = (np.arange(4)[:, None] + 0.5 * (x + 1)) / 4
     return nodes.ravel(), np.tile(0.125 * w, 4)
+
+
+def restricted_normals(lower: FloatArray, upper: FloatArray, uniforms: FloatArray) -> FloatArray:
+    """Standard normal numbers restricted to [lower, upper], from uniform ones (n, k)."""
+    side, offset = draw(lower, upper, upper - lower, uniforms)
+    return place(side, offset, np.zeros(len(lower)), np.ones(len(lower)), lower, upper)
+
+
+def restricted_moments(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the standard normal restricted to [lower, upper]."""
+    side, offset, variance = moments(lower, upper, upper - lower)
+    return offset + np.where(side == -1, lower, np.where(side == 1, upper, 0.0)), variance

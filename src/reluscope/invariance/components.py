@@ -17,6 +17,7 @@ from scipy import special
 
 from reluscope._check import FloatArray
 from reluscope._doors import door
+from reluscope._tables import Tabular
 from reluscope._text import table
 from reluscope.answers.outputs import outputs, truncated_network
 from reluscope.errors import InputError
@@ -48,7 +49,7 @@ class GrowthRow:
 
 
 @dataclass(frozen=True)
-class Growth:
+class Growth(Tabular):
     """One row per layer, the output last."""
 
     rows: tuple[GrowthRow, ...]
@@ -57,12 +58,6 @@ class Growth:
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name."""
         return {name: [getattr(row, name) for row in self.rows] for name in GrowthRow.__dataclass_fields__}
-
-    def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def plot(self, ax: Any = None) -> Any:
         """Components and errors by layer; see `reluscope.plot.invariance.plot_growth`."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from reluscope._check import describe, integer
 from reluscope._extras import require
+from reluscope._tables import Tabular
 from reluscope.errors import InputError
 from reluscope.lens.models import Model, OnnxModel, evaluation
 
@@ -19,7 +20,7 @@ __all__ = ["Ablation", "ablate_channels", "ablate_heads", "head_removed"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Ablation:
+class Ablation(Tabular):
     """`kl[i, r]` = KL(p || p without part i) on row r (an image or a frame), in nats, summed over output heads."""
 
     parts: tuple[str, ...]
@@ -38,10 +39,6 @@ class Ablation:
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns of a table, one row per part."""
         return {"part": list(self.parts), "kl": self.mean.tolist(), "largest": self.kl.max(1).tolist()}
-
-    def to_pandas(self) -> Any:
-        """The same as a data frame."""
-        return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def __repr__(self) -> str:
         top = ", ".join(f"{name} {value:.3g}" for name, value in self.ranked()[:5])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import integer, real
+from reluscope._tables import Tabular
 from reluscope.errors import InputError
 from reluscope.lens.attention import Recording
 
@@ -60,7 +61,7 @@ class HeadPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Patterns:
+class Patterns(Tabular):
     """Scores of all heads."""
 
     heads: tuple[HeadPattern, ...]
@@ -84,12 +85,6 @@ class Patterns:
         columns = ("head", "previous", "period_score", "period", "period_in", "key", "modes", "recent")
         table: dict[str, list[Any]] = {c: [getattr(p, c) for p in self.heads] for c in columns}
         return table | {"detected": [", ".join(p.detected(self.threshold)) for p in self.heads]}
-
-    def to_pandas(self) -> Any:
-        """The same as a data frame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def __repr__(self) -> str:
         detected = self.detected()

@@ -118,6 +118,24 @@ def _cheapest(label, own, pull, flat, common, outer, start, beside):  # type: ig
 
 
 @njit(cache=True, error_model="numpy")
+def _substitute(models, gram, a, b, o, S, right):  # type: ignore[no-untyped-def]
+    """`right` = (S Sᵀ)⁻¹ gram Δ, where Δ is the difference of the models a and b in output o."""
+    p = len(right)
+    for i in range(p):
+        total = 0.0
+        for k in range(p):
+            total += gram[i, k] * (models[a, k, o] - models[b, k, o])
+        for k in range(i):
+            total -= S[i, k] * right[k]
+        right[i] = total / S[i, i]
+    for i in range(p - 1, -1, -1):
+        total = right[i]
+        for k in range(i + 1, p):
+            total -= S[k, i] * right[k]
+        right[i] = total / S[i, i]
+
+
+@njit(cache=True, error_model="numpy")
 def _join(models, grams, a, b, S, right):  # type: ignore[no-untyped-def]
     """Cost of joining a and b; leaves the Cholesky factor of the sum of their Gram matrices in S."""
     p, m = models.shape[1], models.shape[2]
@@ -132,18 +150,7 @@ def _join(models, grams, a, b, S, right):  # type: ignore[no-untyped-def]
                 S[i, j] = total / S[j, j]
     cost = 0.0
     for o in range(m):
-        for i in range(p):  # forward substitution of A_b Δ
-            total = 0.0
-            for k in range(p):
-                total += grams[b, i, k] * (models[a, k, o] - models[b, k, o])
-            for k in range(i):
-                total -= S[i, k] * right[k]
-            right[i] = total / S[i, i]
-        for i in range(p - 1, -1, -1):
-            total = right[i]
-            for k in range(i + 1, p):
-                total -= S[k, i] * right[k]
-            right[i] = total / S[i, i]
+        _substitute(models, grams[b], a, b, o, S, right)
         for i in range(p):
             total = 0.0
             for k in range(p):
@@ -210,18 +217,8 @@ def _merge_all(n, models, grams, floors, both):  # type: ignore[no-untyped-def]
         parent[b] = c
         _join(models, grams, a, b, S, right)
         for o in range(m):  # common model: θ_b + (A_a + A_b)⁻¹ A_a (θ_a - θ_b)
+            _substitute(models, grams[a], a, b, o, S, right)
             for i in range(p):
-                s = 0.0
-                for k in range(p):
-                    s += grams[a, i, k] * (models[a, k, o] - models[b, k, o])
-                for k in range(i):
-                    s -= S[i, k] * right[k]
-                right[i] = s / S[i, i]
-            for i in range(p - 1, -1, -1):
-                s = right[i]
-                for k in range(i + 1, p):
-                    s -= S[k, i] * right[k]
-                right[i] = s / S[i, i]
                 models[c, i, o] = models[b, i, o] + right[i]
         for i in range(p):
             for k in range(p):

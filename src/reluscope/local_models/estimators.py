@@ -26,6 +26,7 @@ from sklearn.utils import check_random_state  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data  # noqa: E402
 
+_RECIPE = ("hidden", "l1", "l2", "rate", "batch", "epochs", "patience", "validation_fraction")
 __all__ = ["LocalLinearClassifier", "LocalLinearRegressor", "ReluClassifier", "ReluRegressor"]
 
 
@@ -56,22 +57,17 @@ class _ReluBase(BaseEstimator):
         self.random_state = random_state
 
     def _train(self, X: FloatArray, response: Response) -> None:
-        recipe = Recipe(
-            hidden=self.hidden,
-            l1=self.l1,
-            l2=self.l2,
-            rate=self.rate,
-            batch=self.batch,
-            epochs=self.epochs,
-            patience=self.patience,
-            validation_fraction=self.validation_fraction,
-        )
+        recipe = Recipe(**{name: getattr(self, name) for name in _RECIPE})
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         done = train(X, response, recipe, rng=seed)
         self.network_ = done.network
         self.seed_ = seed
         self.n_iter_ = len(done.objective)
         self.objective_ = done.objective
+        self._finish(X, response)
+
+    def _finish(self, X: FloatArray, response: Response) -> None:
+        """What follows the training; nothing here."""
 
     def _rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)
@@ -79,8 +75,7 @@ class _ReluBase(BaseEstimator):
         return rows
 
     def _outputs(self, X: Any) -> FloatArray:
-        rows = self._rows(X)
-        return self.network_(rows)
+        return self.network_(self._rows(X))
 
     def unwrap(self, X: Any, y: Any = None, **options: Any) -> Unwrapped:
         """The fitted network as local linear models of a data set; options as for `reluscope.unwrap`."""
@@ -132,11 +127,7 @@ class ReluClassifier(ClassifierMixin, _ReluBase):
         task = "binary" if len(self.classes_) == 2 else "multiclass"
         response = Response(task, None, code.astype(np.int64), tuple(self.classes_.tolist()))
         self._train(X, response)
-        self._finish(X, response)
         return self
-
-    def _finish(self, X: FloatArray, response: Response) -> None:
-        """What follows the training; nothing here."""
 
     def decision_function(self, X: Any) -> FloatArray:
         """Logits: (n,) for two classes, else (n, classes)."""
@@ -175,11 +166,7 @@ class ReluRegressor(RegressorMixin, _ReluBase):
         self._flat = y.ndim == 1
         response = Response("regression", np.asarray(y, dtype=np.float64).reshape(len(y), -1))
         self._train(X, response)
-        self._finish(X, response)
         return self
-
-    def _finish(self, X: FloatArray, response: Response) -> None:
-        """What follows the training; nothing here."""
 
     def predict(self, X: Any) -> FloatArray:
         """Predicted numbers, in the shape of the `y` that was fitted."""
@@ -230,8 +217,7 @@ class _Merging:
         self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", rng=self.seed_)  # type: ignore[attr-defined]
 
     def _outputs(self, X: Any) -> FloatArray:
-        rows = self._rows(X)  # type: ignore[attr-defined]
-        return self.models_.outputs(rows)
+        return self.models_.outputs(self._rows(X))  # type: ignore[attr-defined]
 
 
 class LocalLinearClassifier(_Merging, ReluClassifier):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer
+from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.local_models._data import read
 from reluscope.local_models._grouping import spans
@@ -26,7 +27,7 @@ _CHUNK = 1 << 21
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Importance:
+class Importance(Tabular):
     """Shares of each feature that sum to 1 (or are all 0), shape (inputs,)."""
 
     feature_names: tuple[str, ...]
@@ -40,12 +41,6 @@ class Importance:
             {"feature": self.feature_names[j], "variance": float(self.variance[j]), "squares": float(self.squares[j])}
             for j in order.tolist()
         ]
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.rows())
 
     def __repr__(self) -> str:
         return text_table(self.rows()[:20])

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, Rng, choice, integer, real, seeded
 from reluscope._doors import door
+from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL, normal_quantile, student_quantile
@@ -46,7 +47,7 @@ _COMPONENT = 1e-7
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Intervals:
+class Intervals(Tabular):
     """Estimates with intervals, intercept first; arrays have one entry per name.
 
     Attributes
@@ -97,12 +98,6 @@ class Intervals:
             {"coefficient": name} | {k: float(v[i]) for k, v in columns.items()} | {"aliased": bool(self.aliased[i])}
             for i, name in enumerate(self.names)
         ]
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.rows())
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Intervals as bars; returns the Axes."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, Rng, real, real_array, seeded
 from reluscope._doors import door
+from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models._data import Response, names_of, prepare, weights_of
@@ -41,7 +42,7 @@ class PathPoint:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class L1Path:
+class L1Path(Tabular):
     """Networks along a path of L1 penalties, smallest first; `points[k]` describes `networks[k]`.
 
     Scores are of `metric` (`"auc"`, `"accuracy"` or `"r2"`, higher is better); the test rows took no part in training.
@@ -94,12 +95,6 @@ class L1Path:
         """
         score = np.array([p.test_score for p in self.points])
         return int(np.flatnonzero(score >= score.max() - real(max_drop, "max_drop", low=0.0))[-1])
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.rows())
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Regions and test score against the penalty; returns the Axes."""

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from reluscope._check import FloatArray, integer
+from reluscope._tables import Tabular
 from reluscope._text import count as counted
 from reluscope.local_models._data import read
 from reluscope.local_models._grouping import spans
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Portrait:
+class Portrait(Tabular):
     """The features in which a region's rows differ most from all rows, largest deviation first.
 
     Arrays have shape (features,): `mean` in the region and `overall`, in original units when a scaler is known, and
@@ -48,12 +49,6 @@ class Portrait:
             }
             for j, name in enumerate(self.features)
         ]
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.rows())
 
     def __str__(self) -> str:
         parts = [f"{name} {d:+.1f} sd" for name, d in zip(self.features, self.deviation.tolist(), strict=True)]

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from reluscope._check import FloatArray, integer
+from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores
@@ -43,7 +44,7 @@ _MOST_CELLS = 50_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RegionTable:
+class RegionTable(Tabular):
     """Columns of equal length by name, and the coefficients (regions, features) apart."""
 
     columns: dict[str, npt.NDArray[Any]]
@@ -81,12 +82,6 @@ class RegionTable:
         columns = {k: v[:n] for k, v in self.columns.items()}
         title = self.title if n >= len(self) else f"the first {n:,} of {len(self):,} regions"
         return RegionTable(columns, self.coefficients[:n], self.coefficient_names, title)
-
-    def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the table as CSV; missing numbers are empty."""

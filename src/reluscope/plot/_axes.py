@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reluscope._check import describe
+from reluscope._check import FloatArray, describe
 from reluscope._extras import require
 from reluscope.errors import InputError
 
@@ -27,13 +27,29 @@ def expect(value: Any, kind: type, name: str, source: str) -> None:
 
 def axes(ax: Axes | None = None, *, figsize: tuple[float, float] = (5.2, 4.4)) -> Axes:
     """`ax` itself, or the Axes of a new figure that belongs to no window."""
-    if ax is not None:
-        return ax
+    return figure(None, figsize).add_subplot() if ax is None else ax
+
+
+def figure(given: Any, size: tuple[float, float], dpi: int = 150) -> Any:
+    """`given` itself, or a new figure that belongs to no window."""
+    if given is not None:
+        return given
     require("matplotlib", "plot")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=figsize, dpi=150, layout="constrained")
-    return figure.add_subplot()
+    return Figure(figsize=size, dpi=dpi, layout="constrained")
+
+
+def name_axes(ax: Axes, x: str | None = None, y: str | None = None, title: str | None = None) -> None:
+    """Name the axes and the picture; what is None stays as it is."""
+    ax.set(**{f"{axis}label": text for axis, text in (("x", x), ("y", y)) if text is not None})
+    if title is not None:
+        ax.set_title(title, fontsize="medium")
+
+
+def limit(ax: Axes, lower: FloatArray, upper: FloatArray) -> None:
+    """Show the rectangle between two corners."""
+    ax.set(xlim=(lower[0], upper[0]), ylim=(lower[1], upper[1]))
 
 
 def save(ax: Axes, path: Any) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer, real_array
 from reluscope.answers.linear_models import LinearModels
 from reluscope.answers.outputs import Outputs
 from reluscope.answers.spectrum import Spectrum
 from reluscope.errors import InputError
-from reluscope.plot._axes import DRAWN, EXACT, axes, expect
+from reluscope.plot._axes import DRAWN, EXACT, axes, expect, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,25 +59,18 @@ def plot_masses(
         ax.bar(place + shift, drawn, width, color=DRAWN, label=f"{counts.sum():,} draws")
         ax.legend(frameon=False)
     if table.pattern.shape[1] <= _LONGEST_PATTERN:
-        spelt = ["".join(map(str, p)) for p in table.pattern.tolist()]
+        spelt, by = ["".join(map(str, p)) for p in table.pattern.tolist()], ""
         ax.set_xticks(place, spelt, rotation=60, ha="right", fontsize=6)
-        ax.set_xlabel("activation pattern")
     else:
-        ax.set_xticks(place, [str(k + 1) for k in place])
-        ax.set_xlabel("activation pattern, by rank")
-    ax.set_ylabel("probability")
-    ax.set_title(f"the {len(table)} most probable of {linear_models.support_size:,} linear models", fontsize="medium")
+        ax.set_xticks(place)
+        by = ", by rank"
+    title = f"the {len(table)} most probable of {linear_models.support_size:,} linear models"
+    name_axes(ax, f"activation pattern{by}", "probability", title)
     return ax
 
 
 def plot_cdf(
-    outputs: Outputs,
-    ax: Axes | None = None,
-    *,
-    output: int = 0,
-    t: npt.ArrayLike | None = None,
-    draws: Any = None,
-    **style: Any,
+    outputs: Outputs, ax: Axes | None = None, *, output: int = 0, t: Any = None, draws: Any = None, **style: Any
 ) -> Axes:
     """The distribution function `P(y <= t)` of an output, with its band and its atoms.
 
@@ -121,20 +113,13 @@ def plot_cdf(
     for value, mass in zip(np.asarray(atoms.value), np.asarray(atoms.mass.value), strict=True):
         if mass > 1e-3 and at[0] <= value <= at[-1]:
             ax.annotate(f"atom {mass:.3f}", (value, 0.02), fontsize=7, color="#555555", ha="center")
-    ax.set_xlabel(f"y[{output}]")
-    ax.set_ylabel("probability of at most this")
+    name_axes(ax, f"y[{output}]", "probability of at most this")
     ax.set_ylim(-0.02, 1.02)
     return ax
 
 
 def plot_pdf(
-    outputs: Outputs,
-    ax: Axes | None = None,
-    *,
-    output: int = 0,
-    t: npt.ArrayLike | None = None,
-    draws: Any = None,
-    **style: Any,
+    outputs: Outputs, ax: Axes | None = None, *, output: int = 0, t: Any = None, draws: Any = None, **style: Any
 ) -> Axes:
     """The density of an output; its atoms are left out and named in the title.
 
@@ -164,14 +149,13 @@ def plot_pdf(
         ax.legend(frameon=False)
     constant = float(np.sum(outputs.atoms(output).mass.value))
     if constant > 0:
-        ax.set_title(f"without atoms of total probability {constant:.3g}", fontsize="medium")
-    ax.set_xlabel(f"y[{output}]")
-    ax.set_ylabel("density")
+        name_axes(ax, title=f"without atoms of total probability {constant:.3g}")
+    name_axes(ax, f"y[{output}]", "density")
     ax.set_ylim(bottom=0.0)
     return ax
 
 
-def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None, *, rank: int = 1, bins: int = 30, **style: Any) -> Axes:
+def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None, *, rank: int = 0, bins: int = 30, **style: Any) -> Axes:
     """The distribution of a singular value of the Jacobian as a histogram with error bars.
 
     Marked are the singular values of the expected Jacobian and of the Jacobian at the most probable pattern.
@@ -183,7 +167,7 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None, *, rank: int = 1, 
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
     rank : int
-        Which singular value, 1 for the largest.
+        Which singular value, 0 for the largest.
     bins : int
         Bins of the histogram.
     **style
@@ -203,18 +187,18 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None, *, rank: int = 1, 
     if gaps.max(initial=0.0) > 1e-9:
         ax.errorbar(middle, shown.value, gaps, fmt="none", ecolor="#222222", elinewidth=0.8)
     for value, colour, name in (
-        (spectrum.expected.singular[rank - 1], DRAWN, "of the expected Jacobian"),
-        (spectrum.modal.singular[rank - 1], "#2a9d55", "at the most probable pattern"),
+        (spectrum.expected.singular[rank], DRAWN, "of the expected Jacobian"),
+        (spectrum.modal.singular[rank], "#2a9d55", "at the most probable pattern"),
     ):
         ax.axvline(float(value), color=colour, linewidth=1.3, label=name)
     ax.legend(frameon=False, fontsize="small")
-    ax.set_xlabel("largest singular value of the Jacobian" if rank == 1 else f"singular value {rank} of the Jacobian")
-    ax.set_ylabel("probability")
+    which = "largest singular value" if rank == 0 else f"singular value {rank}"
+    name_axes(ax, f"{which} of the Jacobian", "probability")
     ax.set_ylim(bottom=0.0)
     return ax
 
 
-def _places(outputs: Outputs, output: int, t: npt.ArrayLike | None) -> FloatArray:
+def _places(outputs: Outputs, output: int, t: Any) -> FloatArray:
     """The places asked for, or 400 of them over the output's central 99.8 % and a little beyond."""
     if t is not None:
         at = np.unique(real_array(t, "t", ndim=1))

@@ -9,7 +9,7 @@ import numpy as np
 from reluscope.cells.complex import Complex
 from reluscope.cells.level_set import LevelSet
 from reluscope.errors import InputError
-from reluscope.plot._axes import axes, expect
+from reluscope.plot._axes import axes, expect, limit, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,13 +73,11 @@ def plot_complex(
         )
     if vertices and len(points) <= 2000:
         ax.plot(*points.T, ".", color="#222222", markersize=2.0)
-    ax.set_xlim(lower[0], upper[0])
-    ax.set_ylim(lower[1], upper[1])
-    ax.set_xlabel("x[0]")
-    ax.set_ylabel("x[1]")
+    limit(ax, lower, upper)
+    name_axes(ax, "x[0]", "x[1]")
     counts = ", ".join(
         f"{n:,} {name}" for n, name in zip(complex_.f_vector, ("vertices", "edges", "regions"), strict=True)
     )
-    ax.set_title(counts, fontsize="medium")
+    name_axes(ax, title=counts)
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
     return ax

@@ -8,7 +8,7 @@ import numpy as np
 
 from reluscope._check import integer
 from reluscope._text import count
-from reluscope.plot._axes import BLUE, EDGE, RED, axes, legend_above
+from reluscope.plot._axes import BLUE, EDGE, RED, axes, legend_above, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ def plot_explanation(
     which = "" if len(e.output) == 1 else f" {e.unwrapped.output_names[k]}"
     ax.set_xlabel(f"output{which}")
     where = f"region {e.region}, {count(e.count, 'row')}" if e.has_data else "no data in this region"
-    ax.set_title(f"exact contributions ({where})", fontsize="medium")
+    name_axes(ax, title=f"exact contributions ({where})")
     return ax
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reluscope.invariance.components import Growth
-from reluscope.plot._axes import axes
+from reluscope.plot._axes import axes, name_axes
 
 
 def plot_growth(found: Growth, ax: Any = None, **style: Any) -> Any:
@@ -17,10 +17,8 @@ def plot_growth(found: Growth, ax: Any = None, **style: Any) -> Any:
     columns = found.to_dict()
     layer = columns["layer"]
     ax.bar(layer, columns["components"], **({"color": "#c9d6e6", "width": 0.7} | style))
-    ax.set_yscale("log")
-    ax.set_ylim(bottom=0.7)
-    ax.set_xlabel("layer (pre-activations)")
-    ax.set_ylabel("truncated Gaussians in the exact law")
+    ax.set(yscale="log", ylim=(0.7, None))
+    name_axes(ax, "layer (pre-activations)", "truncated Gaussians in the exact law")
     ax.xaxis.get_major_locator().set_params(integer=True)
     other = ax.twinx()
     for name, colour, label in (

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, choice
-from reluscope._extras import require
-from reluscope.plot._axes import axes
+from reluscope.plot._axes import BLUE, RED, axes, limit, name_axes
+from reluscope.plot._axes import figure as new_figure
 from reluscope.representation.layers import Layers
 from reluscope.representation.metrics import expected_angle
 
-BLUE, RED, GREEN, GREY = "#1d6fb8", "#d1495b", "#2e8b57", "#8a8f98"
+GREEN, GREY = "#2e8b57", "#8a8f98"
 
 CLOUDS = ("pca", "coordinates")
 
@@ -23,8 +23,8 @@ def plot_layers(found: Layers, figure: Any = None) -> Any:
 
     Returns the array of Axes, shape (2, 4); `figure` is a matplotlib Figure to draw on.
     """
-    figure = _figure(figure, (17, 7.6))
-    panels = figure.subplots(2, 4)
+    page = new_figure(figure, (17, 7.6), 130)
+    panels = page.subplots(2, 4)
     plot_activity(found, panels[0, 0])
     plot_heat(found, panels[0, 1])
     plot_column(found, "mean_norm", panels[0, 2], label="mean distance from the origin")
@@ -36,10 +36,8 @@ def plot_layers(found: Layers, figure: Any = None) -> Any:
     plot_width(found, panels[1, 1])
     plot_width(found, panels[1, 2], relative=True)
     plot_dimensions(found, panels[1, 3])
-    figure.suptitle(
-        f"{found.n_points:,} inputs through {'a torch module' if found.network is None else _short(found)}",
-        fontsize="medium",
-    )
+    what = "a torch module" if found.network is None else _short(found)
+    page.suptitle(f"{found.n_points:,} inputs through {what}", fontsize="medium")
     return panels
 
 
@@ -49,10 +47,9 @@ def plot_activity(found: Layers, ax: Any = None, *, layer: int | None = None, bi
     share, edges = found.histogram(layer, bins)
     ax.bar(edges[:-1], share, np.diff(edges), align="edge", **({"color": BLUE, "edgecolor": "white"} | style))
     ax.set_xlim(0, 1)
-    ax.set_xlabel("share of inputs with the unit on")
-    ax.set_ylabel("share of units")
+    name_axes(ax, "share of inputs with the unit on", "share of units")
     what = "all layers" if layer is None else f"layer {layer}"
-    ax.set_title(f"activity of units, {what}", fontsize="medium")
+    name_axes(ax, title=f"activity of units, {what}")
     return ax
 
 
@@ -74,9 +71,7 @@ def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any)
         )
         ax.figure.colorbar(shown, ax=ax, label="share of inputs on", shrink=0.9)
         ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel("layer")
-    ax.set_ylabel("unit, by activity" if sort else "unit")
-    ax.set_title("activity by layer", fontsize="medium")
+    name_axes(ax, "layer", "unit, by activity" if sort else "unit", "activity by layer")
     return ax
 
 
@@ -173,8 +168,7 @@ def plot_distances(found: Layers, ax: Any = None) -> Any:
 
 def plot_geometry(found: Layers, figure: Any = None) -> Any:
     """Angles and distances side by side. Returns the two Axes."""
-    figure = _figure(figure, (10, 3.8))
-    pair = figure.subplots(1, 2)
+    pair = new_figure(figure, (10, 3.8), 130).subplots(1, 2)
     plot_angles(found, pair[0])
     plot_distances(found, pair[1])
     return pair
@@ -191,7 +185,7 @@ def plot_clouds(found: Layers, kind: str = "pca", figure: Any = None) -> Any:
     n = len(clouds)
     columns = min(n, max(4, math.ceil(math.sqrt(1.8 * n))))
     rows = math.ceil(n / columns)
-    figure = _figure(figure, (1.45 * columns, 1.65 * rows + 0.4))
+    figure = new_figure(figure, (1.45 * columns, 1.65 * rows + 0.4), 130)
     panels = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
     shade = _shades(clouds[0])
     for k, ax in enumerate(panels):
@@ -211,11 +205,8 @@ def _cloud(ax: Any, points: FloatArray, shade: FloatArray) -> None:
     half = float((high - low).max()) / 2
     ax.scatter(*points.T, s=3, c=shade, cmap="twilight_shifted", linewidths=0)
     room = 1.08 * half if half > 0 else 1.0
-    ax.set_xlim(middle[0] - room, middle[0] + room)
-    ax.set_ylim(middle[1] - room, middle[1] + room)
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.set_aspect("equal")
+    limit(ax, middle - room, middle + room)
+    ax.set(xticks=[], yticks=[], aspect="equal")
     ax.set_xlabel(f"± {half:.2g}", fontsize=6, labelpad=1)
     for side in ax.spines.values():
         side.set_linewidth(0.4)
@@ -240,8 +231,7 @@ def _marks(found: Layers) -> dict[str, Any]:
 
 
 def _by_layer(ax: Any, label: str) -> None:
-    ax.set_xlabel("layer (−1: input)")
-    ax.set_ylabel(label)
+    name_axes(ax, "layer (−1: input)", label)
     ax.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -252,15 +242,6 @@ def _plain_ticks(ax: Any) -> None:
     ax.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _figure(figure: Any, size: tuple[float, float]) -> Any:
-    if figure is not None:
-        return figure
-    require("matplotlib", "plot")
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size, dpi=130, layout="constrained")
 
 
 def _short(found: Layers) -> str:

@@ -18,11 +18,10 @@ from reluscope.lens.bridge import LocalMap
 from reluscope.lens.channels import Strongest
 from reluscope.lens.frames import as_bytes
 from reluscope.lens.receptive import EffectiveField
-from reluscope.plot._axes import axes
+from reluscope.plot._axes import BLUE, axes, name_axes
+from reluscope.plot._axes import figure as new_figure
 
 Array = npt.NDArray[Any]
-
-BOX = "#d1495b"
 
 
 def tiles(pictures: Any, columns: int | None = None, gap: int = 1, background: float = 1.0) -> Array:
@@ -47,30 +46,25 @@ def plot_attention(
     `absolute` the upward axis is the attended frame itself, and that frame is a horizontal line. In a sequence
     recording both axes are positions. Other keywords go to `imshow`.
     """
+    name = "maximum over heads" if head is None else f"head {recording.heads[recording.index(head)]}"
+    options = {"cmap": "Greys", "vmin": 0, "vmax": 1, "interpolation": "nearest"} | style
     if absolute and recording.kind == "memory":
         if head is None:
             raise InputError("absolute=True shows one head; name it")
         ax = axes(ax, figsize=(5, 4.6))
-        options = {"cmap": "Greys", "vmin": 0, "vmax": 1, "interpolation": "nearest"} | style
         ax.imshow(recording.absolute(head).T, origin="lower", **options)
-        ax.set_xlabel("time (frame)")
-        ax.set_ylabel("attended frame")
-        ax.set_title(f"head {recording.heads[recording.index(head)]}", fontsize="medium")
+        name_axes(ax, "time (frame)", "attended frame", name)
         return ax
     ax = axes(ax, figsize=(8, 2.6) if recording.kind == "memory" else (4.6, 4.2))
     weights = recording.maximum() if head is None else np.asarray(recording.weights[:, recording.index(head)], float)
-    name = "maximum over heads" if head is None else f"head {recording.heads[recording.index(head)]}"
-    options = {"cmap": "Greys", "vmin": 0, "vmax": 1, "interpolation": "nearest"} | style
     if recording.kind == "memory":
         ax.imshow(weights.T, origin="lower", aspect="auto", **options)
-        ax.set_xlabel("time (frame)")
-        ax.set_ylabel("frames back")
+        name_axes(ax, "time (frame)", "frames back")
     else:
         ax.imshow(weights, aspect="equal", **options)
-        ax.set_xlabel("attended position")
-        ax.set_ylabel("position")
+        name_axes(ax, "attended position", "position")
     _position_ticks(recording, ax, both=True)
-    ax.set_title(name, fontsize="medium")
+    name_axes(ax, title=name)
     return ax
 
 
@@ -84,18 +78,15 @@ def plot_heads(recording: Recording, heads: Sequence[str] | None = None, figure:
     columns = columns or (per_layer if per_layer <= 16 else 8)
     rows = -(-len(names) // columns)
     memory = recording.kind == "memory"
-    figure = _figure(figure, (columns * (1.7 if memory else 1.15) + 0.3, rows * (1.0 if memory else 1.3) + 0.3))
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for ax in grid.flat:
-        ax.set_axis_off()
+    width, height = (1.7, 1.0) if memory else (1.15, 1.3)
+    _, grid = _grid(figure, rows, columns, columns * width + 0.3, rows * height + 0.3)
     top = 1.0 if memory else max(float(recording.weights.max()), 1e-12)
     for name, ax in zip(names, grid.flat, strict=False):
         weights = np.asarray(recording.weights[:, recording.index(name)], float)
         shown = weights.T if memory else weights
         ax.imshow(shown, origin="lower" if memory else "upper", aspect="auto", cmap="Greys", vmin=0, vmax=top)
         ax.set_axis_on()
-        ax.set_xticks([])
-        ax.set_yticks([])
+        ax.set(xticks=[], yticks=[])
         ax.set_title(name, fontsize=7, pad=2)
     return grid
 
@@ -111,18 +102,13 @@ def plot_frame_strip(frames: Any, ax: Any = None, *, count: int = 8, steps: int 
         t = int(i * width)
         if t < len(pictures):
             _show(ax, pictures[t], extent=(t - 0.5, t - 0.5 + 0.94 * width, 0, 1))
-    ax.set_xlim(-0.5, steps - 0.5)
-    ax.set_ylim(0, 1)
-    ax.set_aspect("auto")
-    ax.set_yticks([])
-    ax.set_xlabel("time (frame)")
+    ax.set(xlim=(-0.5, steps - 0.5), ylim=(0, 1), aspect="auto", yticks=[], xlabel="time (frame)")
     return ax
 
 
 def plot_trajectory(recording: Recording, frames: Any, head: str | int, figure: Any = None, *, count: int = 8) -> Any:
     """One head, the frames, and the maximum over heads, on one time axis. Returns the three Axes."""
-    figure = _figure(figure, (9, 5.2))
-    three = figure.subplots(3, 1, sharex=True, height_ratios=[2, 1.1, 2])
+    three = new_figure(figure, (9, 5.2)).subplots(3, 1, sharex=True, height_ratios=[2, 1.1, 2])
     plot_attention(recording, head, three[0])
     plot_frame_strip(frames, three[1], count=count, steps=recording.steps)
     plot_attention(recording, None, three[2])
@@ -176,13 +162,10 @@ def plot_on_image(
     layers = len({h.split(".")[0] for h in recording.heads})
     columns = max(1, len(recording.heads) // layers)
     rows = -(-len(recording.heads) // columns)
-    figure = _figure(figure, (1.35 * columns + 0.8, 1.5 * rows + 0.35))
-    grid = figure.subplots(rows, columns, squeeze=False)
+    figure, grid = _grid(figure, rows, columns, 1.35 * columns + 0.8, 1.5 * rows + 0.35)
     top = max(float(weights.max()), 1e-12)
     height, width = picture.shape[:2]
     shown: Any = None
-    for ax in grid.flat:
-        ax.set_axis_off()
     for head, weight, ax in zip(recording.heads, weights, grid.flat, strict=False):
         _show(ax, picture, alpha=0.8)
         options = {"cmap": "inferno", "vmin": 0, "vmax": top, "extent": (-0.5, width - 0.5, height - 0.5, -0.5)}
@@ -198,10 +181,9 @@ def plot_z_scores(recording: Recording, head: str | int, ax: Any = None, *, step
     scores = recording.z_scores(head)[:steps]
     shown = ax.imshow(scores.T, aspect="auto", cmap="RdBu_r", vmin=-3, vmax=3, interpolation="nearest", origin="lower")
     ax.figure.colorbar(shown, ax=ax, label="z-score", pad=0.01)
-    ax.set_xlabel("time (frame)" if recording.kind == "memory" else "position")
-    ax.set_ylabel("output")
+    name_axes(ax, "time (frame)" if recording.kind == "memory" else "position", "output")
     _position_ticks(recording, ax)
-    ax.set_title(f"outputs of head {recording.heads[recording.index(head)]}", fontsize="medium")
+    name_axes(ax, title=f"outputs of head {recording.heads[recording.index(head)]}")
     return ax
 
 
@@ -213,7 +195,7 @@ def plot_strongest(found: Strongest, image: Any, ax: Any = None) -> Any:
     shown = ax.imshow(found.heat, cmap="inferno", alpha=0.15 + 0.6 * np.clip(found.heat / top, 0, 1), vmin=0, vmax=top)
     ax.figure.colorbar(shown, ax=ax, label="receptive fields over the pixel", shrink=0.8)
     ax.set_axis_off()
-    ax.set_title(f"top {len(found.values)} activations of\n{_short(found.layer)}", fontsize="medium")
+    name_axes(ax, title=f"top {len(found.values)} activations of\n{_short(found.layer)}")
     return ax
 
 
@@ -230,9 +212,7 @@ def plot_field(found: EffectiveField, ax: Any = None) -> Any:
     ax.add_patch(Rectangle((left - 0.5, t - 0.5), right - left, b - t, fill=False, color="#4cc9f0", lw=1.5))
     ax.set_axis_off()
     size = found.field.size
-    ax.set_title(
-        f"{_short(found.field.layer)}\nnominal {size[0]}x{size[1]} (box) holds {found.inside:.1%}", fontsize="medium"
-    )
+    name_axes(ax, title=f"{_short(found.field.layer)}\nnominal {size[0]}x{size[1]} (box) holds {found.inside:.1%}")
     return ax
 
 
@@ -247,7 +227,7 @@ def plot_channels(maps: Any, ax: Any = None, *, columns: int | None = None, titl
     sheet = tiles(scaled, columns, max(1, stack.shape[1] // 16), background=np.nan)
     ax.imshow(sheet, cmap="viridis", interpolation="nearest", vmin=0, vmax=1)
     ax.set_axis_off()
-    ax.set_title(title or f"{len(stack)} channels", fontsize="medium")
+    name_axes(ax, title=title or f"{len(stack)} channels")
     return ax
 
 
@@ -261,7 +241,7 @@ def plot_kernels(kernels: Any, ax: Any = None, *, columns: int | None = None, ti
     ax = axes(ax, figsize=(5, 5))
     ax.imshow(tiles(shown, columns), cmap=None if colour else "gray", interpolation="nearest", vmin=0, vmax=1)
     ax.set_axis_off()
-    ax.set_title(title or f"{len(stack)} kernels {stack.shape[2]}x{stack.shape[3]}", fontsize="medium")
+    name_axes(ax, title=title or f"{len(stack)} kernels {stack.shape[2]}x{stack.shape[3]}")
     return ax
 
 
@@ -295,10 +275,7 @@ def plot_templates(found: LocalMap, figure: Any = None, *, names: Sequence[str] 
     count = len(found.indices) + 1
     columns = min(count, 6)
     rows = -(-count // columns)
-    figure = _figure(figure, (1.5 * columns, 1.75 * rows))
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for ax in grid.flat:
-        ax.set_axis_off()
+    _, grid = _grid(figure, rows, columns, 1.5 * columns, 1.75 * rows)
     _show(grid.flat[0], as_bytes(found.image[None])[0])
     grid.flat[0].set_title("image", fontsize=8)
     for i, j in enumerate(found.indices):
@@ -315,7 +292,7 @@ def plot_ablation(found: Ablation, ax: Any = None, *, most: int = 30, **style: A
     """Mean divergence of the output when each part is removed, largest first. Other keywords go to `barh`."""
     ranked = found.ranked()[:most][::-1]
     ax = axes(ax, figsize=(5, 0.19 * len(ranked) + 1.2))
-    ax.barh([name for name, _ in ranked], [value for _, value in ranked], **({"color": "#1d6fb8"} | style))
+    ax.barh([name for name, _ in ranked], [value for _, value in ranked], **({"color": BLUE} | style))
     ax.tick_params(axis="y", labelsize=7)
     ax.set_xlabel("KL of the output distribution (nats)")
     ax.margins(y=0.01)
@@ -342,10 +319,10 @@ def _short(layer: str, most: int = 34) -> str:
     return layer if len(layer) <= most else "…" + layer[-most:]
 
 
-def _figure(figure: Any, size: tuple[float, float]) -> Any:
-    if figure is not None:
-        return figure
-    require("matplotlib", "plot")
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size, dpi=150, layout="constrained")
+def _grid(figure: Any, rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+    """A figure, and its empty Axes in rows and columns."""
+    figure = new_figure(figure, (width, height))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for ax in grid.flat:
+        ax.set_axis_off()
+    return figure, grid

@@ -14,7 +14,7 @@ import numpy as np
 from reluscope._check import FloatArray, choice, integer
 from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError
-from reluscope.plot._axes import BLUE, EDGE, GREY, ORANGE, RED, axes, legend_above
+from reluscope.plot._axes import BLUE, EDGE, GREY, ORANGE, RED, axes, legend_above, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,20 +59,9 @@ def plot_models_2d(
         reach = 0.09 * float(np.min(upper - lower)) / max(float(np.linalg.norm(slope, axis=1).max()), 1e-300)
         # White under black, so that arrows stand out on any colour.
         for colour, width in (("white", 0.009), ("black", 0.0045)):
-            drawn.quiver(
-                *start.T,
-                *(reach * slope).T,
-                angles="xy",
-                scale_units="xy",
-                scale=1,
-                width=width,
-                color=colour,
-                zorder=4,
-                headwidth=3.6,
-            )
-    drawn.set_xlabel(u.feature_names[0])
-    drawn.set_ylabel(u.feature_names[1])
-    drawn.set_title(f"{len(u):,} regions with data", fontsize="medium")
+            style: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 4, "headwidth": 3.6}
+            drawn.quiver(*start.T, *(reach * slope).T, width=width, color=colour, **style)
+    name_axes(drawn, u.feature_names[0], u.feature_names[1], f"{len(u):,} regions with data")
     return drawn
 
 
@@ -101,9 +90,7 @@ def plot_parallel(
         ax.plot(place, C[k], color=cmap(norm(value[k])), alpha=0.35 + 0.6 * weight[k], linewidth=0.6 + 1.8 * weight[k])
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
     _name_ticks(ax, place, [u.feature_names[j] for j in columns])
-    ax.set_xlabel("feature, most important first")
-    ax.set_ylabel(_coefficient_name(scaled))
-    ax.set_title(f"the {len(shown)} largest regions", fontsize="medium")
+    name_axes(ax, "feature, most important first", _coefficient_name(scaled), f"the {len(shown)} largest regions")
     ax.figure.colorbar(ScalarMappable(norm, cmap), ax=ax, label=label, shrink=0.85)
     return ax
 
@@ -156,14 +143,10 @@ def plot_profile(u: Unwrapped, ax: Axes | None = None, *, feature: Any = None, o
     p = u.profile(_default(u, feature, output), output=output)
     ax = axes(ax, figsize=(5.2, 3.6))
     _cloud(ax, u, p.value, p.coefficient, output)
-    bins = p.binned()
-    ax.errorbar(
-        bins["value"], bins["coefficient"], bins["coefficient_std"], color=EDGE, linewidth=1.4, capsize=2, zorder=4
-    )
+    at, mean, spread = (p.binned()[name] for name in ("value", "coefficient", "coefficient_std"))
+    ax.errorbar(at, mean, spread, color=EDGE, linewidth=1.4, capsize=2, zorder=4)
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    ax.set_xlabel(p.feature)
-    ax.set_ylabel("local coefficient")
-    ax.set_title("coefficient in each row; mean and deviation in bins", fontsize="medium")
+    name_axes(ax, p.feature, "local coefficient", "coefficient in each row; mean and deviation in bins")
     return ax
 
 
@@ -176,9 +159,7 @@ def plot_partial(
     _cloud(ax, u, p.value, p.contribution, output)
     ax.plot(*p.partial(fraction), color=EDGE, linewidth=1.8, zorder=4)
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    ax.set_xlabel(p.feature)
-    ax.set_ylabel("contribution to the output, centred")
-    ax.set_title("contribution in each row; smooth mean", fontsize="medium")
+    name_axes(ax, p.feature, "contribution to the output, centred", "contribution in each row; smooth mean")
     return ax
 
 
@@ -192,8 +173,7 @@ def plot_pair(u: Unwrapped, ax: Axes | None = None, *, first: Any = None, second
     top = max(float(np.nanmax(np.abs(found.mean))), 1e-12)
     drawn = ax.pcolormesh(*found.edges, found.mean.T, cmap="RdBu_r", vmin=-top, vmax=top, edgecolors="none")
     ax.set_facecolor("#eeeeee")  # cells without rows
-    ax.set_xlabel(found.features[0])
-    ax.set_ylabel(found.features[1])
+    name_axes(ax, found.features[0], found.features[1])
     ax.figure.colorbar(drawn, ax=ax, label="mean joint contribution", shrink=0.85)
     return ax
 
@@ -210,10 +190,9 @@ def plot_performance(u: Unwrapped, ax: Axes | None = None, *, top: int = 20) -> 
     missing = np.flatnonzero(np.isnan(table[f"local_{metric}"][:n]))
     ax.plot(missing - 0.2, np.zeros(len(missing)), "x", color=BLUE, markersize=4, clip_on=False)
     _name_ticks(ax, place, [f"{c:,}" for c in table["count"][:n]], rotation=60 if n > 8 else 0)
-    ax.set_xlabel("rows in the region")
-    ax.set_ylabel(score_name(metric))
+    name_axes(ax, "rows in the region", score_name(metric))
     mark = "; × one class only" if len(missing) and metric == "auc" else ""
-    ax.set_title(f"local models of the {n} largest regions{mark}", fontsize="medium")
+    name_axes(ax, title=f"local models of the {n} largest regions{mark}")
     if metric == "mse":
         ax.set_yscale("log")
     ax.legend(frameon=False, fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.28))
@@ -234,11 +213,11 @@ def plot_bubble(u: Unwrapped, ax: Axes | None = None, *, top: int = 100) -> Axes
     drawn = ax.scatter(
         x[known], y[known], s=size[known], c=c[known], cmap="viridis", alpha=0.75, edgecolors=EDGE, linewidths=0.5
     )
-    ax.set_xlabel("share of the most frequent class" if mean == "majority_share" else "mean response in the region")
-    ax.set_ylabel(f"local {score_name(metric)}")
+    across = "share of the most frequent class" if mean == "majority_share" else "mean response in the region"
+    name_axes(ax, across, f"local {score_name(metric)}")
     left_out = int((~known).sum())
     note = f" ({left_out} of one class left out)" if left_out else ""
-    ax.set_title(f"the {n} largest regions{note}", fontsize="medium")
+    name_axes(ax, title=f"the {n} largest regions{note}")
     ax.margins(0.12)
     ax.figure.colorbar(drawn, ax=ax, label=f"global {score_name(metric)}", shrink=0.85)
     return ax
@@ -284,14 +263,7 @@ def scatter_rows(u: Unwrapped, ax: Axes) -> None:
         colour = (BLUE, RED)[k] if len(u.response.classes) == 2 else f"C{k % 10}"
         own = X[code == k]
         ax.scatter(
-            own[:, 0],
-            own[:, 1],
-            s=5,
-            color=colour,
-            edgecolors="white",
-            linewidths=0.15,
-            label=str(name),
-            zorder=3,
+            own[:, 0], own[:, 1], s=5, color=colour, edgecolors="white", linewidths=0.15, label=str(name), zorder=3
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from reluscope._check import choice, integer
 from reluscope.errors import InputError
-from reluscope.plot._axes import BLUE, EDGE, GREY, RED, axes
+from reluscope.plot._axes import BLUE, EDGE, GREY, RED, axes, name_axes
 from reluscope.plot.local_models import data_view, scatter_rows, score_name
 
 if TYPE_CHECKING:
@@ -44,20 +44,11 @@ def _dendrogram(m: MergedModels, ax: Axes | None, *, leaves: int = 40) -> Axes:
     dendrogram(Z, ax=ax, labels=labels, color_threshold=cut or 0.0, above_threshold_color=GREY, leaf_font_size=7)
     if cut:
         ax.axhline(cut, color=RED, linewidth=0.9, linestyle="--")
-        ax.text(
-            0.995,
-            cut,
-            f"{len(m)} models ",
-            color=RED,
-            fontsize="small",
-            ha="right",
-            va="bottom",
-            transform=ax.get_yaxis_transform(),
-        )
+        style: dict[str, Any] = {"color": RED, "fontsize": "small", "ha": "right", "va": "bottom"}
+        ax.text(0.995, cut, f"{len(m)} models ", transform=ax.get_yaxis_transform(), **style)
     ax.tick_params(axis="x", rotation=60)
-    ax.set_xlabel(f"rows in each of the last {n} clusters")
-    ax.set_ylabel("root of the cost of the merge")
-    ax.set_title(f"{len(m.dendrogram):,} regions merged ({m.adjacency})", fontsize="medium")
+    name_axes(ax, f"rows in each of the last {n} clusters", "root of the cost of the merge")
+    name_axes(ax, title=f"{len(m.dendrogram):,} regions merged ({m.adjacency})")
     return ax
 
 
@@ -72,8 +63,9 @@ def _validation(m: MergedModels, ax: Axes | None) -> Axes:
     best = int(loss.argmin())
     ax.axhline(loss[best] + error[best], color=GREY, linewidth=0.8, linestyle="--", label="best + 1 standard error")
     ax.axvline(len(m), color=RED, linewidth=1.0, label=f"chosen: {len(m)}")
-    ax.set_xlabel("number of models")
-    ax.set_ylabel("mean squared error, held out" if m.task == "regression" else "log loss, held out")
+    name_axes(
+        ax, "number of models", "mean squared error, held out" if m.task == "regression" else "log loss, held out"
+    )
     ax.legend(frameon=False, fontsize="small")
     return ax
 
@@ -108,9 +100,7 @@ def _clusters(m: MergedModels, ax: Axes | None, *, view: Any = None) -> Axes:
         if np.isfinite(x):
             box = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": EDGE, "linewidth": 0.6}
             ax.text(x, y, str(k), fontsize="small", ha="center", va="center", bbox=box)
-    ax.set_xlabel(m.feature_names[0])
-    ax.set_ylabel(m.feature_names[1])
-    ax.set_title(f"{len(m)} merged models of {len(m.centroid):,} regions", fontsize="medium")
+    name_axes(ax, m.feature_names[0], m.feature_names[1], f"{len(m)} merged models of {len(m.centroid):,} regions")
     return ax
 
 
@@ -124,10 +114,7 @@ def plot_l1_path(path: L1Path, ax: Axes | None = None) -> Axes:
     single = [p.regions * p.single_row_share for p in path.points]
     ax.plot(place, regions, "o-", color=BLUE, label="regions with data")
     ax.fill_between(place, 0.8, np.maximum(single, 0.8), color=BLUE, alpha=0.15, label="of these with a single row")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_ylim(0.8, 2 * max(regions))
-    ax.set_xlabel("L1 penalty")
+    ax.set(xscale="log", yscale="log", ylim=(0.8, 2 * max(regions)), xlabel="L1 penalty")
     ax.set_ylabel("regions", color=BLUE)
     if len(positive) < len(penalty):
         ticks = place if len(place) <= 9 else place[:: len(place) // 8 + 1]
@@ -142,13 +129,6 @@ def plot_l1_path(path: L1Path, ax: Axes | None = None) -> Axes:
     other.set_ylabel(score_name(path.metric), color=RED)
     other.margins(y=0.35)
     lines = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-    ax.legend(
-        lines,
-        [str(line.get_label()) for line in lines],
-        frameon=False,
-        fontsize="small",
-        ncols=2,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.18),
-    )
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2}
+    ax.legend(lines, [str(line.get_label()) for line in lines], frameon=False, fontsize="small", **below)
     return ax

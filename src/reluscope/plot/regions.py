@@ -14,7 +14,7 @@ from reluscope.cells.domain import box_bounds
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.regions import Regions
 from reluscope.errors import InputError
-from reluscope.plot._axes import EDGE, axes, expect
+from reluscope.plot._axes import EDGE, axes, expect, limit, name_axes
 
 COLOURS = ("output", "mass", "gradient", "pattern")
 
@@ -70,11 +70,8 @@ def plot_regions(
         drawn = PolyCollection(shapes, **(style | {"cmap": cmap} | patch))
         drawn.set_array(values)
         ax.add_collection(drawn)
-    ax.set_xlim(lower[0], upper[0])
-    ax.set_ylim(lower[1], upper[1])
-    ax.set_xlabel("x[0]")
-    ax.set_ylabel("x[1]")
-    ax.set_title(f"{count:,} region{'s' * (count != 1)}", fontsize="medium")
+    limit(ax, lower, upper)
+    name_axes(ax, "x[0]", "x[1]", f"{count:,} region{'s' * (count != 1)}")
     if label:
         ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.85)
     return ax
@@ -92,9 +89,7 @@ def plot_function(paths: Paths, ax: Any = None, *, line: int = 0, output: int = 
         t = np.concatenate([[middle[0] - 0.5 * span], middle, [middle[-1] + 0.5 * span]])
     y = paths.at(t, line)[:, integer(output, "output", low=0, high=paths.slope.shape[1] - 1)]
     ax.plot(t, y, **({"color": "#1d6fb8", "linewidth": 1.4, "marker": "o", "markersize": 2.5} | style))
-    ax.set_xlabel("t (position on the line)")
-    ax.set_ylabel(f"y[{output}]")
-    ax.set_title(f"{len(t) - 1:,} linear piece{'s' * (len(t) != 2)}", fontsize="medium")
+    name_axes(ax, "t (position on the line)", f"y[{output}]", f"{len(t) - 1:,} linear piece{'s' * (len(t) != 2)}")
     return ax
 
 

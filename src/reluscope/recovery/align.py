@@ -37,7 +37,7 @@ class Alignment:
     note: str
 
 
-def align(known: Network, found: Network, box: tuple[FloatArray, FloatArray], tolerance: float = 1e-3) -> Alignment:
+def align(known: Network, found: Network, box: tuple[FloatArray, FloatArray], max_distance: float = 1e-3) -> Alignment:
     """Match the units of `found` to those of `known`, layer by layer."""
     from scipy.optimize import linear_sum_assignment
 
@@ -61,9 +61,9 @@ def align(known: Network, found: Network, box: tuple[FloatArray, FloatArray], to
         unit_a = rows_a / np.maximum(norm_a, 1e-300)[:, None]
         unit_b = rows_b / np.maximum(norm_b, 1e-300)[:, None]
         apart = np.linalg.norm(unit_a[:, None] - unit_b[None], axis=2)
-        # Beyond the tolerance all misses cost the same: no good match is given up to make a bad one less bad.
-        one, two = linear_sum_assignment(np.minimum(apart, 2 * tolerance))
-        good = np.linalg.norm(unit_a[one] - unit_b[two], axis=1) < tolerance
+        # Beyond the largest distance all misses cost the same: no good match is given up to make a bad one less bad.
+        one, two = linear_sum_assignment(np.minimum(apart, 2 * max_distance))
+        good = np.linalg.norm(unit_a[one] - unit_b[two], axis=1) < max_distance
         order, scale = np.full(a.width, -1, dtype=np.intp), np.ones(a.width)
         order[one[good]] = two[good]
         ratio = (rows_a[one] * rows_b[two]).sum(axis=1) / np.maximum((rows_b[two] ** 2).sum(axis=1), 1e-300)

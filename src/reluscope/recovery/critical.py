@@ -95,13 +95,13 @@ def find_bends(view: View, chords: Chords, rng: np.random.Generator) -> Bends:
         if not todo.shape[1] or todo.shape[1] > _MOST_OPEN * n:
             break
         line, a, fa, sa, ea, b, fb, sb, eb, _ = todo
-        tolerance = 6 * view.noise + 3 * (ea + eb) * (b - a)
-        flat = (np.abs(fa + sa * (b - a) - fb) <= tolerance) & (np.abs(sa - sb) <= 4 * (ea + eb))
+        slack = 6 * view.noise + 3 * (ea + eb) * (b - a)
+        flat = (np.abs(fa + sa * (b - a) - fb) <= slack) & (np.abs(sa - sb) <= 4 * (ea + eb))
         with np.errstate(divide="ignore", invalid="ignore"):
             meet = (fb - fa + sa * a - sb * b) / (sa - sb)
         inside = ~flat & (meet > a) & (meet < b) & (np.abs(sa - sb) > 4 * (ea + eb))
         hit = np.zeros(len(a), dtype=bool)
-        hit[inside] = _bends_once(view, chords, todo[:, inside], meet[inside], tolerance[inside])
+        hit[inside] = _bends_once(view, chords, todo[:, inside], meet[inside], slack[inside])
         if hit.any():
             found.append(np.stack([line, meet, a, b, sb - sa])[:, hit])
         rest = ~flat & ~hit
@@ -130,7 +130,7 @@ def find_bends(view: View, chords: Chords, rng: np.random.Generator) -> Bends:
 
 
 def _bends_once(
-    view: View, chords: Chords, todo: FloatArray, t: FloatArray, tolerance: FloatArray
+    view: View, chords: Chords, todo: FloatArray, t: FloatArray, slack: FloatArray
 ) -> npt.NDArray[np.bool_]:
     """Whether an interval's two pieces meet at t and nowhere else.
 
@@ -139,7 +139,7 @@ def _bends_once(
     """
     line, a, fa, sa, _, b, fb, sb, *_ = todo
     line = line.astype(np.intp)
-    near = np.maximum(1e-3 * (b - a), 8 * tolerance / np.maximum(np.abs(sa - sb), 1e-300))
+    near = np.maximum(1e-3 * (b - a), 8 * slack / np.maximum(np.abs(sa - sb), 1e-300))
     good = near < 0.3 * np.minimum(t - a, b - t)
     for shift in (0.0, -1.0, 1.0):
         which = np.flatnonzero(good)
@@ -148,7 +148,7 @@ def _bends_once(
         place = t[which] + shift * near[which]
         left, right = fa[which] + sa[which] * (place - a[which]), fb[which] - sb[which] * (b[which] - place)
         value = view.values(chords.at(line[which], place))
-        good[which] = np.abs(value - (left if shift < 0.5 else right)) <= tolerance[which]
+        good[which] = np.abs(value - (left if shift < 0.5 else right)) <= slack[which]
     return good
 
 

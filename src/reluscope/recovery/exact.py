@@ -185,7 +185,7 @@ def recover_exact(
     """Run the method until the outputs fit, the chords or the budget are used up, or the oracle's limit is reached."""
     pool = Pool.empty(view, rng, budget)
     # What the pair tests may show, and how far a bend may lie from where it is predicted.
-    tolerance = float(np.clip(1e4 * view.relative, 1e-7, 3e-3))
+    pair_error = float(np.clip(1e4 * view.relative, 1e-7, 3e-3))
     near = float(np.clip(1e4 * view.relative, 1e-6, 1e-2))
     fits = float(max(1e-6 * view.scale, 30 * view.noise))
     layers: list[Peeled] = []
@@ -197,7 +197,7 @@ def recover_exact(
         restarts += 1
         pool.search(_aimed(view, pool, fit, more, rng), fair=True)
         pool.previous = trunk if trunk.stages else None
-        layers, trunk, fit = _peel_all(pool, layers, tolerance, near, fits, report)
+        layers, trunk, fit = _peel_all(pool, layers, pair_error, near, fits, report)
         if restarts and layers:
             layers, trunk, fit = _with_weak(pool, layers, trunk, fit, fits, near)
         complete = bool(fit.residual.max() <= fits)
@@ -213,7 +213,7 @@ def recover_exact(
     if fit is None or len(pool.samples) != len(fit.residual):
         fit = fit_outputs(trunk, pool.samples, pool.values, fits)
     report(view.oracle.queries, "refining")
-    model, resolved = _finished(pool, Model(trunk, fit.rows), complete, tolerance)
+    model, resolved = _finished(pool, Model(trunk, fit.rows), complete, pair_error)
     signs = [layer.resolved for layer in layers[1:]] + [resolved]
     residual = np.abs(model(pool.samples) - pool.values)
     if complete and residual.max() > max(1e-9 * view.scale, 100 * view.noise):
@@ -233,7 +233,7 @@ def recover_exact(
     )
 
 
-def _finished(pool: Pool, model: Model, complete: bool, tolerance: float) -> tuple[Model, bool]:
+def _finished(pool: Pool, model: Model, complete: bool, pair_error: float) -> tuple[Model, bool]:
     """Signs of the last layer, parts that nothing uses left out, all parameters refined; and whether the signs fit.
 
     Noisy rows are refined before their signs are asked for: 20 signs hang on 5 equations at times, each of which must
@@ -241,10 +241,10 @@ def _finished(pool: Pool, model: Model, complete: bool, tolerance: float) -> tup
     """
     view = pool.view
     if not complete:
-        done = settle(model.trunk, model.rows, max(1e-5, 10 * tolerance))
+        done = settle(model.trunk, model.rows, max(1e-5, 10 * pair_error))
         settled = Model(done.trunk, done.rows)
         good = done.resolved and _misfit(pool, settled) <= 2 * _misfit(pool, model)
-        return _pruned(settled if good else model, pool.samples, pool.values, max(1e-7, tolerance)), good
+        return _pruned(settled if good else model, pool.samples, pool.values, max(1e-7, pair_error)), good
     if view.relative > _NOISY:
         model = _refined(pool, model)
     known = max(1e-5, 1e3 * view.relative)
@@ -334,7 +334,7 @@ class Peeled:
 
 
 def _peel_all(
-    pool: Pool, before: list[Peeled], tolerance: float, near: float, fits: float, report: Callable[[int, str], None]
+    pool: Pool, before: list[Peeled], pair_error: float, near: float, fits: float, report: Callable[[int, str], None]
 ) -> tuple[list[Peeled], Trunk, OutputFit]:
     """Peel layers until the outputs fit or no further unit is found; `before` is what an earlier attempt found."""
     trunk = Trunk(pool.view.n)
@@ -343,7 +343,7 @@ def _peel_all(
     while fit.residual.max() > fits and len(layers) < _DEEPEST:
         k = len(layers)
         start = before[k] if k < len(before) else Peeled(trunk, np.zeros((0, trunk.width + 1)), not trunk.stages, 0)
-        found = _peel(pool, start, tolerance, near, report, k)
+        found = _peel(pool, start, pair_error, near, report, k)
         if not len(found.rows):
             break
         if len(found.rows) != len(start.rows) or found.firm != start.firm:
@@ -403,7 +403,7 @@ def _with_weak(
 
 
 def _peel(
-    pool: Pool, start: Peeled, tolerance: float, near: float, report: Callable[[int, str], None], layer: int
+    pool: Pool, start: Peeled, pair_error: float, near: float, report: Callable[[int, str], None], layer: int
 ) -> Peeled:
     """Find units until nothing new turns up."""
     trunk, rows, resolved = start.trunk, start.rows[: start.firm], start.resolved
@@ -424,7 +424,7 @@ def _peel(
                 pool.rng.choice(open_, min(_BATCH if pool.previous is None else _BATCH // 2, len(open_)), replace=False)
             )
         shown = replace(pool.evidence, error=np.where(fresh, pool.evidence.error, np.inf))
-        found = candidates(trunk, shown, grid, tolerance, near)
+        found = candidates(trunk, shown, grid, pair_error, near)
         chosen = choose(trunk, found, near, rows)
         taken = [c for c in chosen if c.complete]
         if taken and (len(start.rows) or aimed_ever):  # aimed chords know a surface on one side only
@@ -434,10 +434,10 @@ def _peel(
         progress = bool(taken)
         if taken:
             rows = np.concatenate([rows, np.stack([_sharpened(trunk, c, pool.evidence, near) for c in taken])])
-        if tolerance > NOISY and len(rows):  # more points are known than when the rows were found
-            rows = np.stack([polished(trunk, row, blind, pool.evidence, tolerance, near) for row in rows])
+        if pair_error > NOISY and len(rows):  # more points are known than when the rows were found
+            rows = np.stack([polished(trunk, row, blind, pool.evidence, pair_error, near) for row in rows])
         if not resolved and len(rows):
-            done = settle(trunk, rows, max(1e-5, 10 * tolerance))
+            done = settle(trunk, rows, max(1e-5, 10 * pair_error))
             if done.resolved:
                 trunk, rows, resolved, progress = done.trunk, done.rows, True, True
                 rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -570,14 +570,14 @@ def _explained(trunk: Trunk, x: FloatArray, near: float) -> npt.NDArray[np.bool_
     return known
 
 
-def _pruned(model: Model, U: FloatArray, Y: FloatArray, tolerance: float) -> Model:
+def _pruned(model: Model, U: FloatArray, Y: FloatArray, unused_below: float) -> Model:
     """Drop carried features and units that nothing downstream uses."""
     stages, rows = list(model.trunk.stages), model.rows
     for k in range(len(stages) - 1, -1, -1):
         after = np.abs(rows[:, :-1] if k == len(stages) - 1 else stages[k + 1].weight)
         reach = np.abs(Trunk(model.trunk.n_inputs, tuple(stages[: k + 1])).features(U)).max(axis=0, initial=0.0)
         used = after * reach
-        keep = (used > tolerance * used.max(axis=1, keepdims=True, initial=1e-300)).any(axis=0)
+        keep = (used > unused_below * used.max(axis=1, keepdims=True, initial=1e-300)).any(axis=0)
         if not keep.any():
             keep[0] = True
         stage = stages[k]

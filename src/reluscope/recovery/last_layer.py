@@ -24,7 +24,7 @@ class OutputFit:
     share: float
 
 
-def fit_outputs(trunk: Trunk, U: FloatArray, Y: FloatArray, tolerance: float) -> OutputFit:
+def fit_outputs(trunk: Trunk, U: FloatArray, Y: FloatArray, fits: float) -> OutputFit:
     """Fit `Y = rows . (z, 1)`; reweighted so that a minority of misfits does not spoil the rest."""
     A = with_one(trunk.features(U))
     norm = np.abs(A).max(axis=0)
@@ -35,7 +35,7 @@ def fit_outputs(trunk: Trunk, U: FloatArray, Y: FloatArray, tolerance: float) ->
         found = np.linalg.lstsq(A / norm * weight[:, None], Y * weight[:, None], rcond=1e-12)[0]
         rows = (found / norm[:, None]).T
         residual = np.abs(A @ rows.T - Y).max(axis=1)
-        if residual.max() <= tolerance:
+        if residual.max() <= fits:
             break
-        weight = np.sqrt(1.0 / np.maximum(residual, 0.1 * tolerance))
-    return OutputFit(rows, residual, float((residual <= tolerance).mean()))
+        weight = np.sqrt(1.0 / np.maximum(residual, 0.1 * fits))
+    return OutputFit(rows, residual, float((residual <= fits).mean()))

@@ -126,21 +126,21 @@ def distances(trunk: Trunk, theta: FloatArray, x: FloatArray) -> FloatArray:
         return np.where(slope > 0, h / slope, np.where(h > 0, np.inf, np.inf))
 
 
-def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, tolerance: float, near: float) -> list[Candidate]:
+def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, near: float) -> list[Candidate]:
     """Possible units of the next layer, best supported first.
 
-    `tolerance` is the largest relative error a pair test may show, `near` how far (in the unit box) a bend may lie from
-    where it is predicted.
+    `pair_error` is the largest relative error a pair test may show, `near` how far (in the unit box) a bend may lie
+    from where it is predicted.
     """
     chosen = np.flatnonzero(evidence.measured)
     if len(chosen) < 2:
         return []
     views = _Views.of(trunk, evidence, chosen)
-    groups = views.groups(tolerance, flat=not trunk.stages)
+    groups = views.groups(pair_error, flat=not trunk.stages)
     found = []
-    for members, (theta, unseen) in views.solved(groups[:_MOST_GROUPS], tolerance):
-        if tolerance > NOISY:
-            theta = polished(trunk, theta, unseen, evidence, tolerance, near)
+    for members, (theta, unseen) in views.solved(groups[:_MOST_GROUPS], pair_error):
+        if pair_error > NOISY:
+            theta = polished(trunk, theta, unseen, evidence, pair_error, near)
         roots, hit = _crossings(trunk, grid, theta, unseen, evidence, near)
         found.append(Candidate(theta, unseen, views.point[members], roots, hit))
     return sorted(found, key=lambda c: -c.matched)
@@ -193,7 +193,7 @@ class _Views:
             error[keep],
         )
 
-    def groups(self, tolerance: float, flat: bool) -> list[_Group]:
+    def groups(self, pair_error: float, flat: bool) -> list[_Group]:
         """Groups of points that pass the pair test, largest first."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
@@ -201,7 +201,7 @@ class _Views:
         k = len(self.point)
         if k < 2:
             return []
-        one, two = self._pairs_flat(tolerance) if flat else self._pairs(tolerance)
+        one, two = self._pairs_flat(pair_error) if flat else self._pairs(pair_error)
         graph = csr_array((np.ones(2 * len(one)), (np.append(one, two), np.append(two, one))), shape=(k, k))
         _, label = connected_components(graph, directed=False)
         order = np.argsort(label, kind="stable")
@@ -209,24 +209,24 @@ class _Views:
         parts = sorted((p for p in parts if len(p) >= 2), key=len, reverse=True)
         return [_Group(p, graph[p][:, p].toarray() > 0) for p in parts]
 
-    def solved(self, groups: list[_Group], tolerance: float) -> Iterator[tuple[npt.NDArray[np.intp], _Theta]]:
+    def solved(self, groups: list[_Group], pair_error: float) -> Iterator[tuple[npt.NDArray[np.intp], _Theta]]:
         """Each group that agrees on a theta, with it. With noise, a pair that agrees by chance may have joined two
         units: a group that does not agree is taken apart."""
         for group in groups:
-            fit = self.solve(group.members, tolerance)
+            fit = self.solve(group.members, pair_error)
             if fit is not None:
                 yield group.members, fit
-            elif tolerance > NOISY:
-                yield from self._apart(group, tolerance)
+            elif pair_error > NOISY:
+                yield from self._apart(group, pair_error)
 
-    def _apart(self, group: _Group, tolerance: float) -> Iterator[tuple[npt.NDArray[np.intp], _Theta]]:
+    def _apart(self, group: _Group, pair_error: float) -> Iterator[tuple[npt.NDArray[np.intp], _Theta]]:
         """Parts of a group: from a point and those it agrees with, grown one by one while all agree on a theta."""
         rest = np.ones(len(group.members), dtype=bool)
         while rest.sum() >= 3:
             links = group.agree[:, rest].sum(axis=1) * rest
             seed = int(links.argmax())
             part = rest & (group.agree[seed] | (np.arange(len(rest)) == seed))
-            fit = self.solve(group.members[part], tolerance, everyone=True) if links[seed] >= 2 else None
+            fit = self.solve(group.members[part], pair_error, everyone=True) if links[seed] >= 2 else None
             if fit is None:
                 rest[seed] = False
                 continue
@@ -234,7 +234,7 @@ class _Views:
             while (open_ := rest & ~part & ~refused & group.agree[part].any(axis=0)).any():
                 next_ = int((group.agree[part].sum(axis=0) * open_).argmax())
                 part[next_] = True
-                more = self.solve(group.members[part], tolerance, everyone=True)
+                more = self.solve(group.members[part], pair_error, everyone=True)
                 if more is None:
                     part[next_], refused[next_] = False, True
                 else:
@@ -242,17 +242,17 @@ class _Views:
             yield group.members[part], fit
             rest &= ~part
 
-    def _pairs_flat(self, tolerance: float) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    def _pairs_flat(self, pair_error: float) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         theta = np.einsum("krf,kr->kf", self.basis, self.target)
         gap = np.sqrt(np.maximum(1 - np.minimum((theta @ theta.T) ** 2, 1), 0))
         # sqrt(1 - cos^2) cannot tell angles below 1e-8; the difference of the vectors can.
-        one, two = np.nonzero(np.triu(gap < max(tolerance, 1e-6), 1))
+        one, two = np.nonzero(np.triu(gap < max(pair_error, 1e-6), 1))
         sign = np.sign((theta[one] * theta[two]).sum(axis=1))
         exact = np.linalg.norm(theta[one] - sign[:, None] * theta[two], axis=1)
-        allowed = np.minimum(tolerance + 30 * (self.error[one] + self.error[two]), 0.03)
+        allowed = np.minimum(pair_error + 30 * (self.error[one] + self.error[two]), 0.03)
         return one[exact < allowed], two[exact < allowed]
 
-    def _pairs(self, tolerance: float) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    def _pairs(self, pair_error: float) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         k = len(self.point)
         one, two = np.triu_indices(k, 1)
         most = int(_MOST_PAIRS * min(1.0, (14.0 / self.basis.shape[1]) ** 2))  # a test costs a small SVD
@@ -260,7 +260,7 @@ class _Views:
             pick = np.random.default_rng(len(one)).choice(len(one), most, replace=False)
             one, two = one[pick], two[pick]
         # Errors of exact values are guesses, and small; those of noisy values are bounds, and cost pairs.
-        floor, slack, apart = (tolerance, 30.0, 100.0) if tolerance < NOISY else (0.3 * tolerance, 1.0, 10.0)
+        floor, slack, apart = (pair_error, 30.0, 100.0) if pair_error < NOISY else (0.3 * pair_error, 1.0, 10.0)
         kept_one, kept_two = [], []
         for start in range(0, len(one), _CHUNK):
             p, q = one[start : start + _CHUNK], two[start : start + _CHUNK]
@@ -289,7 +289,7 @@ class _Views:
             kept_two.append(q[passed])
         return np.concatenate(kept_one), np.concatenate(kept_two)
 
-    def solve(self, members: npt.NDArray[np.intp], tolerance: float, everyone: bool = False) -> _Theta | None:
+    def solve(self, members: npt.NDArray[np.intp], pair_error: float, everyone: bool = False) -> _Theta | None:
         """The theta the members agree on, and the directions none of them sees; None if they disagree.
 
         A few members may be wrong (two surfaces crossing at the point): the worst are left out, a third at most, or
@@ -297,7 +297,7 @@ class _Views:
         """
         kept = members
         while len(kept) >= max(2, (1.0 if everyone else 0.67) * len(members)):
-            found = self._null(kept, tolerance)
+            found = self._null(kept, pair_error)
             if found is None:
                 return None
             theta, unseen, agreed = found
@@ -305,12 +305,12 @@ class _Views:
             size = np.linalg.norm(seen, axis=1)
             along = (seen * self.target[kept]).sum(axis=1)
             gap = np.linalg.norm(seen - along[:, None] * self.target[kept], axis=1) / np.maximum(size, 1e-300)
-            if agreed and (tolerance < NOISY or (gap <= 0.3 * tolerance + 10 * self.error[kept]).all()):
+            if agreed and (pair_error < NOISY or (gap <= 0.3 * pair_error + 10 * self.error[kept]).all()):
                 return theta, unseen
             kept = kept[np.argsort(gap)[: len(kept) - max(1, len(kept) // 20)]]
         return None
 
-    def _null(self, members: npt.NDArray[np.intp], tolerance: float) -> tuple[FloatArray, FloatArray, bool] | None:
+    def _null(self, members: npt.NDArray[np.intp], pair_error: float) -> tuple[FloatArray, FloatArray, bool] | None:
         """The best theta for the members, the directions none of them sees, and whether they agree on it."""
         V, c, weight = self.basis[members], self.target[members], 1.0 / (self.error[members] + 1e-9) ** 2
         weight = weight / weight.max()
@@ -326,12 +326,12 @@ class _Views:
         scale = 1.0 / np.sqrt(s[~blind])
         m, R = np.linalg.eigh((visible.T @ miss @ visible) * scale[:, None] * scale)
         theta = visible @ (scale * R[:, 0])
-        agreed = m[0] <= max(1e-8, (30 * tolerance) ** 2) and m[1] >= max(1e-7, 20 * m[0])
+        agreed = m[0] <= max(1e-8, (30 * pair_error) ** 2) and m[1] >= max(1e-7, 20 * m[0])
         return theta / np.linalg.norm(theta), unseen, bool(agreed)
 
 
 def polished(
-    trunk: Trunk, theta: FloatArray, unseen: FloatArray, evidence: Evidence, tolerance: float, near: float
+    trunk: Trunk, theta: FloatArray, unseen: FloatArray, evidence: Evidence, pair_error: float, near: float
 ) -> FloatArray:
     """Theta moved a little so that the surface passes through the critical points near it.
 
@@ -354,7 +354,7 @@ def polished(
         weight = 1.0 / (1.0 + (away[some] / scale) ** 2) ** 2
         A = (z[some] / size[some, None]) @ visible
         G = (A * weight[:, None]).T @ A / scale**2
-        G[np.diag_indices_from(G)] += 0.1 / tolerance**2
+        G[np.diag_indices_from(G)] += 0.1 / pair_error**2
         moved = start - visible @ np.linalg.solve(G, (A * weight[:, None]).T @ (A @ start) / scale**2)
         theta = moved / np.linalg.norm(moved)
     return best

@@ -15,7 +15,7 @@ from reluscope.activations import Units, activation
 from reluscope.budget import parse_budget
 from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError
-from reluscope.network import Network
+from reluscope.network import Network, check_network
 from reluscope.progress import meter
 from reluscope.recovery.align import Alignment, align
 from reluscope.recovery.exact import Exact, recover_exact
@@ -405,8 +405,7 @@ def _exact_words(found: Exact, view: View) -> list[str]:
 
 
 def _compare(found: Recovered, known: Network, certify: bool, budget: Any) -> Comparison:
-    if not isinstance(known, Network):
-        raise InputError(f"known must be a Network, got {describe(known)}")
+    check_network(known, "known")
     net = found.network
     if (known.n_inputs, known.n_outputs) != (net.n_inputs, net.n_outputs):
         raise InputError(f"known maps R^{known.n_inputs} to R^{known.n_outputs}, the recovered network {net!r}")

@@ -37,7 +37,7 @@ class Settled:
     resolved: bool
 
 
-def settle(trunk: Trunk, rows: FloatArray, tolerance: float) -> Settled:
+def settle(trunk: Trunk, rows: FloatArray, max_misfit: float) -> Settled:
     """Turn the units of the last stage so that the carried features are no longer needed, if signs can do that."""
     if not trunk.stages or not trunk.stages[-1].carries:
         return Settled(trunk, rows, True)
@@ -52,7 +52,7 @@ def settle(trunk: Trunk, rows: FloatArray, tolerance: float) -> Settled:
     plain = np.ones(w.shape[1], dtype=bool)
     plain[[j for _, j in stage.silent]] = False
     of_feature = np.tile(plain, len(rows))
-    turned = _solve(equations[of_feature], wanted[of_feature], tolerance)
+    turned = _solve(equations[of_feature], wanted[of_feature], max_misfit)
     if turned is None:
         return Settled(trunk, rows, False)
     w = w.copy()
@@ -60,7 +60,7 @@ def settle(trunk: Trunk, rows: FloatArray, tolerance: float) -> Settled:
     for j in np.flatnonzero(~plain):
         free = [i for i, feature in stage.silent if feature == j and not turned[i]]
         delta = np.linalg.lstsq(alpha[:, free] / size[:, None], rest[:, j], rcond=None)[0]
-        if np.abs(rest[:, j] - alpha[:, free] / size[:, None] @ delta).max() > tolerance:
+        if np.abs(rest[:, j] - alpha[:, free] / size[:, None] @ delta).max() > max_misfit:
             return Settled(trunk, rows, False)
         w[free, j] += delta
     sign = np.where(turned, -1.0, 1.0)
@@ -69,17 +69,17 @@ def settle(trunk: Trunk, rows: FloatArray, tolerance: float) -> Settled:
     return Settled(trunk.with_last(units), kept, True)
 
 
-def _solve(M: FloatArray, wanted: FloatArray, tolerance: float) -> npt.NDArray[np.bool_] | None:
-    """Zeros and ones t with `M t = wanted` within the tolerance (per equation, relative to the columns)."""
+def _solve(M: FloatArray, wanted: FloatArray, max_misfit: float) -> npt.NDArray[np.bool_] | None:
+    """Zeros and ones t with `M t = wanted` within the max_misfit (per equation, relative to the columns)."""
     scale = max(float(np.abs(M).max(initial=0.0)), 1e-300)
-    allowed = tolerance * scale * np.sqrt(M.shape[1])
+    allowed = max_misfit * scale * np.sqrt(M.shape[1])
     s = np.linalg.svd(M, compute_uv=False)
     k = M.shape[1]
-    if len(s) >= k and s[-1] > 30 * tolerance * s[0]:
+    if len(s) >= k and s[-1] > 30 * max_misfit * s[0]:
         t = np.linalg.lstsq(M, wanted, rcond=None)[0]
         found = t > 0.5
         return found if np.abs(M @ found - wanted).max(initial=0.0) <= allowed else None
-    live = np.linalg.norm(M, axis=0) > tolerance * scale
+    live = np.linalg.norm(M, axis=0) > max_misfit * scale
     found = np.zeros(k, dtype=bool)
     if not live.any():
         return found if np.abs(wanted).max(initial=0.0) <= allowed else None

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, real_array
+from reluscope._tables import Tabular
 from reluscope.errors import InputError
 
 _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Surrogate:
+class Surrogate(Tabular):
     """Convex regions `A x <= b` of a box with a linear model `y = C x + d` on each.
 
     Region k, counted from 0, has the rows `start[k]:start[k + 1]` of `A` (unit rows) and `b`. `C` (regions, outputs,
@@ -88,12 +89,6 @@ class Surrogate:
             columns |= {f"C{o}_{i}": self.C[:, o, i] for i in range(self.C.shape[2])}
             columns[f"d{o}"] = self.d[:, o]
         return columns
-
-    def to_pandas(self) -> Any:
-        """The columns of `to_dict` as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to an `.npz` file; `Surrogate.load` reads it back."""

@@ -251,7 +251,7 @@ def _tried(section: Callable[[Subject], Section], subject: Subject) -> Section:
 
 
 def _rows(X: npt.ArrayLike, net: Network) -> Any:
-    from reluscope.inputs._law import data_rows
+    from reluscope.inputs import data_rows
 
     rows = data_rows(X)
     if rows.shape[1] != net.n_inputs:

@@ -184,13 +184,13 @@ def spectrum(subject: Subject) -> Section:
     median, high = found.quantile(0.5), found.quantile(0.99)
     ranks = min(found.ranks, 10)
     rows: dict[str, list[Any]] = {
-        "singular value": list(range(1, ranks + 1)),
-        "median": [found.quantile(0.5, k).value for k in range(1, ranks + 1)],
-        "99 %": [found.quantile(0.99, k).value for k in range(1, ranks + 1)],
+        "singular value": list(range(ranks)),
+        "median": [found.quantile(0.5, k).value for k in range(ranks)],
+        "99 %": [found.quantile(0.99, k).value for k in range(ranks)],
         "of the mean Jacobian": [float(v) for v in found.expected.singular[:ranks]],
         "at the most probable pattern": [float(v) for v in found.modal.singular[:ranks]],
     }
-    histogram = found.histogram(1, bins=30)
+    histogram = found.histogram(bins=30)
     chart = Chart((float(histogram.edges[0]), float(histogram.edges[-1])), (0, 1.05 * float(histogram.upper.max())),
                   x_label="largest singular value of the Jacobian", y_label="probability",
                   title="Distribution of the local Lipschitz constant")  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, seeded
+from reluscope._tables import Tabular
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.bounds import LayerBounds, box_preactivations
 from reluscope.cells.domain import box_bounds
@@ -32,7 +33,7 @@ _WITNESSES = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class Stability:
+class Stability(Tabular):
     """The state of every hidden unit on a box.
 
     `state[l]` (units,) is 1 always on, -1 always off, 0 switches (both were seen), 2 undecided, 3 affine, for hidden
@@ -64,12 +65,6 @@ class Stability:
             "switching": self.count(SWITCHES),
             "undecided": self.count(UNDECIDED),
         }
-
-    def to_pandas(self) -> Any:
-        """The columns of `to_dict` as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def __repr__(self) -> str:
         total = {name: int(self.count(k).sum()) for name, k in (("on", ON), ("off", OFF), ("undecided", UNDECIDED))}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, choice, generator, integer, real, seeded
+from reluscope._tables import Tabular
 from reluscope._text import table
 from reluscope.errors import InputError
 from reluscope.network import Network
@@ -87,7 +88,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Tabular):
     """The trials of a sweep, as a table; `seed` repeats them."""
 
     trials: tuple[Trial, ...]
@@ -99,12 +100,6 @@ class Sweep:
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name."""
         return {name: [getattr(t, name) for t in self.trials] for name in Trial.__dataclass_fields__}
-
-    def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def means(self, *by: str) -> list[dict[str, Any]]:
         """Means over all trials that agree in the columns `by`; `collapse` is the median, None counting as infinite."""

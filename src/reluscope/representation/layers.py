@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe, integer, real, real_array, seeded
 from reluscope._doors import door
+from reluscope._tables import Tabular
 from reluscope._text import table
 from reluscope.errors import InputError
-from reluscope.inputs._law import Law
+from reluscope.inputs import Law
 from reluscope.network import Network
 from reluscope.parallel import blas_threads
 from reluscope.progress import meter
@@ -103,7 +104,7 @@ _SHOWN = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Layers:
+class Layers(Tabular):
     """The table of `layers` and what its pictures need: one row for the input, each hidden layer, and the output.
 
     Attributes
@@ -172,12 +173,6 @@ class Layers:
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name, fit for JSON: None where there is no number."""
         return {name: [getattr(row, name) for row in self.rows] for name in COLUMNS}
-
-    def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
-        from reluscope._extras import require
-
-        return require("pandas", "pandas").DataFrame(self.to_dict())
 
     def plot(self, figure: Any = None) -> Any:
         """The eight panels on one page; see `reluscope.plot.layers.plot_layers`."""

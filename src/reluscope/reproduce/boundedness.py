@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, generator
-from reluscope._extras import require
 from reluscope.intervals import binomial
 from reluscope.progress import meter
 from reluscope.representation.laboratory import bounded_shares
@@ -73,12 +72,10 @@ def intervals(share: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
 def _figure(
     path: Path, cases: list[tuple[int, FloatArray, FloatArray, FloatArray, BoundednessBounds]], count: int
 ) -> None:
-    require("matplotlib", "plot")
-    from matplotlib.figure import Figure
-
+    from reluscope.plot._axes import figure as new_figure
     from reluscope.plot._axes import save
 
-    figure = Figure(figsize=(3.4 * len(cases), 3.6), dpi=130, layout="constrained")
+    figure = new_figure(None, (3.4 * len(cases), 3.6), 130)
     axes = figure.subplots(1, len(cases), sharey=True, squeeze=False)[0]
     for ax, (width, share, low, high, bounds) in zip(axes, cases, strict=True):
         layer = np.arange(len(share))
@@ -86,19 +83,11 @@ def _figure(
         ax.fill_between(layer, bottom, top, color="#8a8f98", alpha=0.2, linewidth=0)
         ax.plot(layer, top, "--", color="#d1495b", label="Theorem 4: at most")
         ax.plot(layer, bottom, "--", color="#2e8b57", label="Theorem 5: at least")
-        ax.errorbar(
-            layer,
-            share,
-            yerr=np.maximum([share - low, high - share], 0.0),
-            fmt="o-",
-            markersize=3.5,
-            capsize=2,
-            color="#1d6fb8",
-            label=f"{count:,} networks, exact",
-        )
+        gap = np.maximum([share - low, high - share], 0.0)
+        style = {"color": "#1d6fb8", "markersize": 3.5, "capsize": 2}
+        ax.errorbar(layer, share, gap, fmt="o-", label=f"{count:,} networks, exact", **style)
         ax.set_title(f"width {width}", fontsize="medium")
-        ax.set_xlabel("layer")
-        ax.set_ylim(-0.02, 1.02)
+        ax.set(xlabel="layer", ylim=(-0.02, 1.02))
         ax.xaxis.get_major_locator().set_params(integer=True)
     axes[0].set_ylabel("share of networks with a bounded image")
     axes[-1].legend(frameon=False, fontsize="small")

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, generator
-from reluscope._extras import require
 from reluscope.answers.support import support
 from reluscope.inputs import Gaussian
 from reluscope.progress import meter
@@ -92,12 +91,10 @@ def _means(table: FloatArray) -> str:
 
 def _picture(path: Path, data: Images, on_data: FloatArray, under_law: FloatArray) -> None:
     """One panel per threshold: published entries, and our ranges over training runs on data and under the law."""
-    require("matplotlib", "plot")
-    from matplotlib.figure import Figure
-
+    from reluscope.plot._axes import figure as new_figure
     from reluscope.plot._axes import save
 
-    figure = Figure(figsize=(11, 3.4), dpi=130, layout="constrained")
+    figure = new_figure(None, (11, 3.4), 130)
     axes = figure.subplots(1, len(THRESHOLDS), sharey=True)
     classes = np.arange(10)
     for i, (ax, threshold) in enumerate(zip(axes, THRESHOLDS, strict=True)):
@@ -111,9 +108,7 @@ def _picture(path: Path, data: Images, on_data: FloatArray, under_law: FloatArra
             )
         ax.plot(classes, PUBLISHED[:, i], "x", color="#d1495b", markersize=7, label="published (MNIST)")
         ax.set_title(f"threshold {threshold}", fontsize="medium")
-        ax.set_xticks(classes)
-        ax.set_xlabel("class")
-        ax.set_ylim(-0.03, 1.05)
+        ax.set(xticks=classes, xlabel="class", ylim=(-0.03, 1.05))
     axes[0].set_ylabel("share of patterns in the set")
     axes[0].legend(frameon=False, fontsize=8, loc="upper left")
     save(axes[0], path)

@@ -104,13 +104,11 @@ def _figure(
     path: Path, net: Network, laws: Sequence[Law], titles: list[str], rng: np.random.Generator, draws: int
 ) -> None:
     """One row per law: probabilities of the activation patterns, and the cdf of the output, exact and drawn."""
-    require("matplotlib", "plot")
-    from matplotlib.figure import Figure
-
+    from reluscope.plot._axes import figure as new_figure
     from reluscope.plot._axes import save
     from reluscope.plot.answers import plot_cdf, plot_masses
 
-    figure = Figure(figsize=(10, 3.4 * len(laws)), dpi=130, layout="constrained")
+    figure = new_figure(None, (10, 3.4 * len(laws)), 130)
     axes = figure.subplots(len(laws), 2, squeeze=False)
     for (left, right), law, title in zip(axes, laws, titles, strict=True):
         x = law.sample(draws, rng)

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, generator
-from reluscope._extras import require
 from reluscope.answers._marginals import advance, marginals
 from reluscope.answers.spectrum import _decomposed, _narrowed, _singular
 from reluscope.answers.support import Support, support
@@ -153,12 +152,10 @@ def _quantile(law: tuple[FloatArray, FloatArray], q: float) -> float:
 
 def _picture(path: Path, shown: list[tuple[str, dict[str, tuple[FloatArray, FloatArray]]]]) -> None:
     """One row per set of images: histograms on a plain and on a logarithmic scale."""
-    require("matplotlib", "plot")
-    from matplotlib.figure import Figure
-
+    from reluscope.plot._axes import figure as new_figure
     from reluscope.plot._axes import save
 
-    figure = Figure(figsize=(10, 3.3 * len(shown)), dpi=130, layout="constrained")
+    figure = new_figure(None, (10, 3.3 * len(shown)), 130)
     axes = figure.subplots(len(shown), 2, squeeze=False)
     for (plain, log), (name, pooled) in zip(axes, shown, strict=True):
         top = 1.02 * max(_quantile(pooled[key], 1.0) for key in ("draws", "lines"))

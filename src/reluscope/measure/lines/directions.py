@@ -21,7 +21,7 @@ from reluscope.measure.shared import (
 from reluscope.network import Network
 
 if TYPE_CHECKING:
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component
 
 _PILOT_POINTS = 2048
 

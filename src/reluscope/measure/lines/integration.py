@@ -61,8 +61,7 @@ from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
     from reluscope.measure.shared import Job, Source, Tally
 
 REPLICATES = 16

@@ -23,8 +23,7 @@ from reluscope.measure.shared import (
 )
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
 
 
 _RACE_LINES = 32

@@ -24,8 +24,7 @@ from reluscope.measure.shared import (
 )
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
 
 CHUNK = 256
 """Lines traced together: their segments stay in the cache."""

@@ -19,7 +19,7 @@ from reluscope.measure.rare.probability import REPLICATES, _Draws, _everything, 
 
 if TYPE_CHECKING:
     from reluscope.events import PlacedEvent
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component
     from reluscope.measure.shared import Plan
 
 _SMALLEST, _USUAL = 64, 512
@@ -108,14 +108,12 @@ def _mean(draws: _Draws, group: int) -> tuple[FloatArray, FloatArray]:
 
 def own_moments(component: Component) -> FloatArray:
     """The component's own P = 1, `E u` and `E u u'`."""
-    from reluscope.inputs._normal1 import moments
+    from reluscope.inputs import restricted_moments
 
     r = component.r
     mean, square = np.zeros(r), np.eye(r)
     if component.lower is not None and component.upper is not None:
-        low, high = component.lower, component.upper
-        side, offset, variance = moments(low, high, high - low)
-        mean = offset + np.where(side == -1, low, np.where(side == 1, high, 0.0))
+        mean, variance = restricted_moments(component.lower, component.upper)
         square = np.outer(mean, mean) + np.diag(variance)
     return np.concatenate([[1.0], mean, square.ravel()])
 

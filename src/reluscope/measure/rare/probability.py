@@ -37,8 +37,7 @@ from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
     from reluscope.events import Event, PlacedEvent
-    from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
     from reluscope.measure.shared import Drawn, Plan, RayRows, Rays, Sampler
 
 REPLICATES = 16

@@ -22,8 +22,7 @@ from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
     from reluscope.cells.split import Geometry
-    from reluscope.inputs import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
     from reluscope.network import Network
 
 

@@ -33,8 +33,7 @@ from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
     from reluscope.cells.regions import Regions
-    from reluscope.inputs import Gaussian, Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Gaussian, Law
 
 _ROWS_AT_ONCE = 1 << 22
 """Numbers in the hidden maps of one batch of regions whose inequalities are written out."""

@@ -17,8 +17,7 @@ from reluscope.measure.polytope import DIGITS, DirectionTable, direction_table, 
 from reluscope.measure.shared.line_sums import NORMAL, RADIAL, UNIFORM
 
 if TYPE_CHECKING:
-    from reluscope.inputs._law import Law
-    from reluscope.inputs._standard import Component
+    from reluscope.inputs import Component, Law
 
 REACH = 38.5
 """Standard normal lines are cut here: less than 1e-323 of their mass is beyond."""
@@ -296,10 +295,9 @@ class BoxLines:
         low, high = self.lower[which], self.upper[which]
         if self.uniform:
             return np.asarray(low + (high - low) * uniforms)
-        from reluscope.inputs._normal1 import draw, place
+        from reluscope.inputs import restricted_normals
 
-        side, offset = draw(low, high, high - low, uniforms)
-        return place(side, offset, np.zeros(len(which)), np.ones(len(which)), low, high)
+        return restricted_normals(low, high, uniforms)
 
 
 class ChordLines:

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from reluscope._check import FloatArray
 from reluscope.events import PlacedEvent
-from reluscope.inputs._standard import Component
+from reluscope.inputs import Component
 from reluscope.measure.normal import kernel
 from reluscope.measure.shared.line_sums import FLAT, TIE
 from reluscope.measure.shared.trace import Segments, Tracer

@@ -42,15 +42,14 @@ class Rays:
 
     def points(self, uniforms: FloatArray) -> FloatArray:
         """Draws of the law from uniform numbers (n, r)."""
-        from reluscope.inputs._normal1 import draw, place
+        from reluscope.inputs import restricted_normals
         from reluscope.measure.shared.draws import normals
 
         if self.lower is None or self.upper is None:
             return normals(uniforms)
         if self.kind == POWER:
             return self.lower + (self.upper - self.lower) * uniforms
-        side, offset = draw(self.lower, self.upper, self.upper - self.lower, uniforms)
-        return place(side, offset, np.zeros(self.r), np.ones(self.r), self.lower, self.upper)
+        return restricted_normals(self.lower, self.upper, uniforms)
 
     def from_normal(self, Z: FloatArray) -> FloatArray:
         """Standard normal numbers (n, r) to draws of the law, coordinate by coordinate."""

@@ -15,9 +15,7 @@ from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
 from reluscope.errors import InputError
-from reluscope.inputs._factor import Factor
-from reluscope.inputs._law import Law
-from reluscope.inputs._standard import Component, standard
+from reluscope.inputs import Component, Factor, Law, standard
 from reluscope.measure.sound.mass import side_mass
 from reluscope.network import Network
 

@@ -75,7 +75,8 @@ class _ReluBase(BaseEstimator):
         return rows
 
     def _outputs(self, X: Any) -> FloatArray:
-        return self.network_(self._rows(X))
+        rows = self._rows(X)  # first: it says so if nothing was fitted
+        return self.network_(rows)
 
     def unwrap(self, X: Any, y: Any = None, **options: Any) -> Unwrapped:
         """The fitted network as local linear models of a data set; options as for `reluscope.unwrap`."""
@@ -217,7 +218,8 @@ class _Merging:
         self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", rng=self.seed_)  # type: ignore[attr-defined]
 
     def _outputs(self, X: Any) -> FloatArray:
-        return self.models_.outputs(self._rows(X))  # type: ignore[attr-defined]
+        rows = self._rows(X)  # type: ignore[attr-defined]
+        return self.models_.outputs(rows)
 
 
 class LocalLinearClassifier(_Merging, ReluClassifier):

@@ -338,16 +338,16 @@ def test_example_agrees_with_ten_million_draws():
 def test_hidden_layers():
     net = small_net(2)
     out = outputs(net, G2)
-    first = out.hidden(1)
+    first = out.hidden(0)
     W, b = net.layers[0].weight, net.layers[0].bias
     np.testing.assert_allclose(first.mean.value, W @ G2.mean + b, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(first.cov.value, W @ G2.cov @ W.T, rtol=1e-10, atol=1e-11)
     h = net.preactivations(G2.sample(200_000, rng=3))[1]
-    second = out.hidden(2)
+    second = out.hidden(1)
     counts = (h[:, 4] <= 0.3).sum()
     found = second.cdf(0.3, 4)
     assert plausible(counts, 200_000, found.lower, found.upper)
-    np.testing.assert_allclose(out.hidden(3).mean.value, out.mean.value, rtol=1e-12)
+    np.testing.assert_allclose(out.hidden(2).mean.value, out.mean.value, rtol=1e-12)
 
 
 def test_error_rates():
@@ -458,8 +458,8 @@ def test_roots():
         (lambda out: out.probability([[1.0, 0.0]]), "pair"),
         (lambda out: out.probability(([[1.0]], [0.0])), "rows needs G"),
         (lambda out: out.probability(([[1.0, np.inf]], [0.0])), "finite"),
-        (lambda out: out.hidden(0), "layer must be"),
-        (lambda out: out.hidden(4), "layer must be"),
+        (lambda out: out.hidden(-1), "layer must be"),
+        (lambda out: out.hidden(3), "layer must be"),
         (lambda out: out.atoms(5), "output must be"),
         (lambda out: error_rates(small_net(2), G2), "laws must be"),
         (lambda out: error_rates(small_net(2), (G2, G2), np.nan), "nan"),
@@ -499,7 +499,7 @@ def test_lines_agree_with_the_exact_law():
     q = lines.quantile([0.1, 0.5, 0.9])
     assert near(q, exact.quantile([0.1, 0.5, 0.9]).value).all()
     assert lines.cdf([-np.inf, np.inf]).value.tolist() == [0.0, 1.0]
-    assert lines.hidden(1).cdf([0.0, 0.3], 2).value == pytest.approx(exact.hidden(1).cdf([0.0, 0.3], 2).value, abs=1e-9)
+    assert lines.hidden(0).cdf([0.0, 0.3], 2).value == pytest.approx(exact.hidden(0).cdf([0.0, 0.3], 2).value, abs=1e-9)
 
 
 def test_quantiles_by_lines_have_narrow_brackets():

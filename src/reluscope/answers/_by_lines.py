@@ -113,7 +113,7 @@ class LineOutputs(Outputs):
         return Answer(value, max(min(lower, value), 0.0), upper, "confidence", self.level, _method(found))
 
     def hidden(self, layer: int) -> Outputs:
-        """The law of the pre-activations of layer 1, 2, ...: exact if few directions are seen there, else by lines."""
+        """The distribution of a layer's pre-activations (from 0): exact if it sees few directions, else by lines."""
         from reluscope.answers.outputs import outputs
 
         net = truncated_network(self.network, self._layer(layer))

@@ -214,7 +214,7 @@ class Outputs:
         return Answer(min(value, 1.0), lower, upper, self.guarantee, None, self.method, note)
 
     def hidden(self, layer: int) -> Outputs:
-        """The law of the pre-activations of layer 1, 2, ..., as outputs; the last layer is the output itself."""
+        """The distribution of a layer's pre-activations (from 0), as outputs; the last layer is the output itself."""
         return outputs(truncated_network(self.network, self._layer(layer)), self.law)
 
     # -- text ----------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class Outputs:
         return levels
 
     def _layer(self, layer: int) -> int:
-        return integer(layer, "layer", low=1, high=len(self.network.layers))
+        return integer(layer, "layer", low=0, high=len(self.network.layers) - 1)
 
     def _output(self, output: int) -> int:
         n = self.network.n_outputs
@@ -486,8 +486,8 @@ def _point_rows(points: Any) -> tuple[Any, ...]:
 
 
 def truncated_network(net: Network, layer: int) -> Network:
-    """The network whose outputs are the pre-activations of layer `layer` (counted from 1)."""
-    kept = [*net.layers[: layer - 1], (net.layers[layer - 1].weight, net.layers[layer - 1].bias)]
+    """The network whose outputs are the pre-activations of layer `layer` (counted from 0)."""
+    kept = [*net.layers[:layer], (net.layers[layer].weight, net.layers[layer].bias)]
     return Network(kept, input_shape=net.input_shape, name=f"{net.name}, layer {layer}")
 
 

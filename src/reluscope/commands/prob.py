@@ -102,7 +102,7 @@ def run(options: Options) -> int:
             _write(options.results_file, word, found)
     if found is not None and (options.witness or len(found)):
         facts["witness"] = [w.to_dict() for w in found]
-        lines += _witness_lines(found)
+        lines += _witness_lines(found, len(law.components) > 1)
     show(options, facts, "\n".join(lines))
     return 0 if options.below is None or answer.certainly_below(options.below) else 1
 
@@ -143,14 +143,15 @@ def _witness(net: Any, law: Law, event: Any, answer: Any, options: Options) -> A
     return witness(net, law, event, rng=options.seed, budget=5.0)
 
 
-def _witness_lines(found: Any) -> list[str]:
+def _witness_lines(found: Any, mixture: bool) -> list[str]:
     """The first witness in full: its input and output to the last digit, then what is known of it."""
     if not len(found):
         return [f"witness   none: {found.note}"]
     first = found[0]
     facts = [f"margin {first.margin:.3g}"]
     if first.distance is not None:
-        facts.append(f"{first.distance:.6g} standard deviations from the mean")
+        centre = f"centre of component {first.component}" if mixture else "mean"
+        facts.append(f"{first.distance:.6g} standard deviations from the {centre}")
     if first.replayed is not None:
         facts.append("onnxruntime agrees" if first.replayed else "onnxruntime does NOT find it inside the event")
     return [

@@ -114,7 +114,7 @@ def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) 
         for k, layer in enumerate(net.layers):
             weight = layer.dense()
             mean, cov = weight @ mean + layer.bias, weight @ cov @ weight.T
-            exact = outputs(truncated_network(net, k + 1), law, budget=budget, method="enumeration")
+            exact = outputs(truncated_network(net, k), law, budget=budget, method="enumeration")
             guarantee = exact.guarantee if exact.guarantee != "exact" else guarantee
             rows.append(_row(k, exact, mean, cov))
             report(k + 1, f"{k + 1} of {len(net.layers)} layers")

@@ -1,7 +1,7 @@
 """Where an event begins and ends in the plane, for drawing.
 
 On a region the network is affine, so every row of an event is a half-plane there. The limit of the event is made of
-those pieces of the rows' lines (and of the regions' edges, where the event may jump) on whose two sides the event
+those parts of the rows' lines (and of the regions' edges, where the event may jump) on whose two sides the event
 differs.
 """
 

@@ -272,7 +272,7 @@ class Scenes:
 
     @staticmethod
     def _mass_by_region(view: View, found: Any, regions: Any) -> list[float | None]:
-        """The mass of the whole region each polygon belongs to; None where no line met it."""
+        """The mass of the whole region each polygon belongs to; None where no line hit it."""
         mass = dict(zip(_keys(view, found.pattern), found.value.tolist(), strict=True))
         elsewhere = 0.0 if found.remainder == 0.0 else None
         return [mass.get(key, elsewhere) for key in _keys(view, regions.pattern)]

@@ -211,19 +211,17 @@ def spectrum(subject: Subject) -> Section:
 
 def local_models(subject: Subject) -> Section:
     """The local linear models of the data, when data were given."""
-    title = "Which linear models the data meet"
+    title = "Which linear models apply to the data"
     if subject.X is None:
-        return Section(
-            "local", title, "No data were given; with rows of data, the linear models they meet would be here."
-        )
+        return Section("local", title, "No data were given; with rows of data, their linear models would be here.")
     from reluscope.local_models.unwrap import unwrap
 
     found = unwrap(subject.net, subject.X, subject.y, feature_names=subject.names)
     n, single = len(subject.X), int((found.count == 1).sum())
     half = int(np.searchsorted(np.cumsum(found.count), n / 2)) + 1
     lead = (
-        f"The {n:,} rows meet {count(len(found), 'linear model')}; half of the rows share the {half:,} largest, and "
-        f"{single:,} linear models hold a single row each."
+        f"The {n:,} rows lie in {count(len(found), 'region')}, each with its linear model; half of the rows lie in the "
+        f"{half:,} largest regions, and {count(single, 'region')} hold a single row each."
     )
     importance = found.importance()
     rows = importance.rows()

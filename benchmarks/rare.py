@@ -2,7 +2,7 @@
 
 Run: python benchmarks/rare.py [repeats] [name ...]   (needs openturns; one thread; seconds are CPU time)
 
-For each network and probability: `rare_probability(..., tolerance=0.1)` and OpenTURNS' subset sampling and NAIS with
+For each network and probability: `rare_probability(..., relative=0.1)` and OpenTURNS' subset sampling and NAIS with
 sample sizes that give a coefficient of variation near 5 %, each repeated with fresh seeds. The table gives the mean
 over the truth, the coefficient of variation and the root mean square error over the repeats, seconds and evaluations
 of one run, and the seconds that one run would take at an error of exactly 5 % (variance falls as one over the work;
@@ -82,7 +82,7 @@ def cases():
         net, law = random_network(widths, 0), rs.Gaussian(np.zeros(widths[0]), 1.0)
         for p in (1e-4, 1e-6, 1e-9):
             c = threshold_for(net, law, p)
-            truth = rare_probability(net, law, above(net, c), tolerance=0.003, rng=99).value
+            truth = rare_probability(net, law, above(net, c), relative=0.003, rng=99).value
             yield f"{'-'.join(map(str, widths))} {p:.0e}", net, law, c, truth
     for r, distances in ((5, [4.75, 4.8]), (5, [5.0, 5.0, 5.0, 5.0]), (10, [6.1, 6.2, 6.15, 6.2])):
         tail = ndtr(-np.asarray(distances))
@@ -91,11 +91,11 @@ def cases():
         yield f"{len(distances)} modes, {r} inputs", four_modes(r, distances), rs.Gaussian(np.zeros(r), 1.0), 0.0, truth
 
 
-def ours(net, law, threshold, seeds, tolerance=0.1):
+def ours(net, law, threshold, seeds, relative=0.1):
     rows = []
     for seed in seeds:
         begin = time.process_time()
-        found = rare_probability(net, law, above(net, threshold), tolerance=tolerance, rng=seed)
+        found = rare_probability(net, law, above(net, threshold), relative=relative, rng=seed)
         rows.append((found.value, time.process_time() - begin, found.evaluations, found.lower, found.upper))
     return np.array(rows)
 

@@ -49,7 +49,7 @@ def test_all_engines_agree_on_one_placed_event(name):
         for method in ("lines", "points"):
             found = integrate(net, law, request, lines=1 << 12, method=method, level=0.9999, rng=0).events
             assert found.lower[0] <= exact <= found.upper[0] < exact + 0.1
-    rays = rare_probability(net, law, event, tolerance=0.05, level=0.9999, budget="3s", rng=0)
+    rays = rare_probability(net, law, event, relative=0.05, level=0.9999, budget="3s", rng=0)
     assert rays.lower <= exact <= rays.upper
     # Rays see the same event without tracing what is carried.
     component = placed.components[0]

@@ -216,7 +216,7 @@ def test_time_spent_compiling_does_not_lengthen_a_budget(monkeypatch, interval):
     monkeypatch.setattr("reluscope.budget._clock", lambda: time.monotonic() - 1000.0)
     net = random_net((4, 8, 2), 0)
     law = rs.Gaussian(np.zeros(4))
-    found = rare_probability(net, law, above(4, 2, 4.0), tolerance=1e-9, budget="0.3s", interval=interval, rng=0)
+    found = rare_probability(net, law, above(4, 2, 4.0), relative=1e-9, budget="0.3s", interval=interval, rng=0)
     assert 0 < found.evaluations < 1 << 23 and found.seconds < 30.0
     if interval == "replicate":
         assert "budget of 0.3 s reached" in found.note

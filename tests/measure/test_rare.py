@@ -113,7 +113,7 @@ def test_an_atom_on_the_bound_counts_unless_strict():
     net = rs.Network([(np.eye(2), [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])  # y = 0 on a quadrant
     at_most = half_spaces(2, 1, (0, [1.0], 0.0))
     below = half_spaces(2, 1, (0, [1.0], 0.0), strict=True)
-    found = rare_probability(net, normal(2), Event("property", 2, 1, (at_most,)), rng=0, tolerance=0.02)
+    found = rare_probability(net, normal(2), Event("property", 2, 1, (at_most,)), rng=0, relative=0.02)
     assert found.lower <= 0.25 <= found.upper and found.upper < 0.27
     nothing = rare_probability(net, normal(2), Event("property", 2, 1, (below,)), rng=0)
     assert nothing.value == 0.0 and 0.0 < nothing.upper < 1e-2
@@ -298,15 +298,15 @@ def test_events_that_are_not_rare():
     net = random_net((4, 10, 10, 1), 3)
     law = normal(4)
     p = float((net(law.sample(400_000, 0))[:, 0] >= 0.0).mean())
-    found = rare_probability(net, law, above(net, 0.0), rng=0, tolerance=0.01, level=0.999)
+    found = rare_probability(net, law, above(net, 0.0), rng=0, relative=0.01, level=0.999)
     assert found.lower - 0.004 <= p <= found.upper + 0.004
 
 
-def test_tolerance_and_budget_are_kept():
+def test_relative_and_budget_are_kept():
     net, truth = axes_net(5, [4.0, 4.2, 4.5, 4.5])
-    fine = rare_probability(net, normal(5), above(net, 0.0), rng=1, tolerance=0.01, level=0.999)
+    fine = rare_probability(net, normal(5), above(net, 0.0), rng=1, relative=0.01, level=0.999)
     assert fine.upper - fine.lower <= 0.021 * fine.value and fine.lower <= truth <= fine.upper
-    hurried = rare_probability(net, normal(5), above(net, 0.0), rng=1, tolerance=1e-6, budget="0.5s")
+    hurried = rare_probability(net, normal(5), above(net, 0.0), rng=1, relative=1e-6, budget="0.5s")
     assert "budget" in hurried.note and hurried.lower <= hurried.value <= hurried.upper
     assert hurried.upper - hurried.lower > 1e-6 * hurried.value  # it stopped before it was done
 
@@ -323,8 +323,8 @@ def test_progress_is_reported():
     [
         ({"net": 3}, "net"),
         ({"property": 3}, "event"),
-        ({"tolerance": 0.0}, "tolerance"),
-        ({"tolerance": float("nan")}, "tolerance"),
+        ({"relative": 0.0}, "relative"),
+        ({"relative": float("nan")}, "relative"),
         ({"level": 1.0}, "level"),
         ({"interval": "block"}, "interval"),
         ({"budget": "soon"}, "budget"),
@@ -389,5 +389,5 @@ def test_acas_property_2(data_folder):
     law = rs.Truncated(rs.Gaussian((low + high) / 2, ((high - low) / 6) ** 2), low, high)
     for name, truth, error in (("2_2", 0.03602, 0.00011), ("3_1", 0.04644, 0.00012), ("2_9", 0.00111, 0.00002)):
         net = rs.load(folder / "onnx" / f"ACASXU_run2a_{name}_batch_2000.onnx")
-        f = rare_probability(net, law, prop, rng=0, tolerance=0.01, budget="60s")
+        f = rare_probability(net, law, prop, rng=0, relative=0.01, budget="60s")
         assert f.lower - error <= truth <= f.upper + error

@@ -472,7 +472,7 @@ def _rare(
                 net,
                 law,
                 event,
-                tolerance=relative,
+                relative=relative,
                 budget=Budget(share * left, whole=ends.whole),
                 level=level,
                 interval=kind,

@@ -53,7 +53,7 @@ _LARGEST = 1 << 16
 """Rays of a replicate, at the most; more are more replicates."""
 
 _AIM = 0.7
-"""The run is planned for this share of the tolerance, since the pilot's variance is only an estimate."""
+"""The run is planned for this share of the half-width asked for, since the pilot's variance is only an estimate."""
 
 _MOST_RAYS = 1 << 22
 """Rays of an answer, at the most, when the budget has no end."""
@@ -73,17 +73,17 @@ def rare_probability(
     law: Law,
     event: Event,
     *,
-    tolerance: float = 0.1,
-    budget: Any = None,
-    level: float = DEFAULT_LEVEL,
+    starts: Any = None,
     interval: str = "replicate",
+    relative: float = 0.1,
+    level: float = DEFAULT_LEVEL,
+    budget: Any = None,
     rng: Any = None,
     progress: Any = None,
-    starts: Any = None,
 ) -> Answer:
     """P of an event on inputs and outputs under `law`, however small it is.
 
-    `tolerance` is the half width of the interval relative to the value; `budget` ends the run earlier. The interval:
+    `relative` is the half-width wanted, relative to the value; `budget` ends the run earlier. The interval:
 
     - `"replicate"`: Student's t from independent replicates of scrambled Sobol points. Asymptotic, and about the parts
       of the event that the search, or a ray in the law's own directions, has met: a part that none has met is not in
@@ -96,7 +96,7 @@ def rare_probability(
 
     Any law: Gaussians, mixtures (component by component), Gaussians restricted to a box, uniform. Particles, constant
     networks and laws that the network sees in one dimension are exact. Costs: the search takes some 10^4 evaluations,
-    and `spread / (tolerance / 2)^2` rays follow, with `spread` 0.5 to 5 in up to ten dimensions.
+    and `spread / (relative / 2)^2` rays follow, with `spread` 0.5 to 5 in up to ten dimensions.
     """
     from reluscope.events import as_event, place
     from reluscope.inputs import check_law
@@ -107,7 +107,7 @@ def rare_probability(
     check_law(law, net)
     event = as_event(event, net, law).on_inputs_and_outputs()
     choice(interval, "interval", ("replicate", "finite-sample"))
-    tolerance = real(tolerance, "tolerance", low=0.0, open_=True)
+    relative = real(relative, "relative", low=0.0, open_=True)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     limit, rng = parse_budget(None if budget == math.inf else budget), generator(rng)
     if starts is not None:
@@ -132,7 +132,7 @@ def rare_probability(
     pieces[0].warm_up()
     limit = dataclasses.replace(limit, started=limit.started + limit.elapsed() - before)
     with blas_threads(max(net.widths)), meter(progress, "rare event") as report:
-        run = _Run(pieces, fixed, tolerance, level, limit, rng, report)
+        run = _Run(pieces, fixed, relative, level, limit, rng, report)
         answer = run.replicate() if interval == "replicate" else run.finite_sample()
     return dataclasses.replace(answer, seconds=time.perf_counter() - started)
 
@@ -194,7 +194,7 @@ class _Run:
 
     pieces: list[_Piece]
     fixed: float
-    tolerance: float
+    relative: float
     level: float
     limit: Budget
     rng: np.random.Generator
@@ -241,14 +241,14 @@ class _Run:
             mean, half = (float(v) for v in intervals.student(rows, self.level))
             value = self.fixed + mean
             self.report(self.evaluations, f"{value:.4g} ± {half:.2g}")
-            if half <= self.tolerance * value:
+            if half <= self.relative * value:
                 break
             if note or self._stop() or self.rays >= _MOST_RAYS:
                 status = Status.BUDGET if self.limit.spent() else Status.TOLERANCE
                 note = self.limit.spent() or f"{_MOST_RAYS:,} rays reached"
                 note += f" at {half / value if value > 0 else math.inf:.2g} of the value"
                 break
-            grow = (half / (_AIM * self.tolerance * max(value, 1e-307))) ** 2 * weight / sum(sizes) - 1.0
+            grow = (half / (_AIM * self.relative * max(value, 1e-307))) ** 2 * weight / sum(sizes) - 1.0
             grow = min(max(grow, 1.0), 8.0, self._affordable() / (REPLICATES * sum(sizes)))
             sizes = [min(_LARGEST, max(_SMALLEST, int(size * grow))) for size in sizes]
         if value <= self.fixed:  # the search met the event, but no ray did: that is no interval of width 0
@@ -295,10 +295,10 @@ class _Run:
         return max(self.limit.seconds - self.limit.elapsed(), 0.0) * self.rays / max(self.sampling, 1e-9)
 
     def _sizes(self) -> list[int]:
-        """Rays of a replicate for each piece: effort where weight times spread is, as much as the tolerance asks."""
+        """Rays of a replicate for each piece: effort where weight times spread is, as much as `relative` asks for."""
         quantile = intervals.student_quantile(REPLICATES - 1, self.level)
         effort = np.array([plan.weight * plan.sd for plan in self.plans])
-        goal = _AIM * self.tolerance * self._pilot() / quantile
+        goal = _AIM * self.relative * self._pilot() / quantile
         total = (float(effort.sum()) / max(goal, 1e-300)) ** 2
         share = effort / effort.sum() if effort.sum() > 0 else np.full(len(effort), 1.0 / len(effort))
         each = total * share / REPLICATES
@@ -347,17 +347,17 @@ class _Run:
         value = self.fixed + float(all_values.mean())
         lost = sum(plan.weight * plan.lost for plan in plans)
         note, status = "", Status.DONE
-        if upper - value > self.tolerance * value:
+        if upper - value > self.relative * value:
             note, status = "the upper bound allows for what no ray has hit", Status.TOLERANCE
         if value <= 0.0:
             note, status = self._not_met(), Status.NOTHING_MET
         return self._answer(value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", note, status)
 
     def _number(self, plans: list[Plan], bound: float) -> int:
-        """Rays that the tolerance asks for, as far as the budget allows."""
+        """Rays that `relative` asks for, as far as the budget allows."""
         cost = max(plan.cost for plan in plans)
         pilot = max(self._pilot(), 1e-300)
-        wanted = 6.0 * bound / (self.tolerance * pilot)
+        wanted = 6.0 * bound / (self.relative * pilot)
         left = 0.9 * (self.limit.seconds - self.limit.elapsed())
         return int(max(2048, min(wanted, _MOST_RAYS, left / max(cost, 1e-9))))
 

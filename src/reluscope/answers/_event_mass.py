@@ -1,4 +1,7 @@
-"""How much of a law lies in an event, by the cells inside it: masses, and moments for derivatives."""
+"""The exact engine of events: how much of a law lies in an event, by the cells inside it.
+
+Masses for `probability`, and moments for derivatives (`sensitivity`). `_event_cells` finds the cells.
+"""
 
 from __future__ import annotations
 

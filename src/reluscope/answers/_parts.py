@@ -1,7 +1,8 @@
 """The exact law of a network's output, held as cells: on cell i of a part, `y = C[i] u + d[i]` with u in the cell.
 
-A part is one component of the input law in the coordinates the network sees. Every quantity of the output is a sum
-over the cells of all parts: below and above a threshold, the density, atoms, moments and events.
+A part is here one component of the input law in the coordinates the network sees (not the parts of a `PlacedEvent`,
+which are shares of a law). Every quantity of the output is a sum over the cells of all parts: below and above a
+threshold, the density, atoms, moments and events.
 """
 
 from __future__ import annotations

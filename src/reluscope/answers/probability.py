@@ -85,7 +85,8 @@ def probability(
       the network and the event see in at most three dimensions (six for uniform laws), and particles; otherwise an
       `InputError`. A budget that ends early gives a sound bracket of what was decided.
     - "sound": linear bounds and branch and bound; a bracket that always holds, in any dimension, as narrow as
-      `tolerance` asks and `budget` allows (not for events on the Jacobian or on units).
+      `tolerance` asks and `budget` allows. Events on the Jacobian or on units are enumerated as for "exact" where
+      that is possible, else an `InputError`.
     - "confidence": integration along random lines, or the rare-event engine when the probability is below 0.002. With
       `interval="finite-sample"` the bracket holds with probability `level` at any sample size; "replicate" is narrower
       and asymptotic (Student's t over independent scrambles). The default is the former, and for rare events the

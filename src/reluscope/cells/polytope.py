@@ -1,4 +1,4 @@
-"""n-D cells as sets of half-spaces, for about 7 dimensions and more, where vertices are too many to carry.
+"""n-D cells as sets of half-spaces, for 6 dimensions and more, where vertices are too many to carry.
 
 Cells are stored back to back: cell `i` is the part of the starting domain where `A x <= b` holds for the rows
 `offsets[i]:offsets[i+1]`; the bounds of the starting box are stored once. With each cell travels one of its

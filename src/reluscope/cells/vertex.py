@@ -1,4 +1,4 @@
-"""n-D cells that carry their vertices, for 3 to about 7 dimensions. No linear program anywhere.
+"""n-D cells that carry their vertices, for 3 to 5 dimensions (6 where vertices are needed). No linear program anywhere.
 
 Cells are stored back to back: cell `i` has the vertices `offsets[i]:offsets[i+1]` and the facets
 `facet_offsets[i]:facet_offsets[i+1]`, none of them redundant, and `bits[v]` is the set of the cell's facets that pass

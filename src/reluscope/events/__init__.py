@@ -1,7 +1,7 @@
 """Events: what one may ask the probability of, as a record, as text, and placed on a law.
 
 - `dnf`: the disjunctive normal form, shared with VNN-LIB
-- `placed`: an event placed on one component of a law: network, rows, case starts, features, mass
+- `placed`: an event placed on a law, or on a part of it: network, rows, case starts, features, mass
 - `record`: the record: a union of cases, each a conjunction of rows
 - `text`: the language of events
 """

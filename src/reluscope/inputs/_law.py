@@ -58,6 +58,11 @@ class Law(ABC):
     -----
     `mean` and `variance` have shape (n,); `cov` has shape (n, n) and is built only when asked for.
 
+    A new law is a frozen dataclass with `kind` and the abstract methods. It overrides `cov` if inputs are correlated,
+    `independent_inputs` and `_restricted` if they are not, and what else it can say about itself: `gaussians`, `atoms`,
+    `noise` and `from_noise`, `unrestricted`, `keeps_axes`. Its class alone is not enough: `standard` must know what its
+    components are (CONTRIBUTING.md, "A new law").
+
     Examples
     --------
     >>> from reluscope.inputs import Uniform

@@ -163,6 +163,7 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     if not gaussians:
         if isinstance(law, Truncated):
             return (_truncated_diagonal(law, net) if law.independent_inputs else _truncated_rows(law, net),)
+        # Only `Uniform` is left. A new law that is not uniform on its support needs a branch, or a kind, of its own.
         return (_uniform(law, net),)
     shared: dict[int, tuple[_Seen, Any]] = {}
     out = []

@@ -186,7 +186,7 @@ class _Search:
         index = {id(frame): i for i, frame in enumerate(self.frames)}
         self.settled = {i: [0.0, 0.0] for i in range(len(self.frames))}
 
-        def place(task: Task) -> None:
+        def sort_in(task: Task) -> None:
             nonlocal serial
             self.boxes += 1
             frame = task.frame
@@ -206,13 +206,13 @@ class _Search:
             reach = np.maximum(np.abs(frame.lower), np.abs(frame.upper))
             root = chain(frame.network, frame.first_error, reach, self.rows.G, self.rows.g, self.rows.strict)
             self.roots[index[id(frame)]] = root
-            place(start(frame, self.rows, root))
+            sort_in(start(frame, self.rows, root))
         reason: str | None = None
         checked = time.monotonic()
         while heap and len(heap) < _TASKS:
             task = heapq.heappop(heap)[2]
             for half in halves(task, self.rows):
-                place(half)
+                sort_in(half)
             reason = self.limit.spent(self.boxes)
             if reason is not None:
                 break

@@ -23,6 +23,23 @@ def plot_explanation(
     """Waterfall to the prediction, feature by feature, largest step first.
 
     Centred, it starts from the local model at the mean of the data; else from its intercept, in original units.
+
+    Parameters
+    ----------
+    e : Explanation
+        What `Unwrapped.explain(x)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    output : int, optional
+        Index of the output; by default the largest.
+    top : int
+        How many, the largest first.
+    centred : bool
+        Start from the model at the mean of the data.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     k = int(np.argmax(e.output)) if output is None else integer(output, "output", low=0, high=len(e.output) - 1)
     value, coefficient, intercept = e.original
@@ -58,7 +75,21 @@ def plot_explanation(
 
 
 def plot_intervals(found: Intervals, ax: Axes | None = None, *, intercept: bool = False) -> Axes:
-    """Intervals of the refitted coefficients, with those of the local model as crosses."""
+    """Intervals of the refitted coefficients, with those of the local model as crosses.
+
+    Parameters
+    ----------
+    found : Intervals
+        What `Unwrapped.intervals(region)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    intercept : bool
+        Draw the intercept too.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     first = 0 if intercept else 1
     place = np.arange(len(found.names) - first)[::-1]
     ax = axes(ax, figsize=(5.4, 1.2 + 0.3 * len(place)))

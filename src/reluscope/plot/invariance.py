@@ -11,7 +11,19 @@ from reluscope.plot._axes import axes, name_axes
 def plot_growth(found: Growth, ax: Any = None, **style: Any) -> Any:
     """Number of truncated Gaussians (left, bars) and errors of moment matching (right, lines) by layer.
 
-    Returns the Axes of the bars; other keywords go to `bar`.
+    Parameters
+    ----------
+    found : Growth
+        What `reluscope.invariance.growth(net, law)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    **style
+        Goes to `ax.bar`.
+
+    Returns
+    -------
+    matplotlib Axes
+        That of the bars.
     """
     ax = axes(ax, figsize=(5.6, 3.6))
     columns = found.to_dict()

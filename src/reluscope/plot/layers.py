@@ -21,7 +21,16 @@ CLOUDS = ("pca", "coordinates")
 def plot_layers(found: Layers, figure: Any = None) -> Any:
     """Eight panels on one page: activity (histogram, heat map), norm, ranks, widths, dimensions of regions.
 
-    Returns the array of Axes, shape (2, 4); `figure` is a matplotlib Figure to draw on.
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    figure : matplotlib Figure, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    ndarray of matplotlib Axes, shape (2, 4)
     """
     page = new_figure(figure, (17, 7.6), 130)
     panels = page.subplots(2, 4)
@@ -42,7 +51,25 @@ def plot_layers(found: Layers, figure: Any = None) -> Any:
 
 
 def plot_activity(found: Layers, ax: Any = None, *, layer: int | None = None, bins: int = 20, **style: Any) -> Any:
-    """Histogram of the share of inputs for which a unit is on: of one layer, or of all. Other keywords go to `bar`."""
+    """Histogram of the share of inputs for which a unit is on: of one layer, or of all.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    layer : int, optional
+        Index of the layer; by default all.
+    bins : int
+        Bins of the histogram.
+    **style
+        Goes to matplotlib.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     share, edges = found.histogram(layer, bins)
     ax.bar(edges[:-1], share, np.diff(edges), align="edge", **({"color": BLUE, "edgecolor": "white"} | style))
@@ -54,7 +81,23 @@ def plot_activity(found: Layers, ax: Any = None, *, layer: int | None = None, bi
 
 
 def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any) -> Any:
-    """Activity of every unit (rows) in every layer (columns): dark off, light on; sorted within a layer by default."""
+    """Activity of every unit (rows) in every layer (columns): dark off, light on; sorted within a layer by default.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    sort : bool
+        Sort the units of a layer by activity.
+    **style
+        Goes to matplotlib.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     columns = [a for a in found.activity if a is not None]
     if columns:
@@ -76,7 +119,25 @@ def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any)
 
 
 def plot_column(found: Layers, column: str, ax: Any = None, *, label: str | None = None, **style: Any) -> Any:
-    """One column of the table against the layer. Other keywords go to `ax.plot`."""
+    """One column of the table against the layer.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    column : str
+        Name of a column of the table.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    label : str, optional
+        Name of the upright axis.
+    **style
+        Goes to matplotlib.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     ax.plot(_layers(found), found[column], **(_marks(found) | {"color": BLUE} | style))
     _by_layer(ax, label or column.replace("_", " "))
@@ -85,7 +146,19 @@ def plot_column(found: Layers, column: str, ax: Any = None, *, label: str | None
 
 
 def plot_ranks(found: Layers, ax: Any = None) -> Any:
-    """Stable rank of the centred and of the uncentred cloud, and the participation ratio, on a logarithmic axis."""
+    """Stable rank of the centred and of the uncentred cloud, and the participation ratio, on a logarithmic axis.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     for column, colour, label in (
         ("stable_rank", BLUE, "stable rank, centred"),
@@ -104,7 +177,21 @@ def plot_ranks(found: Layers, ax: Any = None) -> Any:
 
 
 def plot_width(found: Layers, ax: Any = None, *, relative: bool = False) -> Any:
-    """Spherical mean width with error bars of two standard errors; divided by the mean norm when `relative`."""
+    """Spherical mean width with error bars of two standard errors; divided by the mean norm when `relative`.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    relative : bool
+        Divide by the mean norm.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     width, error = found["mean_width"], found["mean_width_error"]
     if relative:
@@ -121,7 +208,19 @@ def plot_width(found: Layers, ax: Any = None, *, relative: bool = False) -> Any:
 
 
 def plot_dimensions(found: Layers, ax: Any = None) -> Any:
-    """Dimension of the regions' images: active units, rank of the local Jacobian, and the bound it obeys."""
+    """Dimension of the regions' images: active units, rank of the local Jacobian, and the bound it obeys.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     layer = _layers(found)
     ax.plot(layer, found["active"], **(_marks(found) | {"color": GREY, "label": "active units (mean)"}))
@@ -135,7 +234,21 @@ def plot_dimensions(found: Layers, ax: Any = None) -> Any:
 
 
 def plot_angles(found: Layers, ax: Any = None, *, expected: bool = True) -> Any:
-    """Angle between pairs of points by layer: mean, the middle 90 %, and (dashed) infinitely wide random layers."""
+    """Angle between pairs of points by layer: mean, the middle 90 %, and (dashed) infinitely wide random layers.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    expected : bool
+        Draw the curve of infinitely wide random layers.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     layer = _layers(found)
     ax.fill_between(layer, found["angle_low"], found["angle_high"], color=BLUE, alpha=0.18, linewidth=0)
@@ -153,7 +266,19 @@ def plot_angles(found: Layers, ax: Any = None, *, expected: bool = True) -> Any:
 
 
 def plot_distances(found: Layers, ax: Any = None) -> Any:
-    """How far distances are stretched: median and middle 90 % of the ratio to the distance of the inputs."""
+    """How far distances are stretched: median and middle 90 % of the ratio to the distance of the inputs.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     layer = _layers(found)
     low, middle, high = (np.maximum(found[f"distance_{k}"], _smallest(found.ratios)) for k in ("low", "median", "high"))
@@ -167,7 +292,19 @@ def plot_distances(found: Layers, ax: Any = None) -> Any:
 
 
 def plot_geometry(found: Layers, figure: Any = None) -> Any:
-    """Angles and distances side by side. Returns the two Axes."""
+    """Angles and distances side by side.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    figure : matplotlib Figure, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    ndarray of two matplotlib Axes
+    """
     pair = new_figure(figure, (10, 3.8), 130).subplots(1, 2)
     plot_angles(found, pair[0])
     plot_distances(found, pair[1])
@@ -178,7 +315,20 @@ def plot_clouds(found: Layers, kind: str = "pca", figure: Any = None) -> Any:
     """The cloud after every layer on one page, by principal directions or by two random coordinates of each layer.
 
     Each panel has its own scale, the same in both directions, so that shapes can be compared and sizes cannot; the
-    number below is the half-width of the panel. Returns the array of Axes.
+    number below is the half-width of the panel.
+
+    Parameters
+    ----------
+    found : Layers
+        What `reluscope.layers(net, X)` gives.
+    kind : {"pca", "coordinates"}
+        Principal directions, or two random coordinates.
+    figure : matplotlib Figure, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    ndarray of matplotlib Axes
     """
     choice(kind, "kind", CLOUDS)
     clouds = found.pca if kind == "pca" else found.coordinates

@@ -44,7 +44,24 @@ def plot_attention(
 
     In a memory recording a horizontal line is a fixed lag and a diagonal one a frame that is kept in sight; with
     `absolute` the upward axis is the attended frame itself, and that frame is a horizontal line. In a sequence
-    recording both axes are positions. Other keywords go to `imshow`.
+    recording both axes are positions.
+
+    Parameters
+    ----------
+    recording : Recording
+        What `reluscope.lens.record_attention` gives.
+    head : str or int, optional
+        Name "L.H" or index; by default the maximum over all heads.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    absolute : bool
+        Show the attended frame itself instead of the lag.
+    **style
+        Goes to `imshow`.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     name = "maximum over heads" if head is None else f"head {recording.heads[recording.index(head)]}"
     options = {"cmap": "Greys", "vmin": 0, "vmax": 1, "interpolation": "nearest"} | style
@@ -69,9 +86,24 @@ def plot_attention(
 
 
 def plot_heads(recording: Recording, heads: Sequence[str] | None = None, figure: Any = None, columns: int = 0) -> Any:
-    """Every head in a grid, named "L.H"; rows are layers unless `columns` says otherwise. Returns the array of Axes.
+    """Every head in a grid, named "L.H"; rows are layers unless `columns` says otherwise.
 
     White is 0; black is 1 in a memory recording and the largest weight of the grid in a sequence recording.
+
+    Parameters
+    ----------
+    recording : Recording
+        What `reluscope.lens.record_attention` gives.
+    heads : sequence of str, optional
+        Names of heads; by default all.
+    figure : matplotlib Figure, optional
+        Where to draw; by default in a new figure.
+    columns : int
+        Pictures per row; by default chosen.
+
+    Returns
+    -------
+    ndarray of matplotlib Axes
     """
     names = list(heads or recording.heads)
     per_layer = max(1, sum(n.split(".")[0] == names[0].split(".")[0] for n in names))
@@ -92,7 +124,23 @@ def plot_heads(recording: Recording, heads: Sequence[str] | None = None, figure:
 
 
 def plot_frame_strip(frames: Any, ax: Any = None, *, count: int = 8, steps: int | None = None) -> Any:
-    """Frames along the time axis: the left edge of each stands at its own time."""
+    """Frames along the time axis: the left edge of each stands at its own time.
+
+    Parameters
+    ----------
+    frames : (n, height, width, channels)
+        The frames, in [0, 1] or as bytes.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    count : int
+        How many frames.
+    steps : int, optional
+        Length of the time axis; by default all of it.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     pictures = as_bytes(frames)
     steps = len(pictures) if steps is None else steps
     count = integer(count, "count", low=1)
@@ -107,7 +155,25 @@ def plot_frame_strip(frames: Any, ax: Any = None, *, count: int = 8, steps: int 
 
 
 def plot_trajectory(recording: Recording, frames: Any, head: str | int, figure: Any = None, *, count: int = 8) -> Any:
-    """One head, the frames, and the maximum over heads, on one time axis. Returns the three Axes."""
+    """One head, the frames, and the maximum over heads, on one time axis.
+
+    Parameters
+    ----------
+    recording : Recording
+        What `reluscope.lens.record_attention` gives.
+    frames : (n, height, width, channels)
+        The frames, in [0, 1] or as bytes.
+    head : str or int
+        Name "L.H" or index of the head.
+    figure : matplotlib Figure, optional
+        Where to draw; by default in a new figure.
+    count : int
+        How many frames.
+
+    Returns
+    -------
+    ndarray of three matplotlib Axes
+    """
     three = new_figure(figure, (9, 5.2)).subplots(3, 1, sharex=True, height_ratios=[2, 1.1, 2])
     plot_attention(recording, head, three[0])
     plot_frame_strip(frames, three[1], count=count, steps=recording.steps)
@@ -121,6 +187,23 @@ def plot_attended(recording: Recording, frames: Any, step: int, ax: Any = None, 
     """For each head the frame it looks at most at one step, with its weight; faint frames have little weight.
 
     The title of each says head, how many frames back (or the position), and the weight.
+
+    Parameters
+    ----------
+    recording : Recording
+        What `reluscope.lens.record_attention` gives.
+    frames : (n, height, width, channels)
+        The frames, in [0, 1] or as bytes.
+    step : int
+        The step to look at.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    columns : int
+        Pictures per row; by default chosen.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     pictures = as_bytes(frames).astype(float) / 255
     pictures = np.repeat(pictures[..., :1], 3, -1) if pictures.shape[-1] == 1 else pictures[..., :3]
@@ -149,6 +232,23 @@ def plot_on_image(
 
     Positions are patches of a square grid, row by row, after `classes` tokens that stand for no place (default: what
     is left over from the largest square). The title of each head gives the share that falls on patches.
+
+    Parameters
+    ----------
+    recording : Recording
+        What `reluscope.lens.record_attention` gives.
+    image : (height, width, channels)
+        The image, in [0, 1] or as bytes.
+    position : int
+        The position that looks.
+    figure : matplotlib Figure, optional
+        Where to draw; by default in a new figure.
+    classes : int, optional
+        Tokens in front that stand for no place.
+
+    Returns
+    -------
+    ndarray of matplotlib Axes
     """
     picture = as_bytes(np.asarray(image)[None])[0]
     position = integer(position, "position", low=0, high=recording.steps - 1)
@@ -176,7 +276,23 @@ def plot_on_image(
 
 
 def plot_z_scores(recording: Recording, head: str | int, ax: Any = None, *, steps: int | None = None) -> Any:
-    """Outputs of one head over time, each standardised."""
+    """Outputs of one head over time, each standardised.
+
+    Parameters
+    ----------
+    recording : Recording
+        What `reluscope.lens.record_attention` gives.
+    head : str or int
+        Name "L.H" or index of the head.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    steps : int, optional
+        Length of the time axis; by default all of it.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax, figsize=(8, 2.8))
     scores = recording.z_scores(head)[:steps]
     shown = ax.imshow(scores.T, aspect="auto", cmap="RdBu_r", vmin=-3, vmax=3, interpolation="nearest", origin="lower")
@@ -188,7 +304,21 @@ def plot_z_scores(recording: Recording, head: str | int, ax: Any = None, *, step
 
 
 def plot_strongest(found: Strongest, image: Any, ax: Any = None) -> Any:
-    """Receptive fields of the strongest activations as heat over the image."""
+    """Receptive fields of the strongest activations as heat over the image.
+
+    Parameters
+    ----------
+    found : Strongest
+        What `reluscope.lens.strongest` gives.
+    image : (height, width, channels)
+        The image, in [0, 1] or as bytes.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax)
     _show(ax, as_bytes(np.asarray(image)[None])[0], alpha=0.55)
     top = max(float(found.heat.max()), 1e-12)
@@ -200,7 +330,19 @@ def plot_strongest(found: Strongest, image: Any, ax: Any = None) -> Any:
 
 
 def plot_field(found: EffectiveField, ax: Any = None) -> Any:
-    """Gradient of a unit at each pixel (log scale) with its nominal receptive field as a box."""
+    """Gradient of a unit at each pixel (log scale) with its nominal receptive field as a box.
+
+    Parameters
+    ----------
+    found : EffectiveField
+        What `reluscope.lens.effective_field` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     require("matplotlib", "plot")
     from matplotlib.patches import Rectangle
 
@@ -217,7 +359,23 @@ def plot_field(found: EffectiveField, ax: Any = None) -> Any:
 
 
 def plot_channels(maps: Any, ax: Any = None, *, columns: int | None = None, title: str = "") -> Any:
-    """All channels (channels, rows, columns) as tiles, each scaled to its own range; constant ones are mid-grey."""
+    """All channels (channels, rows, columns) as tiles, each scaled to its own range; constant ones are mid-grey.
+
+    Parameters
+    ----------
+    maps : (channels, rows, columns)
+        Activations.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    columns : int
+        Pictures per row; by default chosen.
+    title : str
+        Title of the picture.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     stack = np.asarray(maps, np.float64)
     if stack.ndim != 3:
         raise InputError(f"maps must have shape (channels, rows, columns), got {stack.shape}")
@@ -232,7 +390,23 @@ def plot_channels(maps: Any, ax: Any = None, *, columns: int | None = None, titl
 
 
 def plot_kernels(kernels: Any, ax: Any = None, *, columns: int | None = None, title: str = "") -> Any:
-    """Kernels (outputs, inputs, rows, columns): in colour for three inputs, else the mean over inputs; zero is grey."""
+    """Kernels (outputs, inputs, rows, columns): in colour for three inputs, else the mean over inputs; zero is grey.
+
+    Parameters
+    ----------
+    kernels : (outputs, inputs, rows, columns)
+        Weights of a convolution.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    columns : int
+        Pictures per row; by default chosen.
+    title : str
+        Title of the picture.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     stack = np.asarray(kernels, np.float64)
     scale = np.abs(stack).max((1, 2, 3), keepdims=True)
     stack = 0.5 + 0.5 * stack / np.where(scale > 0, scale, 1)
@@ -248,7 +422,25 @@ def plot_kernels(kernels: Any, ax: Any = None, *, columns: int | None = None, ti
 def plot_pictures(
     pictures: Any, ax: Any = None, *, columns: int | None = None, titles: Sequence[str] = (), title: str = ""
 ) -> Any:
-    """Images (n, h, w, c) in a grid, each under its short title if `titles` are given."""
+    """Images (n, h, w, c) in a grid, each under its short title if `titles` are given.
+
+    Parameters
+    ----------
+    pictures : (n, height, width, channels)
+        The images, in [0, 1] or as bytes.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    columns : int
+        Pictures per row; by default chosen.
+    titles : sequence of str
+        A short title for each.
+    title : str
+        Title of the picture.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     stack = as_bytes(pictures).astype(float) / 255
     stack = stack[..., 0] if stack.shape[-1] == 1 else stack[..., :3]
     h, w = stack.shape[1:3]
@@ -271,7 +463,21 @@ def plot_pictures(
 
 
 def plot_templates(found: LocalMap, figure: Any = None, *, names: Sequence[str] | None = None) -> Any:
-    """The exact local template of each output: red raises it, blue lowers it. Returns the Axes."""
+    """The exact local template of each output: red raises it, blue lowers it.
+
+    Parameters
+    ----------
+    found : LocalMap
+        What `reluscope.lens.local_map` gives.
+    figure : matplotlib Figure, optional
+        Where to draw; by default in a new figure.
+    names : sequence of str, optional
+        Names of the outputs.
+
+    Returns
+    -------
+    ndarray of matplotlib Axes
+    """
     count = len(found.indices) + 1
     columns = min(count, 6)
     rows = -(-count // columns)
@@ -289,7 +495,23 @@ def plot_templates(found: LocalMap, figure: Any = None, *, names: Sequence[str] 
 
 
 def plot_ablation(found: Ablation, ax: Any = None, *, most: int = 30, **style: Any) -> Any:
-    """Mean divergence of the output when each part is removed, largest first. Other keywords go to `barh`."""
+    """Mean divergence of the output when each part is removed, largest first.
+
+    Parameters
+    ----------
+    found : Ablation
+        What `reluscope.lens.ablate_heads` or `ablate_channels` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    most : int
+        How many parts, the largest first.
+    **style
+        Goes to `ax.barh`.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ranked = found.ranked()[:most][::-1]
     ax = axes(ax, figsize=(5, 0.19 * len(ranked) + 1.2))
     ax.barh([name for name, _ in ranked], [value for _, value in ranked], **({"color": BLUE} | style))

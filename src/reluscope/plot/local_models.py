@@ -26,7 +26,23 @@ _MOST_POINTS = 4000
 
 
 def plot(u: Unwrapped, kind: str, ax: Axes | None = None, **options: Any) -> Axes:
-    """Draw one of `KINDS` and return the Axes."""
+    """Draw one of `KINDS`.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    kind : str
+        One of `KINDS`.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    **options
+        Those of the function in `KINDS`.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     choice(kind, "kind", tuple(KINDS))
     return KINDS[kind](u, ax, **options)
 
@@ -38,6 +54,25 @@ def plot_models_2d(
 
     The ground shows the output (blue below 0, red above); an arrow starts at the middle of a region's rows and
     points where its local model rises, longer for larger coefficients.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    view : (lower, upper), optional
+        The part of the plane to show.
+    arrows : int
+        How many of the largest regions get an arrow.
+    output : int
+        Index of the output.
+    points : bool
+        Draw the rows.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     if u.network.n_inputs != 2:
         raise InputError(f'the picture "regions" is for 2 inputs, got {u.network.n_inputs}; try "parallel"')
@@ -72,6 +107,25 @@ def plot_parallel(
 
     `scaled` coefficients are multiplied by the feature's standard deviation over the data: the change of the output for
     one standard deviation, which can be compared across features of unlike units.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    top : int
+        How many, the largest first.
+    features : int
+        How many features, the most important first.
+    output : int
+        Index of the output.
+    scaled : bool
+        Multiply each coefficient by the standard deviation of its feature.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     ax = axes(ax, figsize=(7.2, 4.2))
     shown = np.arange(min(integer(top, "top", low=1), len(u)))
@@ -101,6 +155,23 @@ def plot_violin(
     """How the local coefficient of each feature varies over the rows; most important feature on top.
 
     `scaled` coefficients are multiplied by the feature's standard deviation over the data (see `plot_parallel`).
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    features : int
+        How many features, the most important first.
+    output : int
+        Index of the output.
+    scaled : bool
+        Multiply each coefficient by the standard deviation of its feature.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     columns = _top_features(u, features, output)
     ax = axes(ax, figsize=(5.6, 1.2 + 0.32 * len(columns)))
@@ -125,7 +196,23 @@ def plot_violin(
 
 
 def plot_importance(u: Unwrapped, ax: Axes | None = None, *, features: int = 20, output: int | None = None) -> Axes:
-    """Importance of the features by both conventions, largest (by variance) on top."""
+    """Importance of the features by both conventions, largest (by variance) on top.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    features : int
+        How many features, the most important first.
+    output : int, optional
+        Index of the output; by default the sum over outputs.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     found = u.importance(output=output)
     order = np.argsort(-found.variance, kind="stable")[: integer(features, "features", low=1)]
     ax = axes(ax, figsize=(5.6, 1.2 + 0.3 * len(order)))
@@ -139,7 +226,23 @@ def plot_importance(u: Unwrapped, ax: Axes | None = None, *, features: int = 20,
 
 
 def plot_profile(u: Unwrapped, ax: Axes | None = None, *, feature: Any = None, output: int = 0) -> Axes:
-    """The local coefficient of one feature in every row, and its mean along the feature."""
+    """The local coefficient of one feature in every row, and its mean along the feature.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    feature : int or str, optional
+        Index or name; by default the most important one.
+    output : int
+        Index of the output.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     p = u.profile(_default(u, feature, output), output=output)
     ax = axes(ax, figsize=(5.2, 3.6))
     _cloud(ax, u, p.value, p.coefficient, output)
@@ -153,7 +256,25 @@ def plot_profile(u: Unwrapped, ax: Axes | None = None, *, feature: Any = None, o
 def plot_partial(
     u: Unwrapped, ax: Axes | None = None, *, feature: Any = None, output: int = 0, fraction: float = 0.3
 ) -> Axes:
-    """The centred contribution of one feature in every row, and a smooth curve through it."""
+    """The centred contribution of one feature in every row, and a smooth curve through it.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    feature : int or str, optional
+        Index or name; by default the most important one.
+    output : int
+        Index of the output.
+    fraction : float
+        Share of the rows that the smooth curve looks at around each place.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     p = u.profile(_default(u, feature, output), output=output)
     ax = axes(ax, figsize=(5.2, 3.6))
     _cloud(ax, u, p.value, p.contribution, output)
@@ -164,7 +285,25 @@ def plot_partial(
 
 
 def plot_pair(u: Unwrapped, ax: Axes | None = None, *, first: Any = None, second: Any = None, output: int = 0) -> Axes:
-    """Mean joint contribution of two features on a grid of their quantiles."""
+    """Mean joint contribution of two features on a grid of their quantiles.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    first : int or str, optional
+        Index or name; by default the most important feature.
+    second : int or str, optional
+        Index or name; by default the second most important one.
+    output : int
+        Index of the output.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     order = _top_features(u, 2, output)
     one = order[0] if first is None else first
     two = order[min(1, len(order) - 1)] if second is None else second
@@ -179,7 +318,21 @@ def plot_pair(u: Unwrapped, ax: Axes | None = None, *, first: Any = None, second
 
 
 def plot_performance(u: Unwrapped, ax: Axes | None = None, *, top: int = 20) -> Axes:
-    """Local and global score of the largest regions, with the network's own as a line."""
+    """Local and global score of the largest regions, with the network's own as a line.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    top : int
+        How many, the largest first.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     table, metric = _scored(u)
     n = min(integer(top, "top", low=1), len(u))
     place = np.arange(n)
@@ -200,7 +353,21 @@ def plot_performance(u: Unwrapped, ax: Axes | None = None, *, top: int = 20) -> 
 
 
 def plot_bubble(u: Unwrapped, ax: Axes | None = None, *, top: int = 100) -> Axes:
-    """The largest regions: mean response against local score, bubbles by rows, colour by global score."""
+    """The largest regions: mean response against local score, bubbles by rows, colour by global score.
+
+    Parameters
+    ----------
+    u : Unwrapped
+        What `reluscope.unwrap(model, X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    top : int
+        How many, the largest first.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     table, metric = _scored(u)
     n = min(integer(top, "top", low=1), len(u))
     ax = axes(ax, figsize=(5.8, 4.2))

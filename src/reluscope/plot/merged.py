@@ -19,7 +19,23 @@ if TYPE_CHECKING:
 
 
 def plot_merged(m: MergedModels, kind: str = "dendrogram", ax: Axes | None = None, **options: Any) -> Axes:
-    """`"dendrogram"`, `"validation"` (loss against the number of models) or `"regions"` (two inputs)."""
+    """`"dendrogram"`, `"validation"` (loss against the number of models) or `"regions"` (two inputs).
+
+    Parameters
+    ----------
+    m : MergedModels
+        What `Unwrapped.merge` or `Unwrapped.prune` gives.
+    kind : {"dendrogram", "validation", "regions"}
+        Which picture.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    **options
+        `leaves=` of the dendrogram, `view=` of the regions.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     choice(kind, "kind", ("dendrogram", "validation", "regions"))
     if kind == "dendrogram":
         return _dendrogram(m, ax, **options)
@@ -105,7 +121,19 @@ def _clusters(m: MergedModels, ax: Axes | None, *, view: Any = None) -> Axes:
 
 
 def plot_l1_path(path: L1Path, ax: Axes | None = None) -> Axes:
-    """Regions with data (log scale) and test score against the penalty; a penalty of 0 stands at the left end."""
+    """Regions with data (log scale) and test score against the penalty; a penalty of 0 stands at the left end.
+
+    Parameters
+    ----------
+    path : L1Path
+        What `reluscope.l1_path(X, y)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = axes(ax, figsize=(6.2, 3.8))
     penalty = path.penalties
     positive = penalty[penalty > 0]

@@ -30,12 +30,34 @@ def plot_regions(
     edges: bool = True,
     **patch: Any,
 ) -> Any:
-    """The regions of a network with two inputs, exactly, as polygons. Returns the Axes.
+    """The regions of a network with two inputs, exactly, as polygons.
 
     `colour="output"` shows the output itself (pixels under the exact edges), `"mass"` the probabilities given in
     `masses` (of `Regions.masses`, or one number per region), `"gradient"` the length of the output's gradient,
     `"pattern"` arbitrary colours. `view=(lo, hi)` is the part of the plane shown (needed when regions are unbounded).
-    Other keywords go to `PolyCollection`.
+
+    Parameters
+    ----------
+    regions : Regions
+        What `reluscope.regions(net, box)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    colour : {"output", "mass", "gradient", "pattern"}
+        What the colours show.
+    output : int
+        Index of the output.
+    masses : Answers or (regions,), optional
+        Probabilities, for `colour="mass"`.
+    view : (lower, upper), optional
+        The part of the plane to show; needed when regions are unbounded.
+    edges : bool
+        Draw the edges of the regions.
+    **patch
+        Goes to `PolyCollection`.
+
+    Returns
+    -------
+    matplotlib Axes
     """
     expect(regions, Regions, "regions", "reluscope.regions(net, box)")
     if "color" in patch:
@@ -78,7 +100,25 @@ def plot_regions(
 
 
 def plot_function(paths: Paths, ax: Any = None, *, line: int = 0, output: int = 0, **style: Any) -> Any:
-    """One output along a segment, with its break points. Returns the Axes. Other keywords go to `ax.plot`."""
+    """One output along a segment, with its break points.
+
+    Parameters
+    ----------
+    paths : Paths
+        What `reluscope.along(net, a, b)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    line : int
+        Index of the segment.
+    output : int
+        Index of the output.
+    **style
+        Goes to `ax.plot`.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     expect(paths, Paths, "paths", "reluscope.along(net, a, b)")
     ax = axes(ax, figsize=(5.2, 3.2))
     t = paths.breaks(line)

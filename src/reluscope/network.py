@@ -632,13 +632,8 @@ def _build_layers(layers: Sequence[Any], default: Any) -> tuple[Layer, ...]:
         built.append(layer)
     if not built[-1].units.is_identity:
         width = built[-1].width
-        built.append(
-            Layer(
-                _as_matrix(sparse.eye_array(width, format="csr")),
-                _frozen(np.zeros(width)),
-                Units.uniform("identity", width),
-            )
-        )
+        eye = _as_matrix(sparse.eye_array(width, format="csr"))
+        built.append(Layer(eye, _frozen(np.zeros(width)), Units.uniform("identity", width)))
     return tuple(built)
 
 

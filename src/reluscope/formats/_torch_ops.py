@@ -281,9 +281,8 @@ class Translation:
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             raise UnsupportedError("a product of two values that both depend on the input is not piecewise affine")
         t, factor = (a, b) if isinstance(a, Tensor) else (b, a)
-        return (
-            self.graph.scale(t, self._array(factor)) if isinstance(t, Tensor) else self._array(t) * self._array(factor)
-        )
+        by = self._array(factor)
+        return self.graph.scale(t, by) if isinstance(t, Tensor) else self._array(t) * by
 
     def _f_truediv(self, a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
         if isinstance(b, Tensor) or rounding_mode is not None:
@@ -418,14 +417,10 @@ class Translation:
         return self.graph.minimum(self._operand(a), self._operand(b))
 
     def _f_max(self, a: Any, *rest: Any, **named: Any) -> Any:
-        if named or len(rest) != 1 or isinstance(rest[0], int):
-            raise UnsupportedError("max over an axis is not known; use max pooling or torch.maximum")
-        return self._f_maximum(a, rest[0])
+        return self._f_maximum(a, _second("max", "max pooling or torch.maximum", rest, named))
 
     def _f_min(self, a: Any, *rest: Any, **named: Any) -> Any:
-        if named or len(rest) != 1 or isinstance(rest[0], int):
-            raise UnsupportedError("min over an axis is not known; use torch.minimum")
-        return self._f_minimum(a, rest[0])
+        return self._f_minimum(a, _second("min", "torch.minimum", rest, named))
 
     # -- data movement --
 
@@ -508,9 +503,8 @@ class Translation:
     def _f_getitem(self, x: Any, index: Any) -> Any:
         if not isinstance(x, Tensor):
             return x[index]
-        plain = tuple(
-            p.numpy() if hasattr(p, "numpy") else p for p in (index if isinstance(index, tuple) else (index,))
-        )
+        parts = index if isinstance(index, tuple) else (index,)
+        plain = tuple(p.numpy() if hasattr(p, "numpy") else p for p in parts)
         return self.graph.apply_move(x, lambda i: i[plain])
 
     def _f_cat(self, tensors: Any, dim: int = 0) -> Any:
@@ -610,13 +604,7 @@ MODULES: dict[str, Callable[[Translation, Any, Any], Any]] = {
     ),
     "BatchNorm": lambda t, m, x: t._f_batch_norm(x, m.running_mean, m.running_var, m.weight, m.bias, False, 0.0, m.eps),
     "AvgPool": lambda t, m, x: t._f_avg_pool(
-        x,
-        m.kernel_size,
-        m.stride,
-        m.padding,
-        m.ceil_mode,
-        m.count_include_pad,
-        getattr(m, "divisor_override", None),
+        x, m.kernel_size, m.stride, m.padding, m.ceil_mode, m.count_include_pad, getattr(m, "divisor_override", None)
     ),
     "MaxPool": lambda t, m, x: t._f_max_pool(
         x, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices
@@ -669,6 +657,12 @@ def _flat(value: Any) -> list[Any]:
         else:
             found.append(item)
     return found
+
+
+def _second(name: str, hint: str, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    if named or len(rest) != 1 or isinstance(rest[0], int):
+        raise UnsupportedError(f"{name} over an axis is not known; use {hint}")
+    return rest[0]
 
 
 def _tuple(value: Any, n: int | None) -> tuple[int, ...]:

@@ -33,6 +33,10 @@ from reluscope.formats._terms import IndexArray, Shape, Term, Window
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
 
+_Needed = dict[int, npt.NDArray[np.bool_]]
+_Reads = dict[int, npt.NDArray[np.int64]]
+"""By block: which variables are needed, and the last layer that reads each."""
+
 _GROWTH = 8
 """A product of two affine maps is kept factored when it has more than this many times their non-zeros ..."""
 _SMALL = 1 << 14
@@ -192,13 +196,8 @@ class GraphBuilder:
         tensors = [self._tensor(p) for p in parts]
         starts = np.concatenate([[0], np.cumsum([t.size for t in tensors])]).astype(np.intp)
         self.check_entries(int(starts[-1]), "a concatenation")
-        index = np.concatenate(
-            [
-                np.arange(a, b, dtype=np.intp).reshape(t.shape)
-                for a, b, t in zip(starts, starts[1:], tensors, strict=False)
-            ],
-            axis=axis,
-        )
+        places = zip(starts, starts[1:], tensors, strict=False)
+        index = np.concatenate([np.arange(a, b, dtype=np.intp).reshape(t.shape) for a, b, t in places], axis=axis)
         return self._move(self._stack(tensors), index.ravel(), index.shape, 0.0)
 
     # -- affine operations ---------------------------------------------------------------------------------
@@ -540,14 +539,8 @@ class GraphBuilder:
         full = (*batch, rows, columns, inner)
         read, value = (by_row, by_column) if tensor_first else (by_column, by_row)
         out = math.prod(batch) * rows * columns
-        K = sparse.csr_array(
-            (
-                np.broadcast_to(value, full).flatten(),
-                np.broadcast_to(read, full).flatten(),
-                np.arange(out + 1) * inner,
-            ),
-            shape=(out, t.size),
-        )
+        values, columns = np.broadcast_to(value, full).flatten(), np.broadcast_to(read, full).flatten()
+        K = sparse.csr_array((values, columns, np.arange(out + 1) * inner), shape=(out, t.size))
         return self._linear(t, K, None, self._shape(shape, "a result"))
 
     # -- inside: windows -----------------------------------------------------------------------------------
@@ -626,21 +619,13 @@ class GraphBuilder:
     # -- inside: nonlinear ---------------------------------------------------------------------------------
 
     def _against_constant(
-        self,
-        a: Tensor,
-        b: Tensor,
-        one_break: Callable[[float], Activation],
-        fold: Callable[[Any, Any], FloatArray],
+        self, a: Tensor, b: Tensor, one_break: Callable[[float], Activation], fold: Callable[[Any, Any], FloatArray]
     ) -> Tensor:
         if b.terms:
             a, b = b, a
         if not a.terms:
             shape = self._broadcast_shape(a.shape, b.shape)
-            return self._make(
-                shape,
-                {},
-                fold(*np.broadcast_arrays(a.const.reshape(a.shape), b.const.reshape(b.shape))).ravel(),
-            )
+            return self._make(shape, {}, fold(a.const.reshape(a.shape), b.const.reshape(b.shape)).ravel())
         a = self._broadcast(a, self._broadcast_shape(a.shape, b.shape))
         made = {c: one_break(c) for c in np.unique(b.const).tolist()}
         each = np.empty(b.size, dtype=object)
@@ -762,14 +747,7 @@ class GraphBuilder:
             last[c][_terms.used(m, self._blocks[c].size)] = 1 + max(levels.values())
         return last
 
-    def _check_total(
-        self,
-        out: Tensor,
-        needed: dict[int, npt.NDArray[np.bool_]],
-        levels: dict[int, int],
-        last: dict[int, npt.NDArray[np.int64]],
-        depth: int,
-    ) -> None:
+    def _check_total(self, out: Tensor, needed: _Needed, levels: dict[int, int], last: _Reads, depth: int) -> None:
         total = out._cost
         for b in needed:
             rows = np.flatnonzero(needed[b])
@@ -778,12 +756,7 @@ class GraphBuilder:
         self._limits.check("weights", total, f"the network with {depth} layers")
 
     def _assemble(
-        self,
-        out: Tensor,
-        needed: dict[int, npt.NDArray[np.bool_]],
-        levels: dict[int, int],
-        last: dict[int, npt.NDArray[np.int64]],
-        depth: int,
+        self, out: Tensor, needed: _Needed, levels: dict[int, int], last: _Reads, depth: int
     ) -> tuple[list[tuple[sparse.csr_array, FloatArray, Units]], int]:
         by_level: dict[int, list[int]] = {}
         for b, level in levels.items():

@@ -771,27 +771,10 @@ def unwrap(
         count = np.bincount(region, minlength=len(first))
         report(n, f"{len(first):,} regions")
         certificate, stored = _local_maps(net, rows, region, count, words, outputs, report)
-    output_names = (
-        tuple(str(c) for c in response.classes)
-        if response.task == "multiclass"
-        else tuple(f"y{k}" for k in range(net.n_outputs))
-    )
-    return Unwrapped(
-        net,
-        rows,
-        response,
-        names,
-        columns,
-        output_names,
-        weight,
-        scaling,
-        region,
-        count,
-        outputs,
-        certificate,
-        words,
-        stored,
-    )
+    several = response.task == "multiclass"
+    output_names = tuple(map(str, response.classes)) if several else tuple(f"y{k}" for k in range(net.n_outputs))
+    named = (names, columns, output_names)
+    return Unwrapped(net, rows, response, *named, weight, scaling, region, count, outputs, certificate, words, stored)
 
 
 def _local_maps(

@@ -26,6 +26,7 @@ from reluscope._check import FloatArray, real_array
 from reluscope.errors import InputError
 from reluscope.events.dnf import Bounds, Conjunction, Join, Row, Variable, disjuncts, split
 from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.network import Network
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -137,7 +138,7 @@ class Event:
             groups.setdefault(seen[same], []).append(case)
         return tuple(tuple(group) for group in groups.values())
 
-    def check(self, net: Any) -> None:
+    def check(self, net: Network) -> None:
         """Raise `InputError` when the event does not fit the network."""
         if net.n_inputs != self.n_inputs or net.n_outputs != self.n_outputs:
             raise InputError(
@@ -164,7 +165,7 @@ class Event:
             )
         return self
 
-    def feature_values(self, net: Any, pattern: npt.ArrayLike) -> FloatArray:
+    def feature_values(self, net: Network, pattern: npt.ArrayLike) -> FloatArray:
         """The features on the regions of patterns (n, units), shape (n, features)."""
         rows = np.atleast_2d(np.asarray(pattern))
         out = np.zeros((len(rows), len(self.features)))
@@ -182,7 +183,7 @@ class Event:
                 out[:, k] = rows[:, net.offsets[feature[1]] + feature[2]]
         return out
 
-    def holds(self, net: Any, X: npt.ArrayLike) -> Any:
+    def holds(self, net: Network, X: npt.ArrayLike) -> Any:
         """Whether the event happens at each row of `X` (n, inputs), in plain float64; a bool for a single input.
 
         On a boundary between regions the linear model is the one that the network's tie rule selects.

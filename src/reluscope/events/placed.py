@@ -33,8 +33,8 @@ class PlacedEvent:
 
     The outputs of `network` are those of `net`, then the carried forms of the input; `units` are the places of the
     units of `net` in its patterns. Case k has the rows `start[k]:start[k + 1]` (with `<` where `strict`); one without
-    rows holds everywhere. `f` are the features of `event` on a region. `law` is the law of this
-    part; `mass`, within `lower` and `upper`, is the part's share of the law that was asked about (1 if it is all of it).
+    rows holds everywhere. `f` are the features of `event` on a region. `law` is the law of this part; `mass`, within
+    `lower` and `upper`, is the part's share of the law that was asked about (1 if it is all of it).
 
     `within` is a box in x outside of which the event is impossible; its sides are not among the rows. Only `place(...,
     cut=True)` gives one.

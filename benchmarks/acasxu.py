@@ -144,7 +144,9 @@ def one(name, prop, law_name, verdict, seconds, tally):
     sound, took = timed(lambda: bound_event(net, law, event, tolerance=0.0, budget=budget))
     if law_name == "uniform":
         tally[verdict, sound.upper == 0.0 if verdict == "unsat" else sound.lower > 0.0] += 1
-    guess, guessed = timed(lambda: rs.probability(net, law, event, "confidence", budget="3s", level=0.9999, rng=0))
+    guess, guessed = timed(
+        lambda: rs.probability(net, law, event, guarantee="confidence", budget="3s", level=0.9999, rng=0)
+    )
     checks = {
         "sound/draws": meet((sound.lower, sound.upper), (low, high)),
         "confidence/draws": meet((guess.lower, guess.upper), (low, high)),
@@ -152,7 +154,7 @@ def one(name, prop, law_name, verdict, seconds, tally):
     }
     text = ""
     if law_name == "uniform":
-        exact, spent = timed(lambda: rs.probability(net, law, event, "exact"))
+        exact, spent = timed(lambda: rs.probability(net, law, event, guarantee="exact"))
         checks["exact/draws"] = low <= exact.upper and exact.lower <= high
         checks["exact/sound"] = sound.lower <= exact.upper and exact.lower <= sound.upper
         checks["exact"] = exact.guarantee == "exact"
@@ -191,7 +193,7 @@ def probstar_case(name, prop, theirs, its, seconds):
 
     def ask(part, budget, seed):
         how = {"tolerance": part * theirs, "interval": "replicate", "budget": budget, "rng": seed}
-        return rs.probability(net, law, event, "confidence", **how)
+        return rs.probability(net, law, event, guarantee="confidence", **how)
 
     guess, guessed = timed(lambda: ask(0.004, "60s", 0))
     truth = ask(0.0015, "200s", 99)

@@ -69,7 +69,7 @@ def one(family, name, spec, scale, seconds):
     wrong = draws(net, law)
     low, high = binomial(wrong, DRAWS, 0.95)
     start = time.process_time()
-    guess = rs.probability(net, law, EVENT, "confidence", budget="5s", rng=0)
+    guess = rs.probability(net, law, EVENT, guarantee="confidence", budget="5s", rng=0)
     spent = time.process_time() - start
     text, good = "", True
     if net.n_inputs <= MOST_INPUTS:

@@ -10,6 +10,8 @@ from reluscope.answer import Answer, Answers, Status, Stop, status_of
 
 PLANE = rs.Gaussian(np.zeros(2), np.eye(2))
 FOUR = rs.Gaussian(np.zeros(4), np.eye(4))
+OTHER = rs.Gaussian(np.full(2, 0.1), np.eye(2))
+ESTIMATE = {"guarantee": "confidence", "budget": 0.2, "rng": 0}
 NET = random_net((2, 4, 1), 0)
 HIGH = random_net((4, 3, 1), 1)
 
@@ -20,11 +22,17 @@ def _coverage():
 
 
 CALLS = {
-    "exact": lambda: rs.probability(NET, PLANE, "y > 0", "exact"),
-    "budget": lambda: rs.probability(NET, PLANE, "y > 0", "exact", budget="1 regions"),
-    "sound": lambda: rs.probability(NET, PLANE, "y > 0", "sound", budget="200 regions"),
-    "confidence": lambda: rs.probability(HIGH, FOUR, "y > 0", "confidence", budget=0.2, rng=0),
-    "replicate": lambda: rs.probability(HIGH, FOUR, "y > 0", "confidence", budget=0.2, interval="replicate", rng=0),
+    "exact": lambda: rs.probability(NET, PLANE, "y > 0", guarantee="exact"),
+    "budget": lambda: rs.probability(NET, PLANE, "y > 0", guarantee="exact", budget="1 regions"),
+    "sound": lambda: rs.probability(NET, PLANE, "y > 0", guarantee="sound", budget="200 regions"),
+    "confidence": lambda: rs.probability(HIGH, FOUR, "y > 0", **ESTIMATE),
+    "replicate": lambda: rs.probability(HIGH, FOUR, "y > 0", interval="replicate", **ESTIMATE),
+    "difference": lambda: rs.compare(NET, PLANE, OTHER, "y > 0").difference,
+    "difference by draws": lambda: rs.compare(HIGH, FOUR, rs.Gaussian(np.full(4, 0.1)), "y > 0", **ESTIMATE).difference,
+    "change": lambda: rs.change(NET, PLANE, [0], decision=True).decision,
+    "change by draws": lambda: rs.change(NET, PLANE, [0], method="draws", draws=200, rng=0).linear_model,
+    "probable": lambda: rs.probable(NET, PLANE, k=2).mass,
+    "rare event": lambda: rs.probability(HIGH, FOUR, "x[0] + x[1] > 7", **ESTIMATE),
     "never": lambda: rs.probability(NET, PLANE, "y > 0 and y < 0"),
     "mass": lambda: rs.mass(np.eye(2), np.zeros(2), PLANE),
     "mass by sampling": lambda: rs.mass(np.ones((1, 4)) + np.eye(4), np.zeros(4), FOUR, rng=0),
@@ -67,13 +75,67 @@ def test_seeds_repeat_answers():
         assert call(None).seed != first.seed
         assert call(np.random.default_rng(0)).seed is None
     assert rs.mass(np.eye(2), np.zeros(2), PLANE).seed is None
-    assert rs.probability(HIGH, FOUR, "y > 0", "confidence", budget=0.2, rng=7).seed == 7
+    assert rs.probability(HIGH, FOUR, "y > 0", guarantee="confidence", budget=0.2, rng=7).seed == 7
+
+
+class Clock:
+    """A clock that every look moves on by a millisecond, so that a time budget always buys the same work."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1e-3
+        return self.now
+
+
+WIDE = random_net((4, 6, 1), 1)
+SEEDED = {
+    "outputs": (lambda rng: rs.outputs(WIDE, FOUR, budget=0.05, rng=rng), lambda r: [r.cdf([0.0, 0.1]), r.mean]),
+    "linear models": (lambda rng: rs.linear_models(WIDE, FOUR, rng=rng), lambda r: [r.marginals, r.entropy]),
+    "linear models by lines": (
+        lambda rng: rs.linear_models(WIDE, FOUR, method="lines", budget=0.05, rng=rng),
+        lambda r: [r.marginals, r.entropy],
+    ),
+    "probable": (lambda rng: rs.probable(WIDE, FOUR, k=2, draws=1000, rng=rng), lambda r: [r.mass, r.found, r.next]),
+    "spectrum": (lambda rng: rs.spectrum(WIDE, FOUR, draws=100, rng=rng), lambda r: [r.mean(), r.modal.mass]),
+    "change": (lambda rng: rs.change(WIDE, FOUR, [0], draws=100, rng=rng), lambda r: [r.pattern, r.linear_model]),
+    "sensitivity": (
+        lambda rng: rs.sensitivity(WIDE, FOUR, "y > 0", budget=0.05, rng=rng),
+        lambda r: [r.probability, r.mean, r.cov],
+    ),
+    "compare": (
+        lambda rng: rs.compare(WIDE, FOUR, rs.Gaussian(np.full(4, 0.1)), "y > 0", budget=0.05, rng=rng),
+        lambda r: [r.probability, r.other_probability, r.difference],
+    ),
+}
+
+
+@pytest.mark.parametrize("call", SEEDED)
+def test_results_record_a_seed_that_repeats_them(call, monkeypatch):
+    make, answers = SEEDED[call]
+
+    def run(rng):
+        for clock in ("perf_counter", "monotonic", "thread_time"):
+            monkeypatch.setattr(f"time.{clock}", Clock())
+        result = make(rng)
+        return result, [np.stack([a.value, a.lower, a.upper]) for a in answers(result)]
+
+    first, numbers = run(None)
+    assert isinstance(first.seed, int)
+    again, same = run(first.seed)
+    assert again.seed == first.seed
+    for one, two in zip(numbers, same, strict=True):
+        np.testing.assert_array_equal(one, two)
+    other, different = run(None)
+    assert other.seed != first.seed and any((a != b).any() for a, b in zip(numbers, different, strict=True))
+    assert run(np.random.default_rng(0))[0].seed is None
 
 
 def test_status_says_how_the_work_ended():
-    part = rs.probability(NET, PLANE, "y > 0", "exact", budget="1 regions")
+    part = rs.probability(NET, PLANE, "y > 0", guarantee="exact", budget="1 regions")
     assert part.status is Status.BUDGET and "budget=" in part.status.advice
-    assert rs.probability(NET, PLANE, "y > 0", "exact").status is Status.DONE
+    assert rs.probability(NET, PLANE, "y > 0", guarantee="exact").status is Status.DONE
     assert {s for s in Status if not s.advice} == {Status.DONE}
     assert status_of(None) is Status.DONE and status_of("words") is Status.BUDGET
     assert status_of(Stop("words", Status.INTERRUPTED)) is Status.INTERRUPTED

@@ -1,4 +1,4 @@
-"""How likely functions and decisions change, against closed forms, one-dimensional integrals and pairs of draws."""
+"""How likely linear models and decisions change, against closed forms, one-dimensional integrals and pairs of draws."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_redrawn_gaussian_closed_form(method, rho):
     law = Gaussian([0.0, 0.0], [[1.0, rho], [rho, 1.0]])
     found = change(relu_of(0.0, 1.0), law, [1], method=method, draws=20_000, level=SURE, rng=0)
     truth = math.acos(rho**2) / math.pi
-    assert holds(found.function, truth) and holds(found.pattern, truth) and found.decision is None
+    assert holds(found.linear_model, truth) and holds(found.pattern, truth) and found.decision is None
     if method == "enumeration":
-        assert found.function.guarantee == "exact" and float(found) == pytest.approx(truth, rel=1e-9)
+        assert found.linear_model.guarantee == "exact" and float(found) == pytest.approx(truth, rel=1e-9)
     # the other input does not reach the unit
     other = change(relu_of(0.0, 1.0), law, [0], method=method, draws=2000, rng=0)
     assert float(other) == 0.0
@@ -57,7 +57,7 @@ def test_everything_redrawn(method):
     law = Gaussian([0.5])
     p = norm.cdf(0.5)
     found = change(relu_of(1.0), law, [0], method=method, draws=20_000, level=SURE, rng=1)
-    assert holds(found.function, 2 * p * (1 - p))
+    assert holds(found.linear_model, 2 * p * (1 - p))
     net = random_net([2, 6, 6, 3], 1)
     masses = enumerated_patterns(net, MIX, None).value
     found = change(net, MIX, [0, 1], method=method, draws=20_000, level=SURE, rng=1)
@@ -69,27 +69,27 @@ def test_noise_closed_form(method):
     """x and x + e have correlation 1 / sqrt(1 + t^2)."""
     found = change(relu_of(1.0), Gaussian([0.0]), noise=0.5, method=method, draws=20_000, level=SURE, rng=1)
     truth = math.acos(1 / math.sqrt(1.25)) / math.pi
-    assert holds(found.function, truth)
+    assert holds(found.linear_model, truth)
     shifted = change(relu_of(1.0), Gaussian([0.0]), noise=Gaussian([1.0], 0.0), method=method, level=SURE, rng=2)
-    assert holds(shifted.function, norm.cdf(1.0) - 0.5)
+    assert holds(shifted.linear_model, norm.cdf(1.0) - 0.5)
     mixture = GaussianMixture([0.25, 0.75], [Gaussian([-1.0]), Gaussian([1.0])])
     moved = change(relu_of(1.0), mixture, noise=Gaussian([1.0], 0.0), method=method, level=SURE, rng=3)
     truth = 0.25 * (norm.cdf(1) - norm.cdf(0)) + 0.75 * (norm.cdf(-1) - norm.cdf(-2))
-    assert holds(moved.function, truth)
+    assert holds(moved.linear_model, truth)
 
 
 def test_uniform_closed_form():
     """h = a + s on [-1, 1]^2: given a the unit is on with q = (1 + a) / 2, and E 2 q (1 - q) = 1/3."""
     law = Uniform([-1.0, -1.0], 1.0)
     exact = change(relu_of(1.0, 1.0), law, [1])
-    assert exact.function.guarantee == "exact" and float(exact) == pytest.approx(1 / 3, rel=1e-9)
+    assert exact.linear_model.guarantee == "exact" and float(exact) == pytest.approx(1 / 3, rel=1e-9)
     drawn = change(relu_of(1.0, 1.0), law, [1], method="draws", level=SURE, rng=0)
-    assert holds(drawn.function, 1 / 3)
+    assert holds(drawn.linear_model, 1 / 3)
     cut = Truncated(Gaussian([0.0, 0.0], [1.0, 1e6]), [-1.0, -1.0], 1.0)  # nearly uniform in the second input
     q, _ = quad(lambda a: norm.pdf(a) * (1 - a * a) / 2 / (norm.cdf(1) - norm.cdf(-1)), -1, 1)
     for method in ("enumeration", "draws"):
         found = change(relu_of(1.0, 1.0), cut, [1], method=method, level=SURE, rng=0)
-        assert found.function.lower - 1e-5 <= q <= found.function.upper + 1e-5
+        assert found.linear_model.lower - 1e-5 <= q <= found.linear_model.upper + 1e-5
 
 
 def test_mixture_uses_the_exact_conditional():
@@ -115,12 +115,12 @@ def test_mixture_uses_the_exact_conditional():
 
     truth, _ = quad(integrand, -8, 8, limit=200)
     found = change(relu_of(0.0, 1.0), law, [1], draws=200_000, level=SURE, rng=4)
-    assert holds(found.function, truth) and found.function.upper - found.function.lower < 0.015
+    assert holds(found.linear_model, truth) and found.linear_model.upper - found.linear_model.lower < 0.015
     same = sum(
         w * quad(lambda a, g=g: density(a, g) * 2 * above(a, g) * (1 - above(a, g)), -8, 8)[0]
         for w, g in law.components
     )
-    assert not holds(found.function, same)  # keeping the component would be another number
+    assert not holds(found.linear_model, same)  # keeping the component would be another number
 
 
 def test_a_unit_without_effect_changes_the_pattern_only():
@@ -129,7 +129,7 @@ def test_a_unit_without_effect_changes_the_pattern_only():
     a, b = norm.cdf(0.0), norm.cdf(0.5)
     states = [a, b - a, 1 - b]
     assert found.pattern.value == pytest.approx(1 - sum(p * p for p in states), rel=1e-9)
-    assert found.function.value == pytest.approx(0.5, rel=1e-9)
+    assert found.linear_model.value == pytest.approx(0.5, rel=1e-9)
 
 
 @pytest.mark.parametrize("method", ["enumeration", "draws"])
@@ -140,7 +140,7 @@ def test_decisions(method):
     # x1 - x0 and x1' - x0 are normal with mean -0.5, variance 2 and covariance 1; P(signs differ) by one integral
     q, _ = quad(lambda a: norm.pdf(a, 0.5) * 2 * norm.cdf(a) * norm.cdf(-a), -8, 9)
     found = change(two, law, [1], **options)
-    assert holds(found.decision, q) and found.function.value == 0.0 and found.probability is found.decision
+    assert holds(found.decision, q) and found.linear_model.value == 0.0 and found.probability is found.decision
     sign = Network([([[1.0, 1.0]], None)])
     q, _ = quad(lambda a: norm.pdf(a, 0.5) * 2 * norm.cdf(a) * norm.cdf(-a), -8, 9)
     assert holds(change(sign, law, [1], **options).decision, q)
@@ -168,7 +168,7 @@ def test_the_two_methods_agree_on_a_network(law, features):
     for name in ("pattern", "function", "decision"):
         a, b = getattr(auto, name), getattr(drawn, name)
         assert a.lower <= b.upper and b.lower <= a.upper, name
-    assert auto.function.value <= auto.pattern.value
+    assert auto.linear_model.value <= auto.pattern.value
 
 
 def test_noise_on_a_network_agrees_with_draws():
@@ -213,7 +213,7 @@ def test_many_inputs_and_the_seed():
     net = random_net([60, 20, 20, 4], 0)
     law = Gaussian(rng.normal(size=60), factor=rng.normal(size=(60, 60)) / 8)
     a, b = (change(net, law, [0, 5], decision=True, draws=2000, rng=3) for _ in range(2))
-    assert a.to_dict() == b.to_dict() and a.function.guarantee == "confidence"
+    assert a.to_dict() == b.to_dict() and a.linear_model.guarantee == "confidence"
     assert 0 < a.decision.value < a.pattern.value and "re-drawn" in repr(a)
     # the unchanged inputs are kept to the bit: nothing to see when only unseen inputs are drawn
     blind = Network([(np.eye(1, 60), None), ([[1.0]], None)])

@@ -125,7 +125,7 @@ def test_exact_agrees_with_rational_arithmetic(seed):
     for text in EVENTS:
         event = as_event(text, net)
         truth = rational_probability(net, event, lower, upper)
-        answer = rs.probability(net, law, event, "exact")
+        answer = rs.probability(net, law, event, guarantee="exact")
         assert answer.guarantee == "exact"
         assert abs(Fraction(answer.value) - truth) < Fraction(1, 10**12), text
         assert answer.lower <= truth * (1 + Fraction(1, 10**15)) and truth <= Fraction(answer.upper) + Fraction(
@@ -138,8 +138,8 @@ def test_atoms_respect_strictness():
     net = rs.Network([([[1.0]], [0.0]), ([[1.0]], [0.0])])  # relu(x): 0 with probability 1/2
     law = rs.Gaussian([0.0])
     for text, p in (("y > 0", 0.5), ("y >= 0", 1.0), ("y < 0", 0.0), ("y <= 0", 0.5), ("y == 0", 0.5), ("y != 0", 0.5)):
-        assert rs.probability(net, law, text, "exact").value == pytest.approx(p, abs=1e-15), text
-        found = rs.probability(net, law, text, "confidence", rng=0)  # one dimension: one line says it all
+        assert rs.probability(net, law, text, guarantee="exact").value == pytest.approx(p, abs=1e-15), text
+        found = rs.probability(net, law, text, guarantee="confidence", rng=0)  # one dimension: one line says it all
         assert found.guarantee == "exact" and found.value == pytest.approx(p, abs=1e-12), text
 
 
@@ -148,9 +148,9 @@ def test_mixed_strictness_at_an_atom_in_many_dimensions():
     net = rs.Network([(np.eye(5), np.zeros(5)), (np.eye(3, 5), np.zeros(3))])
     law = rs.Gaussian(np.zeros(5))
     truth = 1 / 3 * 7 / 8 + 1 / 8
-    found = rs.probability(net, law, "argmax == 0", "confidence", budget="0.4s", rng=0, level=0.9999)
+    found = rs.probability(net, law, "argmax == 0", guarantee="confidence", budget="0.4s", rng=0, level=0.9999)
     assert found.lower <= truth <= found.upper and found.width < 0.02
-    one = rs.probability(net, law, "argmax == 1", "confidence", budget="0.4s", rng=0, level=0.9999)
+    one = rs.probability(net, law, "argmax == 1", guarantee="confidence", budget="0.4s", rng=0, level=0.9999)
     assert one.lower <= 7 / 24 <= one.upper
 
 
@@ -161,13 +161,15 @@ def test_closed_forms():
     sd = np.sqrt(w @ law.cov @ w)
     for t in (0.0, 3.0, 20.0):
         truth = ndtr(-(t - 0.5 - w @ law.mean) / sd)
-        found = rs.probability(affine, law, f"y > {t}", "exact")
+        found = rs.probability(affine, law, f"y > {t}", guarantee="exact")
         assert found.value == pytest.approx(truth, rel=1e-11) and found.lower <= truth * (1 + 1e-12) <= found.upper
     # Inputs the network does not see still count when the event reads them.
     blind = rs.Network([([[1.0, 0.0]], [0.0]), ([[1.0]], [0.0])])
-    found = rs.probability(blind, rs.Gaussian([0.0, 0.0]), "y > 0 and x[1] > 1", "exact")
+    found = rs.probability(blind, rs.Gaussian([0.0, 0.0]), "y > 0 and x[1] > 1", guarantee="exact")
     assert found.value == pytest.approx(0.5 * ndtr(-1), rel=1e-12)
-    box = rs.probability(blind, rs.Gaussian([0.0, 0.0]), "0 <= x[0] <= 1 and -1 < x[1] < 2 and y <= 0.5", "exact")
+    box = rs.probability(
+        blind, rs.Gaussian([0.0, 0.0]), "0 <= x[0] <= 1 and -1 < x[1] < 2 and y <= 0.5", guarantee="exact"
+    )
     assert box.value == pytest.approx((ndtr(0.5) - 0.5) * (ndtr(2) - ndtr(-1)), rel=1e-11)
 
 
@@ -183,14 +185,16 @@ def test_function_events_by_enumeration():
         ("unit[1,3] on or unit[0,0] off", (cells.pattern[:, 11] == 1) | (cells.pattern[:, 0] == 0)),
     ):
         truth = mass[inside].sum()
-        found = rs.probability(net, law, text, "exact")
+        found = rs.probability(net, law, text, guarantee="exact")
         assert found.value == pytest.approx(truth, abs=1e-12) and 0.01 < truth < 0.99
         for kind in ("finite-sample", "replicate"):
-            guess = rs.probability(net, law, text, "confidence", interval=kind, budget="0.3s", level=0.9999, rng=1)
+            guess = rs.probability(
+                net, law, text, guarantee="confidence", interval=kind, budget="0.3s", level=0.9999, rng=1
+            )
             assert guess.lower <= truth <= guess.upper and guess.width < 0.2
-    mixed = rs.probability(net, law, "J[0,1] < 0 and y[0] > y[1]", "exact").value
-    rest = rs.probability(net, law, "J[0,1] >= 0 and y[0] > y[1]", "exact").value
-    assert mixed + rest == pytest.approx(rs.probability(net, law, "y[0] > y[1]", "exact").value, abs=1e-12)
+    mixed = rs.probability(net, law, "J[0,1] < 0 and y[0] > y[1]", guarantee="exact").value
+    rest = rs.probability(net, law, "J[0,1] >= 0 and y[0] > y[1]", guarantee="exact").value
+    assert mixed + rest == pytest.approx(rs.probability(net, law, "y[0] > y[1]", guarantee="exact").value, abs=1e-12)
 
 
 LAWS = {
@@ -206,12 +210,12 @@ LAWS = {
 @pytest.mark.parametrize("name", LAWS)
 def test_total_probability_and_sampling(name):
     net, law = random_net((2, 10, 8, 3), 5), LAWS[name]
-    classes = [rs.probability(net, law, f"argmax == {k}", "exact") for k in range(3)]
+    classes = [rs.probability(net, law, f"argmax == {k}", guarantee="exact") for k in range(3)]
     assert sum(a.value for a in classes) == pytest.approx(1, abs=1e-11)
     X = law.sample(200_000, 3)
     for text in ("y[0] > 0.2 or y[1] < 0 and x[0] > 0.1", "-0.5 <= x[1] < 0.4 and argmax != 0"):
-        found = rs.probability(net, law, text, "exact")
-        other = rs.probability(net, law, f"not ({text})", "exact")
+        found = rs.probability(net, law, text, guarantee="exact")
+        other = rs.probability(net, law, f"not ({text})", guarantee="exact")
         assert found.value + other.value == pytest.approx(1, abs=1e-11)
         share = as_event(text, net).holds(net, X).mean()
         # 5.5 standard errors: a false alarm in 4e-8 of runs.
@@ -221,7 +225,7 @@ def test_total_probability_and_sampling(name):
 def test_uniform_laws_in_more_dimensions_by_volume():
     net = random_net((5, 6, 2), 2)
     law = rs.Uniform(-np.ones(5), np.ones(5))
-    found = rs.probability(net, law, "y[0] > y[1] and x[4] <= 0.25", "exact")
+    found = rs.probability(net, law, "y[0] > y[1] and x[4] <= 0.25", guarantee="exact")
     X = law.sample(400_000, 0)
     share = as_event("y[0] > y[1] and x[4] <= 0.25", net).holds(net, X).mean()
     assert found.guarantee == "exact" and abs(found.value - share) < 5.5 * np.sqrt(0.25 / len(X))
@@ -251,7 +255,7 @@ def test_a_planted_tiny_region_is_found():
     W2[len(at), 4 * len(at) :] = -np.abs(background.layers[1].weight[0])
     net = rs.Network([(W1, b1), (W2, np.array([1.0, 1.0, 0.0])), ([[1.0, 1.0, -0.001]], [-0.5])])
     law = rs.Uniform([-1.0, -1.0], [1.0, 1.0])
-    found = rs.probability(net, law, "y > 0", "exact")
+    found = rs.probability(net, law, "y > 0", guarantee="exact")
     truth = len(at) * r**2 / 2 / 4
     assert found.guarantee == "exact" and found.value == pytest.approx(truth, rel=1e-6)
     assert not as_event("y > 0", net).holds(net, law.sample(100_000, 0)).any()
@@ -261,7 +265,7 @@ def test_a_planted_tiny_region_is_found():
 
 def test_far_tails_keep_their_digits():
     net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0])])
-    found = rs.probability(net, rs.Gaussian([0.0, 0.0]), "x[0] > 12 and x[1] > 11", "exact")
+    found = rs.probability(net, rs.Gaussian([0.0, 0.0]), "x[0] > 12 and x[1] > 11", guarantee="exact")
     truth = ndtr(-12.0) * ndtr(-11.0)
     assert (
         found.value == pytest.approx(truth, rel=1e-9)
@@ -273,8 +277,8 @@ def test_far_tails_keep_their_digits():
 def test_a_budget_that_ends_early_gives_a_bracket():
     net = random_net((3, 30, 30, 2), 0)
     law = rs.Uniform(-np.ones(3), np.ones(3))
-    whole = rs.probability(net, law, "y[0] > y[1]", "exact")
-    part = rs.probability(net, law, "y[0] > y[1]", "exact", budget="2000 cells")
+    whole = rs.probability(net, law, "y[0] > y[1]", guarantee="exact")
+    part = rs.probability(net, law, "y[0] > y[1]", guarantee="exact", budget="2000 cells")
     assert part.guarantee == "sound" and "budget" in part.note
     assert part.lower <= whole.value <= part.upper and 0 < part.width < 1
 
@@ -282,9 +286,9 @@ def test_a_budget_that_ends_early_gives_a_bracket():
 def test_exact_says_what_is_possible():
     net = random_net((5, 6, 2), 0)
     with pytest.raises(InputError, match=r"5 dimensions.*at most 3.*sound"):
-        rs.probability(net, rs.Gaussian(np.zeros(5)), "y[0] > 0", "exact")
+        rs.probability(net, rs.Gaussian(np.zeros(5)), "y[0] > 0", guarantee="exact")
     with pytest.raises(InputError, match=r"7 dimensions.*six"):
-        rs.probability(random_net((7, 9, 2), 0), rs.Uniform(np.zeros(7), 1.0), "y[0] > 0", "exact")
+        rs.probability(random_net((7, 9, 2), 0), rs.Uniform(np.zeros(7), 1.0), "y[0] > 0", guarantee="exact")
     auto = rs.probability(net, rs.Gaussian(np.zeros(5)), "y[0] > 0", budget="0.5s", rng=0)
     assert auto.guarantee == "confidence" and "5 dimensions are too many" in auto.note and "interval" in auto.note
     few = rs.probability(random_net((2, 6, 2), 0), rs.Gaussian(np.zeros(2)), "y[0] > 0")
@@ -297,12 +301,12 @@ def test_confidence_covers():
     Intervals of half the width would hold the truth in 48 % of the runs: 80 hits or more then have probability 3e-5.
     """
     net, law = random_net((3, 10, 2), 7), rs.Gaussian(np.zeros(3))
-    truth = rs.probability(net, law, "y[0] > y[1]", "exact").value
+    truth = rs.probability(net, law, "y[0] > y[1]", guarantee="exact").value
     for kind in ("finite-sample", "replicate"):
         hits = 0
         for seed in range(120):
             a = rs.probability(
-                net, law, "y[0] > y[1]", "confidence", interval=kind, budget="0.02s", level=0.8, rng=seed
+                net, law, "y[0] > y[1]", guarantee="confidence", interval=kind, budget="0.02s", level=0.8, rng=seed
             )
             assert a.guarantee == "confidence" and a.level == 0.8 and kind in a.note
             hits += a.lower <= truth <= a.upper
@@ -313,25 +317,27 @@ def test_boxes_folded_into_the_law_agree_with_carried_rows():
     net = random_net((3, 8, 2), 9)
     text = "0 <= x[0] <= 1 and y[0] > 0 or 1 <= x[0] <= 2 and y[1] > 0"
     for law in (rs.Uniform([-1.0, -1.0, -1.0], [2.0, 1.0, 1.0]), rs.Gaussian([0.2, 0.0, 0.0], [1.0, 2.0, 0.5])):
-        folded = rs.probability(net, law, text, "exact").value
-        overlap = rs.probability(net, law, f"({text}) or 0 <= x[0] <= 0.5 and y[0] > 0", "exact").value
+        folded = rs.probability(net, law, text, guarantee="exact").value
+        overlap = rs.probability(net, law, f"({text}) or 0 <= x[0] <= 0.5 and y[0] > 0", guarantee="exact").value
         assert folded == pytest.approx(overlap, abs=1e-11)  # boxes that overlap cannot be folded
-        guess = rs.probability(net, law, text, "confidence", budget="0.4s", level=0.9999, rng=0)
+        guess = rs.probability(net, law, text, guarantee="confidence", budget="0.4s", level=0.9999, rng=0)
         assert guess.lower <= folded <= guess.upper and guess.width < 0.05
 
 
 def test_never_and_always():
     net, law = random_net((2, 4, 2), 0), rs.Uniform([0.0, 0.0], [1.0, 1.0])
     for guarantee in ("exact", "confidence", "auto"):
-        assert rs.probability(net, law, "x[0] > 2", guarantee).upper == 0
-        assert rs.probability(net, law, "x[0] > -2", guarantee).lower == pytest.approx(1, abs=1e-12)
-        assert rs.probability(net, law, "y[0] > 1 and y[0] < 1", guarantee).value == 0
+        assert rs.probability(net, law, "x[0] > 2", guarantee=guarantee).upper == 0
+        assert rs.probability(net, law, "x[0] > -2", guarantee=guarantee).lower == pytest.approx(1, abs=1e-12)
+        assert rs.probability(net, law, "y[0] > 1 and y[0] < 1", guarantee=guarantee).value == 0
 
 
 def test_same_seed_same_answer():
     net, law = random_net((4, 8, 2), 0), rs.Gaussian(np.zeros(4))
     a, b = (
-        rs.probability(net, law, "J[0,0] > 0 and y[0] > 0", "confidence", tolerance=0.05, budget="60s", rng=3).value
+        rs.probability(
+            net, law, "J[0,0] > 0 and y[0] > 0", guarantee="confidence", tolerance=0.05, budget="60s", rng=3
+        ).value
         for _ in range(2)
     )
     assert a == b
@@ -377,9 +383,9 @@ def test_texts_of_answers():
     assert str(rs.Answer(0.0, 0.0, 0.0, "sound")) == "0 in [0, 0] (sound)"
     assert str(rs.Answer(0.2, 0.1, 0.3, "confidence", 0.95)) == "0.2 in [0.1, 0.3] (confidence 95 %)"
     assert type(float(rs.Answer(np.float64(0.5), 0.4, 0.6, "exact"))) is float
-    one = rs.probability(random_net((1, 1, 1), 0), rs.Gaussian([0.0]), "y[0] > 100", "exact")
+    one = rs.probability(random_net((1, 1, 1), 0), rs.Gaussian([0.0]), "y[0] > 100", guarantee="exact")
     assert one.method == "1 cell looked at in 1 dimension"
-    more = rs.probability(random_net((1, 1, 1), 0), rs.Gaussian([0.0]), "y[0] > 0.1", "exact")
+    more = rs.probability(random_net((1, 1, 1), 0), rs.Gaussian([0.0]), "y[0] > 0.1", guarantee="exact")
     assert more.method == "3 cells looked at in 1 dimension"
     flat = rs.probability(rs.Network([(np.eye(3), np.zeros(3))]), rs.Uniform([0.0] * 3, [1.0] * 3), "y[0] > 2")
     assert "1 cell looked at in 3 dimensions" in flat.method and "3 dimensions," in flat.note

@@ -21,18 +21,18 @@ def test_sound_holds_the_exact_value(seed):
     )
     for law in laws:
         for text in EVENTS:
-            exact = rs.probability(net, law, text, "exact")
-            sound = rs.probability(net, law, text, "sound", budget="0.1s")
+            exact = rs.probability(net, law, text, guarantee="exact")
+            sound = rs.probability(net, law, text, guarantee="sound", budget="0.1s")
             assert sound.guarantee in ("sound", "exact")
             assert sound.lower <= exact.upper and exact.lower <= sound.upper, (law, text)
 
 
 def test_function_events_have_no_bounds_but_enumeration():
     net = random_net((2, 6, 2), 0)
-    found = rs.probability(net, rs.Gaussian([0.0, 0.0]), "J[0,0] > 0", "sound")
+    found = rs.probability(net, rs.Gaussian([0.0, 0.0]), "J[0,0] > 0", guarantee="sound")
     assert found.guarantee == "exact" and "function itself" in found.note
     with pytest.raises(rs.InputError, match="Jacobian"):
-        rs.probability(random_net((8, 6, 2), 0), rs.Gaussian(np.zeros(8)), "J[0,0] > 0", "sound")
+        rs.probability(random_net((8, 6, 2), 0), rs.Gaussian(np.zeros(8)), "J[0,0] > 0", guarantee="sound")
 
 
 def planted(centre, width):
@@ -55,13 +55,13 @@ def test_no_guarantee_misses_a_planted_tiny_region(d, width):
         net, law, text = planted(centre, width), rs.Uniform(-np.ones(d), np.ones(d)), f"y > {1e-12 * width!r}"
         truth = (2 * width) ** d / math.factorial(d) / 2**d
         ask = {"level": 0.99, "rng": seed}
-        guess = rs.probability(net, law, text, "confidence", budget="0.2s", interval="finite-sample", **ask)
+        guess = rs.probability(net, law, text, guarantee="confidence", budget="0.2s", interval="finite-sample", **ask)
         covered += guess.lower <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= guess.upper
         if seed < 3:
-            hasty = rs.probability(net, law, text, "confidence", budget="0.02s", **ask)
+            hasty = rs.probability(net, law, text, guarantee="confidence", budget="0.02s", **ask)
             assert hasty.lower < hasty.upper
-            exact = rs.probability(net, law, text, "exact")
+            exact = rs.probability(net, law, text, guarantee="exact")
             assert exact.value == pytest.approx(truth, rel=1e-6)
-            sound = rs.probability(net, law, text, "sound", budget="20000 regions")
+            sound = rs.probability(net, law, text, guarantee="sound", budget="20000 regions")
             assert 0 < sound.lower <= truth <= sound.upper
     assert covered >= 8

@@ -73,7 +73,7 @@ def test_derivatives_by_rays_agree_with_exact_ones():
         text = f"y[0] > {high + (0.3 if box is None else 0.0)}"
         exact = rs.sensitivity(net, law, text)
         assert exact.guarantee == "exact" and 1e-7 < exact.probability.value < 2e-3
-        guess = rs.sensitivity(net, law, text, "confidence", budget="1s", level=0.99999, rng=0)
+        guess = rs.sensitivity(net, law, text, guarantee="confidence", budget="1s", level=0.99999, rng=0)
         for name in ("mean", "cov", "weights"):
             if getattr(exact, name) is not None:
                 assert holds(getattr(guess, name), getattr(exact, name).value, 1e-12), (law, name)
@@ -85,13 +85,13 @@ def test_nothing_met_is_not_a_width_of_zero():
     net = random_net((5, 8, 8, 2), 0)
     law = rs.Gaussian(np.zeros(5))
     for text in ("y[0] > 1e6 and y[1] > 1e6", "norm(J) > 1e6"):
-        found = rs.sensitivity(net, law, text, "confidence", budget="0.3s", rng=0)
+        found = rs.sensitivity(net, law, text, guarantee="confidence", budget="0.3s", rng=0)
         assert found.probability.value == 0 < found.probability.upper < 0.02
         for values in (found.mean, found.cov):
             assert (values.upper > 0).all() and (values.lower < 0).all()
         assert "can have" in found.note
     # The complement: certain as far as draws can tell.
-    sure = rs.sensitivity(net, law, "norm(J) < 1e6", "confidence", budget="0.3s", rng=0)
+    sure = rs.sensitivity(net, law, "norm(J) < 1e6", guarantee="confidence", budget="0.3s", rng=0)
     assert sure.probability.value == 1 > sure.probability.lower and (sure.mean.upper > 0).all()
 
 
@@ -131,17 +131,17 @@ def test_exact_brackets_are_relative_far_out(dimension):
     net = random_net((dimension, 8, 6, 2), {2: 6, 3: 2}[dimension])
     law = rs.Gaussian(np.zeros(dimension), 0.3 * np.eye(dimension) + 0.05)
     for threshold in (4.0, 12.0, 25.0):
-        exact = rs.probability(net, law, f"y[0] - y[1] > {threshold}", "exact")
+        exact = rs.probability(net, law, f"y[0] - y[1] > {threshold}", guarantee="exact")
         assert 0 < exact.value < 1e-3
         assert exact.width < 1e-8 * exact.value
-        sound = rs.probability(net, law, f"y[0] - y[1] > {threshold}", "sound", budget="3s")
+        sound = rs.probability(net, law, f"y[0] - y[1] > {threshold}", guarantee="sound", budget="3s")
         assert sound.lower <= exact.upper and exact.lower <= sound.upper
     assert exact.value < 1e-40
 
 
 def test_an_event_beyond_all_cells_is_not_proved_impossible():
     net = random_net((2, 6, 2), 3)
-    found = rs.probability(net, rs.Gaussian(np.zeros(2), 0.01), "y[0] - y[1] > 1000", "exact")
+    found = rs.probability(net, rs.Gaussian(np.zeros(2), 0.01), "y[0] - y[1] > 1000", guarantee="exact")
     assert found.value == 0 and 0 < found.upper <= 1e-299
 
 
@@ -203,7 +203,7 @@ def test_probabilities_below_the_square_root_of_the_smallest_float():
     net = random_net((5, 8, 2), 0)
     for z in (28.0, 33.0):
         law, text, p, *_ = half_space(5, z)
-        found = rs.probability(net, law, text, "confidence", budget="4s", level=0.9999, rng=0)
+        found = rs.probability(net, law, text, guarantee="confidence", budget="4s", level=0.9999, rng=0)
         assert found.lower <= p <= found.upper and found.value == pytest.approx(p, rel=0.2)
 
 
@@ -232,10 +232,10 @@ def test_sound_for_a_correlated_gaussian_in_a_box():
         rs.Gaussian([0.2, 0.0, -0.1], root @ root.T + 0.2 * np.eye(3)), [-1.0, -2.0, -np.inf], [1.5, 1.0, 2.0]
     )
     for text in ("y[0] > y[1]", "y[0] > 1 and x[0] <= 0.3 or y[1] > 2", "x[0] > 2 and y[0] > 0", "y[0] > 1e5"):
-        exact = rs.probability(net, law, text, "exact")
-        sound = rs.probability(net, law, text, "sound", budget="6s")
+        exact = rs.probability(net, law, text, guarantee="exact")
+        sound = rs.probability(net, law, text, guarantee="sound", budget="6s")
         assert sound.guarantee == "sound"
         assert sound.lower <= exact.upper and exact.lower <= sound.upper
         assert sound.width <= max(0.05 * exact.value, 1e-12)
-    asked = rs.probability(net, law, "y[0] > y[1]", "sound", tolerance=0.02)
+    asked = rs.probability(net, law, "y[0] > y[1]", guarantee="sound", tolerance=0.02)
     assert asked.width <= 0.04

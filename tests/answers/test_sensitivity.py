@@ -12,7 +12,7 @@ STEP = 1e-4
 
 
 def exact(net, law, event):
-    return rs.probability(net, law, event, "exact").value
+    return rs.probability(net, law, event, guarantee="exact").value
 
 
 def differences(net, make, mean, cov, event):
@@ -53,7 +53,7 @@ def test_against_finite_differences(dimension, kind):
     assert found.mean.value == pytest.approx(by_mean, abs=3e-8)
     assert found.cov.value == pytest.approx(by_cov, abs=3e-8)
     assert (found.mean.upper - found.mean.lower).max() < 1e-7
-    guess = rs.sensitivity(net, make(mean, cov), event, "confidence", budget="0.3s", level=0.99999, rng=0)
+    guess = rs.sensitivity(net, make(mean, cov), event, guarantee="confidence", budget="0.3s", level=0.99999, rng=0)
     assert guess.guarantee == "confidence"
     for name in ("mean", "cov"):
         g, e = getattr(guess, name), getattr(found, name)
@@ -118,13 +118,23 @@ def test_mixtures_uniform_laws_and_particles():
     points = rs.Particles([[0.0, 0.0], [1.0, -1.0], [-2.0, 2.0]])
     inside = net(points.points)[:, 0] > net(points.points)[:, 1]
     assert rs.sensitivity(net, points, event).weights.value.tolist() == inside.astype(float).tolist()
-    assert set(found.to_dict()) == {"probability", "guarantee", "mean", "cov", "weights", "lower", "upper", "note"}
+    assert set(found.to_dict()) == {
+        "probability",
+        "guarantee",
+        "mean",
+        "cov",
+        "weights",
+        "lower",
+        "upper",
+        "note",
+        "seed",
+    }
 
 
 def test_exact_is_refused_where_it_is_not_possible():
     net = random_net((5, 6, 2), 0)
     with pytest.raises(InputError, match="5 dimensions"):
-        rs.sensitivity(net, rs.Gaussian(np.zeros(5)), "y[0] > 0", "exact")
+        rs.sensitivity(net, rs.Gaussian(np.zeros(5)), "y[0] > 0", guarantee="exact")
     found = rs.sensitivity(net, rs.Gaussian(np.zeros(5)), "y[0] > 0", budget="0.2s", rng=0)
     assert found.guarantee == "confidence" and found.mean.shape == (5,)
 
@@ -137,14 +147,19 @@ def test_compare():
     found = rs.compare(net, a, b, event)
     assert found.difference.guarantee == "exact" and found.difference.value == pytest.approx(truth, abs=1e-12)
     assert found.difference.lower <= truth <= found.difference.upper
-    guess = rs.compare(net, a, b, event, "confidence", budget="1s", level=0.9999, rng=0)
+    guess = rs.compare(net, a, b, event, guarantee="confidence", budget="1s", level=0.9999, rng=0)
     d = guess.difference
     assert d.guarantee == "confidence" and d.lower <= truth <= d.upper
     # Common random numbers are worth having: the width is a quarter of this, on a busy machine less so.
-    assert d.width < 0.5 * (guess.a.width + guess.b.width)
+    assert d.width < 0.5 * (guess.probability.width + guess.other_probability.width)
     boxes = rs.compare(
-        net, rs.Uniform(-np.ones(3), 1.0), rs.Uniform(-np.ones(3), 1.01), event, "confidence", budget="1s"
+        net, rs.Uniform(-np.ones(3), 1.0), rs.Uniform(-np.ones(3), 1.01), event, guarantee="confidence", budget="1s"
     )
-    assert boxes.difference.lower <= 0.05 and set(boxes.to_dict()) == {"a", "b", "difference"}
+    assert boxes.difference.lower <= 0.05 and set(boxes.to_dict()) == {
+        "probability",
+        "other_probability",
+        "difference",
+        "seed",
+    }
     mixed = rs.compare(net, a, rs.Uniform(-np.ones(3), 1.0), event)
     assert mixed.difference.guarantee == "exact"

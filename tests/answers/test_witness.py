@@ -136,10 +136,10 @@ def test_events_on_the_function():
 
 def test_boxes_and_particles():
     net = random_net((3, 8, 2), 0)
-    found = rs.witness(net, (-np.ones(3), np.ones(3)), "y[0] > y[1]", n=2, rng=0)
+    found = rs.witness(net, rs.Uniform(-np.ones(3), 1.0), "y[0] > y[1]", n=2, rng=0)
     assert len(found) == 2 and found.distance is None and (np.abs(found.x) <= 1).all()
     assert found[0].margin >= found[1].margin > 0
-    none = rs.witness(net, (-np.ones(3), np.ones(3)), "y[0] > 100", rng=0)
+    none = rs.witness(net, rs.Uniform(-np.ones(3), 1.0), "y[0] > 100", rng=0)
     assert not len(none) and none.proved_empty
     with pytest.raises(InputError, match="no witness"):
         _ = none.x
@@ -218,7 +218,7 @@ def test_replay_says_no_and_steps_inwards(tmp_path):
 
 def test_bad_inputs():
     net, law = random_net((2, 4, 2), 0), rs.Gaussian(np.zeros(2))
-    with pytest.raises(InputError, match="law_or_box"):
+    with pytest.raises(InputError, match="a box is Uniform"):
         rs.witness(net, "law", "y[0] > 0")
     with pytest.raises(InputError, match="n must be"):
         rs.witness(net, law, "y[0] > 0", n=0)

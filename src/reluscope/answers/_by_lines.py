@@ -33,12 +33,12 @@ _MOST_PATTERNS = 1 << 16
 class LineOutputs(Outputs):
     """`Outputs` whose numbers come from lines: guarantee "confidence" at `level`, each interval on its own.
 
-    `seconds` is the time each question may take.
+    `seconds` is the time each question may take, `stream` what its random numbers start from.
     """
 
     level: float = DEFAULT_LEVEL
     seconds: float = 1.0
-    seed: int = 0
+    stream: int = 0
 
     def cdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """`P(y <= t)`, estimated; never decreasing in one call."""
@@ -63,7 +63,7 @@ class LineOutputs(Outputs):
         o, levels = self._output(output), self._checked_q(q)
         flat = levels.ravel()
         atoms = self.atoms(o).value
-        y = np.sort(self.network(self.law.sample(_PILOT, np.random.default_rng(self.seed)))[:, o])
+        y = np.sort(self.network(self.law.sample(_PILOT, np.random.default_rng(self.stream)))[:, o])
         spread = 6.0 * np.sqrt(flat * (1 - flat) / _PILOT) + 12.0 / _PILOT
         ends = [np.clip(((flat + s * spread) * _PILOT).astype(int), 0, _PILOT - 1) for s in (-1, 1)]
         low, high = y[ends[0]], y[ends[1]]
@@ -110,21 +110,23 @@ class LineOutputs(Outputs):
             return Answer(1.0, 1.0, 1.0, "exact", method="no rows")
         found = self._run(events=(Event.below(G, g, self.network.n_inputs),))
         value, lower, upper = (float(a[0]) for a in (found.events.value, found.events.lower, found.events.upper))
-        return Answer(value, max(min(lower, value), 0.0), upper, "confidence", self.level, _method(found))
+        return Answer(
+            value, max(min(lower, value), 0.0), upper, "confidence", self.level, _method(found), seed=self.seed
+        )
 
     def hidden(self, layer: int) -> Outputs:
         """The distribution of a layer's pre-activations (from 0): exact if it sees few directions, else by lines."""
         from reluscope.answers.outputs import outputs
 
         net = truncated_network(self.network, self._layer(layer))
-        return outputs(net, self.law, budget=self.seconds, level=self.level, rng=self.seed)
+        return outputs(net, self.law, budget=self.seconds, level=self.level, rng=self.stream)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
     @cached_property
     def _both_moments(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         # Around a rough mean first: then the second moment and the covariance are nearly the same number.
-        rough = self.network(self.law.sample(1024, np.random.default_rng(self.seed))).mean(axis=0)
+        rough = self.network(self.law.sample(1024, np.random.default_rng(self.stream))).mean(axis=0)
         net = self.network.then(np.eye(self.network.n_outputs), -rough)
         found = self._run(net=net, moments=True)
         first, second = found.mean, found.second
@@ -143,7 +145,7 @@ class LineOutputs(Outputs):
             budget=self.seconds,
             level=self.level,
             method="lines" if request.get("density") or request.get("atoms") else "auto",
-            rng=self.seed,
+            rng=self.stream,
         )
 
     def _at(self, t: npt.ArrayLike, output: int, kind: str, below: float, above: float) -> Answers:
@@ -166,7 +168,8 @@ class LineOutputs(Outputs):
         return self._estimated(*(a.reshape(levels.shape) for a in (value, lower, upper)))
 
     def _estimated(self, value: FloatArray, lower: FloatArray, upper: FloatArray) -> Answers:
-        return Answers(value, np.minimum(lower, value), np.maximum(upper, value), "confidence", self.level, self.method)
+        ends = np.minimum(lower, value), np.maximum(upper, value)
+        return Answers(value, *ends, "confidence", self.level, self.method, seed=self.seed)
 
 
 def _method(found: Any) -> str:

@@ -15,12 +15,23 @@ from reluscope.network import Network, Pattern
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Probable:
-    """Patterns (n, units), most probable first, with their masses and what is left.
+    """What `probable` returns: patterns, most probable first, with their masses and what is left.
 
-    `found` is the probability of all listed patterns together, `left` that of all others, and `next` bounds the mass of
-    any single pattern that is not listed: [0, upper]. `ranked` leading patterns are certainly the most probable ones,
-    in some order. `reached` says whether the target was reached, otherwise `stopped` says why not. With guarantee
-    "confidence" each number's interval holds on its own at the stated level.
+    Attributes
+    ----------
+    network : Network
+    pattern : (n, units) array
+    mass : Answers
+        Shape (n,). With guarantee "confidence" each interval holds on its own at the stated level.
+    found, left : Answer
+        Probability of all listed patterns together, and of all others.
+    next : Answer
+        Bounds the mass of any single pattern that is not listed: [0, upper].
+    stopped : str or None
+        Why the target was not reached.
+    method : str
+    seed : int or None
+        The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given.
     """
 
     network: Network
@@ -31,6 +42,7 @@ class Probable:
     next: Answer
     stopped: str | None
     method: str
+    seed: int | None = None
 
     def __len__(self) -> int:
         return len(self.pattern)
@@ -72,6 +84,7 @@ class Probable:
             "next": self.next.to_dict(),
             "stopped": self.stopped,
             "method": self.method,
+            "seed": self.seed,
         }
 
     def __repr__(self) -> str:

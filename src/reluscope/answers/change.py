@@ -1,7 +1,7 @@
-"""How likely a network's function, or its decision, changes when some inputs are re-drawn or disturbed.
+"""How likely a network's linear model, or its decision, changes when some inputs are re-drawn or disturbed.
 
 With `x = (a, s)`, `s` the named inputs, a partner `x' = (a, s')` has `s'` drawn from the law of s given a,
-independently of s. The question is `P(f_x != f_x')`, where `f_x` is the affine function in force at x. Both copies
+independently of s. The question is `P(f_x != f_x')`, where `f_x` is the linear model at x. Both copies
 together are one network of the pair, so the answer is a sum over the cells of that network.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope._check import EPS, FloatArray, choice, describe, integer, real, real_array, seeded
 from reluscope.activations import Units
 from reluscope.answer import Answer
 from reluscope.answers._patterns import checked, enumerated_patterns, share, summed
@@ -38,44 +38,56 @@ _DRAW_NUMBERS = 1 << 21
 _MOST_PAIR_COLUMNS = 512
 """Pairs with more independent variables than this are not tried by enumeration."""
 _SAME = 1e-9
-"""Two affine functions whose values at a random point agree to this relative accuracy are the same."""
+"""Two linear models whose values at a random point agree to this relative accuracy are the same."""
 _RANK = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Change:
-    """Probabilities that something differs between an input and its partner; see `change`.
+    """What `change` returns: probabilities that something differs between an input and its partner.
 
-    `pattern`: the activation patterns differ. `function`: the affine functions differ (never more than the patterns:
-    a unit that reaches no output may flip without effect). `decision`: the decisions differ, None unless asked for.
+    Attributes
+    ----------
+    pattern : Answer
+        The activation patterns differ.
+    linear_model : Answer
+        The linear models differ (never more than the patterns: a unit that reaches no output may flip without effect).
+    decision : Answer or None
+        The decisions differ, if asked for.
+    features : tuple of int
+    how : str
+    seed : int or None
+        The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given.
     """
 
     pattern: Answer
-    function: Answer
+    linear_model: Answer
     decision: Answer | None
     features: tuple[int, ...]
     how: str
+    seed: int | None = None
 
     @property
     def probability(self) -> Answer:
-        """What was asked for: `decision` if it was, else `function`."""
-        return self.function if self.decision is None else self.decision
+        """What was asked for: `decision` if it was, else `linear_model`."""
+        return self.linear_model if self.decision is None else self.decision
 
     def __float__(self) -> float:
         return float(self.probability)
 
     def __repr__(self) -> str:
-        what = "function" if self.decision is None else "decision"
+        what = "linear model" if self.decision is None else "decision"
         return f"Change(P({what} changes) = {self.probability}, inputs {list(self.features)[:8]} {self.how})"
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, fit for JSON."""
         return {
             "pattern": self.pattern.to_dict(),
-            "function": self.function.to_dict(),
+            "linear_model": self.linear_model.to_dict(),
             "decision": None if self.decision is None else self.decision.to_dict(),
             "features": list(self.features),
             "how": self.how,
+            "seed": self.seed,
         }
 
 
@@ -96,34 +108,69 @@ def change(
     *,
     decision: bool = False,
     noise: Any = None,
-    method: str = "auto",
     draws: int = 50_000,
+    method: str = "auto",
     level: float = DEFAULT_LEVEL,
     budget: Any = "30s, 200000 regions",
     rng: Any = None,
 ) -> Change:
-    """Probability that the affine function (or the decision) changes when the inputs `features` are re-drawn.
+    """Probability that the linear model (or the decision) changes when the inputs `features` are re-drawn.
 
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs.
+    features : sequence of int, optional
+        The inputs to re-draw; None (all) only with `noise`.
+    decision : bool
+        Whether to ask for the decision as well: the index of the largest output (the first one, in a tie), or the sign
+        `y > 0` of a single output.
+    noise : float, array or Law, optional
+        Add noise to the named inputs instead: a standard deviation, one per named input, or a law of that many inputs.
+    draws : int
+        Pairs of "draws".
+    method : {"auto", "enumeration", "draws"}
+        "auto": enumeration where it is possible and completes, else draws. Particles are counted exactly in any case.
+    level : float
+        Confidence level of estimates.
+    budget : optional
+        For the enumeration: a time or a number of regions.
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
+
+    Returns
+    -------
+    Change
+
+    Raises
+    ------
+    InputError
+        If an argument does not fit the network, or "enumeration" is asked for where it is not possible.
+
+    Notes
+    -----
     `P(f(a, s) != f(a, s'))` with s, s' two independent draws of the named inputs given the others: conditional
     Gaussian for a Gaussian, the exact conditional mixture for a mixture (the component is drawn anew too), a fresh
     draw where inputs are independent (uniform laws, truncated ones without correlation), and for particles among those
-    that agree in all other inputs. With `noise` the partner is `x + e` instead, e added to the named inputs (all,
-    when `features` is None): a standard deviation, one per named input, or a law of that many inputs.
+    that agree in all other inputs.
 
-    `decision=True` asks for the largest output's index (the first one, in a tie), or for the sign `y > 0` of a single
-    output. The result always tells patterns and functions apart.
-
-    "enumeration": the network of the pair is cut into cells with exact masses; possible where it sees at most three
+    "enumeration": the network of the pair is cut into regions with exact masses; possible where it sees at most three
     dimensions in all (one re-drawn input of two, say; six for uniform laws) and not for a mixture's conditional. When
-    all inputs are re-drawn the network's own cells are enough, for any law it sees in three dimensions.
-    "draws": pairs of draws with the exact binomial interval at `level`. "auto": enumeration where it is possible
-    and completes, else draws. Particles are counted exactly whatever the method.
+    the budget ends first, answers are sound brackets. "draws": pairs of draws with the exact binomial interval.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, change
+    >>> net = Network([([[1.0]], [0.0]), ([[1.0]], None)])
+    >>> change(net, Gaussian([0.0]), [0]).linear_model.value  # on and off with probability 1/2 each
+    0.5
     """
     components = checked(net, law)
     how = choice(method, "method", ("auto", "enumeration", "draws"))
     count = integer(draws, "draws", low=1)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
-    gen = generator(rng)
+    gen, seed = seeded(rng)
     if not isinstance(decision, (bool, np.bool_)):
         raise InputError(f"decision must be True or False, got {describe(decision)}")
     if features is None and noise is None:
@@ -150,7 +197,7 @@ def change(
                 "conditional mixture; use method='draws'"
             )
     sampler = _redrawn(law, named) if e is None else _disturbed(law, named, e)
-    return Change(*_counted(net, sampler, bool(decision), count, level, gen), tuple(named.tolist()), text)
+    return Change(*_counted(net, sampler, bool(decision), count, level, gen), tuple(named.tolist()), text, seed)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------
@@ -240,7 +287,7 @@ def _exact_pairs(law: Law, named: Index, e: Law | None) -> list[_Pair] | None:
 def _enumerated(
     net: Network, pairs: list[_Pair], decision: bool, budget: Any, must: bool
 ) -> tuple[Answer, Answer, Answer | None] | None:
-    """Pattern, function and decision change by enumeration; None if not exact or (unless it `must`) incomplete."""
+    """Pattern, linear model and decision change by enumeration; None if not exact or (unless it `must`) incomplete."""
     limit = parse_budget(budget)
     networks = [_pair_network(net, pair, decision) for pair in pairs]
     if not all(all_exact(checked(both, pair.law)) for both, pair in zip(networks, pairs, strict=True)):
@@ -267,7 +314,7 @@ def _independent(
     if found.stopped and not must:
         return None
     hidden = found.pattern[:, : net.n_units]
-    states = [_labels(hidden), _labels_of_functions(net, hidden)]
+    states = [_labels(hidden), _labels_of_models(net, hidden)]
     if decision:
         states.append(_winner(net, found.pattern, 0, 1))
     answers = []
@@ -361,21 +408,21 @@ _ENDS = ("value", "lower", "upper")
 
 
 def _differences(net: Network, here: Pattern, there: Pattern) -> tuple[Mask, Mask]:
-    """Where the patterns differ, and where the affine functions do."""
+    """Where the patterns differ, and where the linear models do."""
     pattern = (here != there).any(axis=1)
-    function = np.zeros(len(here), dtype=bool)
+    model = np.zeros(len(here), dtype=bool)
     rows = np.flatnonzero(pattern)
     if len(rows):
-        # Two different affine functions differ at almost every point: compare their values at one random point.
+        # Two different linear models differ at almost every point: compare their values at one random point.
         point = np.random.default_rng(20260101).normal(size=net.n_inputs)
         one, two = _values_at(net, here[rows], point), _values_at(net, there[rows], point)
         size = np.maximum(np.abs(one), np.abs(two)).max(axis=1, initial=0.0)
-        function[rows] = np.abs(one - two).max(axis=1, initial=0.0) > _SAME * size
-    return pattern, function
+        model[rows] = np.abs(one - two).max(axis=1, initial=0.0) > _SAME * size
+    return pattern, model
 
 
 def _values_at(net: Network, pattern: Pattern, point: FloatArray) -> FloatArray:
-    """Values at one point of the affine functions of many patterns (not of the network: pieces are given)."""
+    """Values at one point of the linear models of many patterns (not of the network: pieces are given)."""
     h = np.broadcast_to(net.layers[0].affine(point[None]), (len(pattern), net.layers[0].width))
     for i, layer in enumerate(net.layers[1:]):
         slope, intercept = net.hidden[i].units.on(pattern[:, net.offsets[i] : net.offsets[i + 1]])
@@ -407,8 +454,8 @@ def _counted(
             X, partner = sampler(min(size, draws - begin), rng)
             here, one = _traced(net, X)
             there, two = _traced(net, partner)
-            pattern, function = _differences(net, here, there)
-            hits[:2] += int(pattern.sum()), int(function.sum())
+            pattern, model = _differences(net, here, there)
+            hits[:2] += int(pattern.sum()), int(model.sum())
             if decision:
                 hits[2] += int((_decided(one) != _decided(two)).sum())
     answers = [share(int(h), draws, level, f"{draws:,} pairs of draws") for h in hits]
@@ -539,7 +586,7 @@ def _among_particles(
     others = np.setdiff1d(np.arange(net.n_inputs), named)
     group = _labels(points[:, others])
     pattern = net.pattern(points)
-    states = [_labels(pattern), _labels_of_functions(net, pattern)]
+    states = [_labels(pattern), _labels_of_models(net, pattern)]
     if decision:
         states.append(_decided(net(points)))
     answers = []
@@ -566,8 +613,8 @@ def _labels(rows: npt.NDArray[Any]) -> Index:
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _labels_of_functions(net: Network, pattern: Pattern) -> Index:
-    """A number per distinct affine function, compared at one random point."""
+def _labels_of_models(net: Network, pattern: Pattern) -> Index:
+    """A number per distinct linear model, compared at one random point."""
     first, inverse = np.unique(pattern, axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
     point = np.random.default_rng(20260101).normal(size=net.n_inputs)

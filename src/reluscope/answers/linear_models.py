@@ -11,14 +11,14 @@ is never inverted, so more units than inputs and dead units are no special case.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, choice, generator, integer, real
+from reluscope._check import EPS, FloatArray, choice, generator, integer, real, seeded
 from reluscope._text import in_dimensions, table
 from reluscope.answer import Answer, Answers
 from reluscope.answers._parts import _summed, merged
@@ -40,10 +40,17 @@ _MOST_CELLS = "1000 regions, 2s"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearModelTable:
-    """Rows of a distribution over linear models, most probable first.
+    """Rows of a distribution over linear models, most probable first; see `LinearModels.top`.
 
-    `mass`, `lower`, `upper` (k,), `pattern` (k, units), and the linear models in the original input: `C` (k, outputs,
-    inputs), `d` (k, outputs). `remainder` is an upper bound on the mass of all other patterns together.
+    Attributes
+    ----------
+    mass, lower, upper : (k,) arrays
+    pattern : (k, units) array
+    C, d : (k, outputs, inputs) and (k, outputs) arrays
+        The linear models `y = C x + d` in the original input.
+    remainder : float
+        Upper bound on the mass of all other patterns together.
+    guarantee : str
     """
 
     mass: FloatArray
@@ -94,9 +101,15 @@ class LinearModelTable:
 
 @dataclass(frozen=True, eq=False)
 class DistinctLinearModels:
-    """Linear models that differ: `group` (n,) by pattern, masses by group, heaviest first.
+    """Linear models that differ, heaviest first; see `LinearModels.distinct_linear_models`.
 
-    `first` (groups,) is the index of each group's most probable pattern.
+    Attributes
+    ----------
+    group : (n,) array
+        The linear model of each pattern.
+    first : (models,) array
+        Index of each linear model's most probable pattern.
+    mass, lower, upper : (models,) arrays
     """
 
     group: npt.NDArray[np.int64]
@@ -119,12 +132,25 @@ class ExpectedLinearModel:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearModels:
-    """The distribution over the patterns of `network`, most probable first. Made by `linear_models`.
+    """What `linear_models` returns: the distribution over the patterns of `network`, most probable first.
 
-    `pattern` (n, units); `value`, `lower`, `upper` (n,) the probabilities; `remainder` an upper bound on the mass that
-    is not listed (0 when the enumeration is complete). `guarantee`: "exact" (every pattern, masses up to rounding),
-    "sound" (a budget ended the search; the brackets hold), "confidence" (each bracket holds with probability `level`),
-    or "approximation" (no bracket: the paper's formula or a simplification of it).
+    Attributes
+    ----------
+    network : Network
+    law : Law
+    pattern : (n, units) array
+    value, lower, upper : (n,) arrays
+        The probabilities and their brackets.
+    remainder : float
+        Upper bound on the mass that is not listed (0 when the enumeration is complete).
+    guarantee : str
+        "exact" (every pattern, masses up to rounding), "sound" (a budget ended the search; the brackets hold),
+        "confidence" (each bracket holds with probability `level`), or "approximation" (no bracket: the paper's formula
+        or a simplification of it).
+    level : float or None
+    method : str
+    stopped : str or None
+        Why the search ended early.
     """
 
     network: Network
@@ -142,6 +168,8 @@ class LinearModels:
     """Whether the errors of estimated masses are independent, so that they add in squares (else they just add)."""
     unit_marginals: Answers | None = None
     """Marginals that were estimated on their own, where there are such."""
+    seed: int | None = None
+    """The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given."""
 
     def __len__(self) -> int:
         return len(self.value)
@@ -397,44 +425,86 @@ def linear_models(
     net: Network,
     law: Law,
     *,
-    method: str = "auto",
     patterns: npt.ArrayLike | None = None,
     rank: int = 2,
+    method: str = "auto",
     relative: float = 1e-3,
     level: float = DEFAULT_LEVEL,
     budget: Any = None,
-    progress: Any = None,
     rng: Any = None,
+    progress: Any = None,
 ) -> LinearModels:
     """The distribution over the linear models (activation patterns) of `net` under `law`.
 
-    `method`:
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs.
+    patterns : (n, units) array, optional
+        For "orthant", "diagonal" and "lowrank": the patterns; by default those that enumeration finds.
+    rank : int
+        Number of factors of "lowrank".
+    method : {"auto", "enumeration", "lines", "orthant", "diagonal", "lowrank"}
+        See Notes.
+    relative : float
+        Half-width of estimated masses, relative to the mass.
+    level : float
+        Confidence level of each estimated mass.
+    budget : optional
+        A time or a number of regions.
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
+    progress : optional
+        Where to report progress.
 
-    - "auto": "enumeration" where that is exact, for up to 1000 regions, and for a budget of regions; else "lines".
-    - "enumeration": all regions and their masses, component by component, merged by pattern. Exact
-      for Gaussian laws that the network sees in up to three directions, for uniform laws in up to six inputs and for
-      particles; above, quasi-Monte Carlo masses of relative half-width `relative`, each at level `level`. A
-      `budget` that ends the search leaves brackets and a `remainder`.
-    - "lines": masses of the patterns met on random lines, for as long as the budget says (one second by default), with
+    Returns
+    -------
+    LinearModels
+
+    Raises
+    ------
+    InputError
+        If an argument does not fit the network, or the formula does not fit the law.
+
+    Notes
+    -----
+    - "enumeration": all regions and their masses, component by component, merged by pattern. Exact for Gaussian laws
+      that the network sees in up to three directions, for uniform laws in up to six inputs and for particles; above,
+      quasi-Monte Carlo masses. A budget that ends the search leaves brackets and a `remainder`.
+    - "lines": masses of the patterns on random lines, for as long as the budget says (one second by default), with
       replicate intervals; `remainder` is an exact binomial bound from fresh draws.
-    - "orthant", "diagonal", "lowrank": formula (11) of the paper and its approximations (see `orthant_masses`) for the
-      given `patterns`, or for those that enumeration finds; to be compared with the truth. `rank` is that of "lowrank".
+    - "auto": "enumeration" where that is exact, for up to 1000 regions, and for a budget of regions; else "lines".
+    - "orthant", "diagonal", "lowrank": formula (11) of the paper and its approximations (see `orthant_masses`), to be
+      compared with the truth.
 
     Patterns are vectors of piece indices; a tie (measure zero) belongs to the piece below.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, linear_models
+    >>> net = Network([([[1.0], [1.0]], [0.0, -1.0]), ([[1.0, 1.0]], None)])
+    >>> found = linear_models(net, Gaussian([0.0]))
+    >>> found.pattern.tolist(), found.value.round(4).tolist()
+    ([[0, 0], [1, 0], [1, 1]], [0.5, 0.3413, 0.1587])
+    >>> found.C[:, 0, 0].tolist()
+    [0.0, 1.0, 2.0]
     """
     check_network(net)
     choice(method, "method", METHODS)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(level, "level", low=0.0, high=1.0, open_=True)
-    rng = generator(rng)
-    if method in ORTHANT_METHODS:
-        return _by_formula(net, law, method, patterns, rank, budget, rng)
-    if patterns is not None:
+    rng, seed = seeded(rng)
+    if patterns is not None and method not in ORTHANT_METHODS:
         raise InputError('patterns is for method="orthant", "diagonal" or "lowrank"; the others find them')
     counted = np.isfinite(parse_budget(budget).regions)  # a number of regions asks for them
-    if method == "lines" or (method == "auto" and not counted and _too_many(net, law)):
-        return _by_lines(net, law, level, budget, rng)
-    return _by_enumeration(net, law, relative, level, budget, progress, rng)
+    if method in ORTHANT_METHODS:
+        out = _by_formula(net, law, method, patterns, rank, budget, rng)
+    elif method == "lines" or (method == "auto" and not counted and _too_many(net, law)):
+        out = _by_lines(net, law, level, budget, rng)
+    else:
+        out = _by_enumeration(net, law, relative, level, budget, progress, rng)
+    return replace(out, seed=seed) if out.guarantee in ("confidence", "approximation") else out
 
 
 def _too_many(net: Network, law: Law) -> bool:

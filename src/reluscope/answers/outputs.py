@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array, seeded
 from reluscope._text import in_dimensions
 from reluscope.answer import Answer, Answers
 from reluscope.answers._parts import Cells, build
@@ -51,12 +51,19 @@ class Atoms:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
-    """The output's law cell by cell, one row per cell of mass above 1e-290, heaviest first.
+    """The output's distribution region by region: one row per region of mass above 1e-290, heaviest first.
 
-    `mass`, `lower`, `upper` (n,); `component` (n,) the component of the input law; `pattern` (n, units); `mean`
-    (n, outputs) and `cov` (n, outputs, outputs) of the output given the cell; `rank` (n,) the dimension of the
-    output's image of the cell. Where `rank` is less than the number of outputs the part has no joint density: it lives
-    on an affine subspace of that dimension (a point for rank 0).
+    Attributes
+    ----------
+    mass, lower, upper : (n,) arrays
+    component : (n,) array
+        The component of the input law.
+    pattern : (n, units) array
+    mean, cov : (n, outputs) and (n, outputs, outputs) arrays
+        Moments of the output given the region.
+    rank : (n,) array
+        Dimension of the output's image of the region. Where it is less than the number of outputs the row has no joint
+        density: it lives on an affine subspace of that dimension (a point for rank 0).
     """
 
     mass: FloatArray
@@ -83,19 +90,32 @@ class Mixture:
 
     def __repr__(self) -> str:
         return (
-            f"Mixture({len(self):,} cells, total mass {self.mass.sum():.12g}, "
+            f"Mixture({len(self):,} regions, total mass {self.mass.sum():.12g}, "
             f"{self.degenerate_mass:.6g} of it without a joint density)"
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Outputs:
-    """The law of `y = net(x)` for x from `law`. Made by `outputs`.
+    """What `outputs` returns: the distribution of `y = net(x)` for x from `law`.
 
-    Methods take `output=`, the index of one output, and give `Answers` (arrays `value`, `lower`, `upper`, `guarantee`)
-    of the shape of their argument. `guarantee` is "exact" when every cell was found and measured in closed form or
-    by quadrature (the brackets then bound rounding), "sound" when a budget ended the search early (the brackets
-    then also hold the mass not found), "confidence" for estimates.
+    Methods take `output=`, the index of one output, and give `Answers` of the shape of their argument.
+
+    Attributes
+    ----------
+    network : Network
+    law : Law
+    guarantee : str
+        "exact" when every region was found and measured in closed form or by quadrature (the brackets then bound
+        rounding), "sound" when a budget ended the search early (the brackets then also hold the mass not found),
+        "confidence" for estimates.
+    method : str
+    stopped : str or None
+        Why the search ended early.
+    cells : Cells
+        What the sums run over.
+    seed : int or None
+        The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given.
     """
 
     network: Network
@@ -104,6 +124,7 @@ class Outputs:
     method: str
     stopped: str | None
     cells: Cells
+    seed: int | None = None
 
     # -- one output ----------------------------------------------------------------------------------------------
 
@@ -496,21 +517,51 @@ def outputs(
     law: Law,
     *,
     method: str = "auto",
-    budget: Any = None,
     level: float = DEFAULT_LEVEL,
-    progress: Any = None,
+    budget: Any = None,
     rng: Any = None,
+    progress: Any = None,
 ) -> Outputs:
-    """The law of `y = net(x)`, x from `law`: cdf, pdf, atoms, quantiles, moments, joint probabilities, error rates.
+    """The distribution of `y = net(x)`, x from `law`: cdf, pdf, atoms, quantiles, moments, joint probabilities.
 
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs.
+    method : {"auto", "enumeration", "lines"}
+        "auto" enumerates where that is exact, else integrates along random lines.
+    level : float
+        Confidence level of each interval by lines.
+    budget : optional
+        Enumeration: a time or a number of regions. Lines: the time for each question, one second by default.
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
+    progress : optional
+        Where to report progress.
+
+    Returns
+    -------
+    Outputs
+
+    Raises
+    ------
+    InputError
+        If the law does not fit the network, or "enumeration" is asked for where it is not exact.
+
+    Notes
+    -----
     Exact for Gaussian laws (mixtures, singular, truncated) that the network sees in at most three directions, for
-    uniform laws in up to six inputs (the pdf in three), and for particles. The cells are found once; each question
-    is then a sum over them. A budget that ends the search or the measuring early gives sound
-    brackets; `method="lines"` then says more.
+    uniform laws in up to six inputs (the pdf in three), and for particles. The regions are found once; each question
+    is then a sum over them. A budget that ends the search or the measuring early gives sound brackets;
+    `method="lines"` then says more. By lines every question runs anew, and `mixture` is not available.
 
-    In more dimensions (or with `method="lines"`) every question is answered by exact integration along random lines,
-    for as long as `budget` says (one second by default), with intervals at level `level` each; `mixture` is then
-    not available.
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, outputs
+    >>> out = outputs(Network([([[1.0]], [0.0]), ([[1.0]], None)]), Gaussian([0.0]))
+    >>> out.cdf([0.0, 1.0]).value.round(6).tolist(), out.atoms()
+    ([0.5, 0.841345], Atoms(0: 0.5))
     """
     from reluscope.inputs import standard
     from reluscope.measure.regions import enumerate_law
@@ -518,7 +569,7 @@ def outputs(
     check_network(net)
     choice(method, "method", METHODS)
     real(level, "level", low=0.0, high=1.0, open_=True)
-    rng = generator(rng)
+    rng, seed = seeded(rng)
     components = standard(law, net)
     unseen = sorted({c.r for c in components if not is_exact(c)})
     if method == "enumeration" and unseen:
@@ -536,6 +587,7 @@ def outputs(
             f"lines or points in {in_dimensions(c.r for c in components)}",
             None,
             Cells((), (), 0.0, net.n_outputs),
+            seed,
             level,
             seconds_of(budget),
             int(rng.integers(2**63)),
@@ -549,7 +601,7 @@ def outputs(
         net,
         law,
         "exact" if stopped is None else "sound",
-        f"{count:,} cells in {dimensions}",
+        f"{count:,} regions in {dimensions}",
         stopped,
         Cells(cells, points, missing, net.n_outputs),
     )
@@ -557,10 +609,15 @@ def outputs(
 
 @dataclass(frozen=True, eq=False)
 class ErrorRates:
-    """Error rates of the decision "positive when y > threshold", each of the shape of `threshold`.
+    """What `error_rates` returns, for the decision "positive when y > threshold"; all of the shape of `threshold`.
 
-    `false_positive` = P(y > threshold | negative class), `false_negative` = P(y <= threshold | positive class), and
-    `error`, their mean weighted by the classes' probabilities (equal weights when two laws are given).
+    Attributes
+    ----------
+    threshold : (...) array
+    false_positive, false_negative : Answers
+        P(y > threshold | negative class) and P(y <= threshold | positive class).
+    error : Answers
+        Their mean weighted by the classes' probabilities (equal weights when two laws are given).
     """
 
     threshold: FloatArray
@@ -579,11 +636,38 @@ def error_rates(
     budget: Any = None,
     rng: Any = None,
 ) -> ErrorRates:
-    """False positive and false negative rates of a two-class decision, from the law of the output in each class.
+    """False positive and false negative rates of a two-class decision, from the output's distribution in each class.
 
-    `laws` is a `ClassMixtures` of two classes, or a pair of laws (negative, positive). `positive` names the positive
-    class of a `ClassMixtures` (its last label by default). The decision is "positive" when output `output` is above
-    the threshold; several thresholds trace the whole trade-off.
+    Parameters
+    ----------
+    net : Network
+    laws : ClassMixtures or (Law, Law)
+        The distribution of the inputs in two classes; a pair is (negative, positive).
+    threshold : float or array
+        The decision is "positive" when the output is above it; several thresholds trace the whole trade-off.
+    positive : optional
+        The positive class of a `ClassMixtures`, its last label by default.
+    output : int
+        Index of the output.
+    budget, rng : optional
+        As in `outputs`.
+
+    Returns
+    -------
+    ErrorRates
+
+    Raises
+    ------
+    InputError
+        If there are not two classes, or a law does not fit the network.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, error_rates
+    >>> net = Network([([[1.0]], [0.0]), ([[1.0]], None)])
+    >>> found = error_rates(net, (Gaussian([-1.0]), Gaussian([1.0])))
+    >>> float(found.error.value.round(6))
+    0.158655
     """
     t = check_levels(threshold, "threshold")
     if isinstance(laws, ClassMixtures):

@@ -64,38 +64,73 @@ def probability(
     net: Network,
     law: Law,
     event: Any,
-    guarantee: str = "auto",
     *,
-    tolerance: float | None = None,
-    budget: Any = None,
-    level: float = DEFAULT_LEVEL,
-    interval: str | None = None,
     names: Any = None,
+    interval: str | None = None,
+    guarantee: str = "auto",
+    tolerance: float | None = None,
+    level: float = DEFAULT_LEVEL,
+    budget: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Answer:
     """`P(event)` for `y = net(x)`, x from `law`, with a bracket and a guarantee.
 
-    `event` is text (`"y[0] > y[1] and x[2] <= 0.3"`, `"argmax != argmax at mean"`, `"J[0,3] < 0"`: see `event`), an
-    `Event`, a VNN-LIB property, or a pair `(G, g)` meaning `G y <= g`. `names` are names of the inputs for the text.
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs.
+    event : str, Event or pair (G, g)
+        Text (`"y[0] > y[1] and x[2] <= 0.3"`, `"argmax != argmax at mean"`, `"J[0,3] < 0"`: see `event`), an `Event`
+        (also that of a VNN-LIB file), or a pair meaning `G y <= g`.
+    names : sequence of str, optional
+        Names of the inputs for the text.
+    interval : {"finite-sample", "replicate"}, optional
+        Kind of the "confidence" bracket. The first holds with probability `level` at any sample size; the second is
+        narrower and asymptotic (Student's t over independent scrambles). The default is the first, and for rare events
+        the second; `note` names the kind.
+    guarantee : {"auto", "exact", "sound", "confidence"}
+        See Notes.
+    tolerance : float, optional
+        Half-width of the bracket wanted.
+    level : float
+        Confidence level of estimates.
+    budget : optional
+        A time (`"60s"`) or a number of regions.
+    rng : optional
+        None, an int, a SeedSequence or a Generator. The same `rng` and the same amount of work give the same answer.
+    progress : optional
+        Where to report progress.
 
-    `guarantee`:
+    Returns
+    -------
+    Answer
 
-    - "exact": the cells that can meet the event are enumerated and measured; the bracket bounds rounding. For laws that
-      the network and the event see in at most three dimensions (six for uniform laws), and particles; otherwise an
-      `InputError`. A budget that ends early gives a sound bracket of what was decided.
+    Raises
+    ------
+    InputError
+        If an argument does not fit the network, or the guarantee cannot be given for this law or event.
+
+    Notes
+    -----
+    - "exact": the regions that can meet the event are enumerated and measured; the bracket bounds rounding. For laws
+      that the network and the event see in at most three dimensions (six for uniform laws), and particles. A budget
+      that ends early gives a sound bracket of what was decided.
     - "sound": linear bounds and branch and bound; a bracket that always holds, in any dimension, as narrow as
       `tolerance` asks and `budget` allows. Events on the Jacobian or on units are enumerated as for "exact" where
       that is possible, else an `InputError`.
-    - "confidence": integration along random lines, or the rare-event engine when the probability is below 0.002. With
-      `interval="finite-sample"` the bracket holds with probability `level` at any sample size; "replicate" is narrower
-      and asymptotic (Student's t over independent scrambles). The default is the former, and for rare events the
-      latter; `note` names the kind.
+    - "confidence": integration along random lines, or the rare-event engine when the probability is below 0.002.
     - "auto": exact where it is possible and finishes, else confidence; where sampling meets nothing, the sound bracket
       if that is narrower. `note` says which and why.
 
-    `tolerance` is the half-width of the bracket wanted, `budget` a time (`"60s"`) or a number of cells. The same `rng`
-    and the same amount of work give the same answer.
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, probability
+    >>> net = Network([([[1.0], [-1.0]], [0.0, 0.0]), ([[1.0, 1.0]], None)])
+    >>> answer = probability(net, Gaussian([0.0]), "y > 2")
+    >>> round(answer.value, 6), answer.guarantee
+    (0.0455, 'exact')
     """
     started = time.perf_counter()
     net, found = _checked(net, law, event, names)

@@ -8,11 +8,12 @@ draws, judged by a second, independent set of draws.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reluscope._check import EPS, choice, generator, integer, real
+from reluscope._check import EPS, choice, integer, real, seeded
 from reluscope.answer import Answer, Answers
 from reluscope.answers._patterns import checked, enumerated_patterns
 from reluscope.answers._probable_draws import from_draws
@@ -37,8 +38,8 @@ def probable(
     *,
     mass: float | None = None,
     k: int | None = None,
-    method: str = "auto",
     draws: int = 200_000,
+    method: str = "auto",
     relative: float = 1e-2,
     level: float = DEFAULT_LEVEL,
     budget: Any = "30s",
@@ -47,8 +48,41 @@ def probable(
 ) -> Probable:
     """The most probable patterns: the fewest found to hold probability `mass`, or the `k` most probable ones.
 
-    Give one of `mass` (0 to 1; 0.99 when neither is given) and `k`.
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs.
+    mass : float, optional
+        Probability to be held, 0 to 1; 0.99 when neither `mass` nor `k` is given.
+    k : int, optional
+        Number of patterns; give one of `mass` and `k`.
+    draws : int
+        Random inputs of "draws".
+    method : {"auto", "search", "draws"}
+        See Notes.
+    relative : float
+        Half-width of estimated masses, relative to the mass.
+    level : float
+        Confidence level of estimates.
+    budget : optional
+        A time. When it ends, or the draws cannot show the target, the best so far is returned; `stopped` says so.
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
+    progress : optional
+        Where to report progress.
 
+    Returns
+    -------
+    Probable
+
+    Raises
+    ------
+    InputError
+        If both `mass` and `k` are given, or "search" is asked for above six dimensions.
+
+    Notes
+    -----
     "search" (the default for laws the network sees in up to three dimensions, six for uniform laws): best-first over
     prefixes with `P(pattern) <= P(prefix)`, the joint probability of all pieces chosen so far, not a marginal. Masses
     are exact there, so the certificate is too: patterns come out in order, `left` is what the open prefixes hold,
@@ -63,9 +97,9 @@ def probable(
     with probability at most `P(Bin(n, p) <= c) / p`. Masses of the leading patterns are computed as those of polytopes,
     to `relative` accuracy, as far as the budget goes (up to 300, in up to 40 dimensions); the others are counted.
 
-    When the budget ends, or the draws cannot show the target, the best so far is returned and `stopped` says so.
-
-    >>> from reluscope import Gaussian
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, probable
     >>> net = Network([([[1.0], [1.0]], [0.0, -1.0]), ([[1.0, 1.0]], None)])
     >>> found = probable(net, Gaussian([0.0]), k=2)
     >>> found.pattern.tolist(), found.mass.value.round(4).tolist()
@@ -81,7 +115,7 @@ def probable(
     samples = integer(draws, "draws", low=10)
     accuracy = real(relative, "relative", low=0.0, high=1.0, open_=True)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
-    limit, gen = parse_budget(budget), generator(rng)
+    limit, (gen, seed) = parse_budget(budget), seeded(rng)
     if how == "search" and max((c.r for c in components if c.kind != "point"), default=0) > _MOST_SEARCH_DIMENSIONS:
         raise InputError(
             f"method='search' is for laws seen in at most {_MOST_SEARCH_DIMENSIONS} dimensions, got "
@@ -91,8 +125,10 @@ def probable(
         return _of_particles(net, law, target, count)
     if how == "search" or (how == "auto" and all_exact(components)):
         with meter(progress, "patterns") as report:
-            return Search(net, components, target, count, accuracy, level, limit, gen, report).run()
-    return from_draws(net, law, components, target, count, samples, accuracy, level, limit, gen)
+            out = Search(net, components, target, count, accuracy, level, limit, gen, report).run()
+    else:
+        out = from_draws(net, law, components, target, count, samples, accuracy, level, limit, gen)
+    return replace(out, seed=seed) if "confidence" in (out.mass.guarantee, out.left.guarantee) else out
 
 
 def _of_particles(net: Network, law: Law, target: float | None, count: int | None) -> Probable:

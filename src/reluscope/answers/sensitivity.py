@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from reluscope import intervals
-from reluscope._check import FloatArray, choice, generator, real
+from reluscope._check import FloatArray, choice, real, seeded
 from reluscope.answer import Answer, Answers
 from reluscope.answers._event_mass import _whole, component_share
 from reluscope.answers._parts import _gaussian_moments
@@ -48,12 +48,22 @@ _ORDER = ("exact", "sound", "confidence")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sensitivity:
-    """Derivatives of `probability` by the law's parameters; what the law does not have is None.
+    """What `sensitivity` returns: derivatives of `probability`; what the law does not have is None.
 
-    Gaussian and truncated laws: `mean` (n,) and `cov` (n, n), such that `dp = sum mean_i dm_i + sum cov_ij dSigma_ij`
-    (the two entries of a symmetric pair move together). Mixtures: the same with a first axis for the components, and
-    `weights` (k,), the probability of the event given each component. Uniform laws: `lower` and `upper` (n,) for the
-    sides of the box. Particles: `weights` (m,), whether each point is inside.
+    Attributes
+    ----------
+    probability : Answer
+    guarantee : str
+    mean, cov : Answers or None
+        Gaussian and truncated laws: (n,) and (n, n), such that `dp = sum mean_i dm_i + sum cov_ij dSigma_ij` (the two
+        entries of a symmetric pair move together). Mixtures: with a first axis for the components.
+    weights : Answers or None
+        Mixtures: (k,), the probability of the event given each component. Particles: whether each point is inside.
+    lower, upper : Answers or None
+        Uniform laws: (n,), for the sides of the box.
+    note : str
+    seed : int or None
+        The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given.
     """
 
     probability: Answer
@@ -64,6 +74,7 @@ class Sensitivity:
     lower: Answers | None = None
     upper: Answers | None = None
     note: str = ""
+    seed: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The fields in plain lists and numbers, fit for JSON."""
@@ -71,8 +82,7 @@ class Sensitivity:
         for name in ("mean", "cov", "weights", "lower", "upper"):
             values = getattr(self, name)
             out[name] = None if values is None else values.to_dict()
-        out["note"] = self.note
-        return out
+        return {**out, "note": self.note, "seed": self.seed}
 
     def __repr__(self) -> str:
         parts = [n for n in ("mean", "cov", "weights", "lower", "upper") if getattr(self, n) is not None]
@@ -83,34 +93,67 @@ def sensitivity(
     net: Network,
     law: Law,
     event: Any,
-    guarantee: str = "auto",
     *,
-    budget: Any = None,
-    level: float = DEFAULT_LEVEL,
     names: Any = None,
+    guarantee: str = "auto",
+    level: float = DEFAULT_LEVEL,
+    budget: Any = None,
     rng: Any = None,
 ) -> Sensitivity:
     """The probability of an event and its derivatives by the law's mean and covariance (weights, sides of a box).
 
-    Exact (with a bound on rounding) where `probability` is, from the moments of the cells inside the event; otherwise
-    estimates from scrambled Sobol points, or from the rays of the rare-event engine where the event (or its complement)
-    has less than 0.02 ("confidence": each interval on its own, Student's t over 16 scrambles; for rare events about
-    the parts that the search has met). Where nothing, or next to nothing, was met, the brackets are what an event of
-    the largest probability that could have been missed can have for derivatives, and `note` says so. A
-    singular covariance has derivatives only along the directions that have spread; they are given with zero component
-    across. `budget` is the time for estimates (2 s) or the most for enumeration.
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs.
+    event, names
+        As in `probability`.
+    guarantee : {"auto", "exact", "confidence"}
+    level : float
+        Confidence level of estimates, for each interval on its own.
+    budget : optional
+        The time for estimates (2 s), or the most for enumeration.
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
+
+    Returns
+    -------
+    Sensitivity
+
+    Raises
+    ------
+    InputError
+        If an argument does not fit the network, or "exact" is asked for where it is not possible.
+
+    Notes
+    -----
+    For `x = m + L u`: `dp/dm = L^-T E[1_S u]` and `dp/dSigma = 1/2 L^-T (E[1_S u u'] - p I) L^-1`. Exact (with a bound
+    on rounding) where `probability` is, from the moments of the regions inside the event; otherwise estimates from
+    scrambled Sobol points, or from the rays of the rare-event engine where the event (or its complement) has less than
+    0.02 (Student's t over 16 scrambles; for rare events about the parts that the search has reached). Where next to
+    nothing was reached, the brackets are what an event of the largest probability that could have been missed can have
+    for derivatives, and `note` says so. A singular covariance has derivatives only along the directions that have
+    spread; they are given with zero component across.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, sensitivity
+    >>> net = Network([([[1.0]], [0.0]), ([[1.0]], None)])
+    >>> sensitivity(net, Gaussian([0.0]), "y > 0").mean.value.round(6).tolist()  # the density at 0
+    [0.398942]
     """
     net, found = _checked(net, law, event, names)
     choice(guarantee, "guarantee", ("auto", "exact", "confidence"))
     level = real(level, "level", low=0.0, high=1.0, open_=True)
-    rng, limit = generator(rng), parse_budget(budget)
+    (rng, seed), limit = seeded(rng), parse_budget(budget)
     if law.atoms is not None:
         inside = found.holds(net, law.atoms[0]).astype(np.float64)
-        p = probability(net, law, found, "exact")
+        p = probability(net, law, found, guarantee="exact")
         return Sensitivity(p, "exact", weights=Answers(inside, inside, inside, "exact", None, p.method))
-    if not law.unrestricted.gaussians:
-        return _uniform(net, law, found, guarantee, limit, level, rng)
-    return _gaussian(net, law, found, guarantee, limit, level, rng)
+    solve = _gaussian if law.unrestricted.gaussians else _uniform
+    out = solve(net, law, found, guarantee, limit, level, rng)
+    return replace(out, seed=seed if out.guarantee == "confidence" else None)
 
 
 # -- uniform laws --------------------------------------------------------------------------------------------------
@@ -492,64 +535,107 @@ def _draws(component: Any, law: Law, m: int, rng: np.random.Generator) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The probability of an event under two laws, `a` and `b`, and `difference = b - a` with its own bracket."""
+    """What `compare` returns: the probabilities of an event under two laws, and their difference.
 
-    a: Answer
-    b: Answer
+    Attributes
+    ----------
+    probability, other_probability : Answer
+        `P(event)` under `law` and under `other_law`.
+    difference : Answer
+        `other_probability - probability`, with a bracket of its own.
+    seed : int or None
+        The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given.
+    """
+
+    probability: Answer
+    other_probability: Answer
     difference: Answer
+    seed: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The three answers by name, fit for JSON."""
-        return {"a": self.a.to_dict(), "b": self.b.to_dict(), "difference": self.difference.to_dict()}
+        """The three answers and the seed by name, fit for JSON."""
+        names = ("probability", "other_probability", "difference")
+        return {**{name: getattr(self, name).to_dict() for name in names}, "seed": self.seed}
 
     def __repr__(self) -> str:
-        return f"Comparison(a = {self.a}; b = {self.b}; b - a = {self.difference})"
+        return f"Comparison({self.probability}; other law {self.other_probability}; difference {self.difference})"
 
 
 def compare(
     net: Network,
-    law_a: Law,
-    law_b: Law,
+    law: Law,
+    other_law: Law,
     event: Any,
-    guarantee: str = "auto",
     *,
-    tolerance: float | None = None,
-    budget: Any = None,
-    level: float = DEFAULT_LEVEL,
-    interval: str | None = None,
     names: Any = None,
+    interval: str | None = None,
+    guarantee: str = "auto",
+    tolerance: float | None = None,
+    level: float = DEFAULT_LEVEL,
+    budget: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Comparison:
-    """`P(event)` under two laws and the difference `P_b - P_a`, each with a bracket.
+    """`P(event)` under two laws, and the difference "under `other_law` minus under `law`", each with a bracket.
 
-    The arguments are those of `probability`; text such as "argmax at mean" is read with each law's own mean. Exact and
-    sound brackets subtract end by end. With "confidence", laws of one kind (two Gaussians, two uniform laws) also share
-    random numbers: draws that fall in the event under one law only are counted, and that interval is
-    intersected with the difference of the two (the level is shared between them), so that a small difference of
-    large probabilities is seen. The two probabilities are then held at a higher level than asked for.
+    Parameters
+    ----------
+    net : Network
+    law, other_law : Law
+        The two distributions of the inputs.
+    event : str, Event or pair (G, g)
+        As in `probability`. Text such as "argmax at mean" is read with each law's own mean.
+    names, interval, guarantee, tolerance, level, budget, rng, progress
+        As in `probability`. The budget is shared by the two probabilities and the common draws.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        As `probability` does.
+
+    Notes
+    -----
+    The lower bound of the difference is the one bracket's lower bound minus the other's upper bound, and so on. With
+    "confidence", laws of one kind (two Gaussians, two uniform laws) also share random numbers: draws that fall in the
+    event under one law only are counted, and that interval is intersected with the difference of the two (the level is
+    shared between them), so that a small difference of large probabilities is seen. The two probabilities then have a
+    higher level than asked for.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, compare
+    >>> net = Network([([[1.0]], [0.0]), ([[1.0]], None)])
+    >>> found = compare(net, Gaussian([0.0]), Gaussian([0.5]), "y > 0")
+    >>> round(found.difference.value, 6), found.difference.guarantee
+    (0.191462, 'exact')
     """
     choice(guarantee, "guarantee", GUARANTEES)
     if interval is not None:
         choice(interval, "interval", INTERVALS)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
-    limit, rng = parse_budget(budget), generator(rng)
-    net, event_a = _checked(net, law_a, event, names)
-    _, event_b = _checked(net, law_b, event, names)
+    limit, (rng, seed) = parse_budget(budget), seeded(rng)
+    net, own = _checked(net, law, event, names)
+    _, others = _checked(net, other_law, event, names)
     seconds = limit.seconds / 3 if np.isfinite(limit.seconds) else None
     each: Any = Budget(limit.seconds / 3, limit.regions) if seconds is not None else budget
     options: dict[str, Any] = {"tolerance": tolerance, "interval": interval, "progress": progress}
     doubt = 1.0 - level
     seeds = rng.spawn(3)
-    a = probability(net, law_a, event_a, guarantee, budget=each, level=1 - doubt / 4, rng=seeds[0], **options)
+    a = probability(net, law, own, guarantee=guarantee, budget=each, level=1 - doubt / 4, rng=seeds[0], **options)
     if seconds is not None:
         each = Budget(limit.seconds / 3, limit.regions)
-    b = probability(net, law_b, event_b, guarantee, budget=each, level=1 - doubt / 4, rng=seeds[1], **options)
+    b = probability(
+        net, other_law, others, guarantee=guarantee, budget=each, level=1 - doubt / 4, rng=seeds[1], **options
+    )
     kind = max(a.guarantee, b.guarantee, key=_ORDER.index)
     value, lower, upper = b.value - a.value, b.lower - a.upper, b.upper - a.lower
     method, note, work = "difference of the two", "", 0
     if kind == "confidence":
-        paired = _paired(net, (law_a, law_b), (event_a, event_b), seconds or _SECONDS, 1 - doubt / 2, seeds[2])
+        paired = _paired(net, (law, other_law), (own, others), seconds or _SECONDS, 1 - doubt / 2, seeds[2])
         if paired is not None:
             p_value, p_low, p_high, work = paired
             narrow = p_high - p_low < upper - lower
@@ -561,7 +647,8 @@ def compare(
             value = min(max(value, lower), upper)
             method = f"difference of the two, and {work:,} common draws"
     known = level if kind == "confidence" else None
-    return Comparison(a, b, Answer(value, lower, upper, kind, known, method, note, work or None))
+    difference = Answer(value, lower, upper, kind, known, method, note, work or None)
+    return Comparison(a, b, difference, seed if kind == "confidence" else None)
 
 
 def _paired(

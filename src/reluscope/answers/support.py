@@ -422,6 +422,32 @@ def support(
 ) -> Support:
     """The patterns that combine the likely pieces of all units: Algorithms 1-3 of Chaudhari and Moura.
 
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs. Laws that are not Gaussian are walked as the Gaussian of the same mean and
+        covariance.
+    threshold : float or sequence
+        When a unit is free (see Notes): one number, or one per hidden layer.
+    cap : int
+        At most so many units are free per layer and prefix, the most uncertain ones; the rest are fixed.
+    threshold_kind : {"distance", "entropy"}
+    mixture : {"each", "together"}
+        "each" walks every Gaussian component by itself and takes the union; "together" makes one pass with the
+        mixture's marginals `sum_k w_k P_k`, as the paper's equation (21).
+
+    Returns
+    -------
+    Support
+
+    Raises
+    ------
+    InputError
+        If an argument does not fit the network.
+
+    Notes
+    -----
     Walking down the layers, unit j of a layer has on the pieces chosen so far the pre-activation `h_j = C_j u + d_j`,
     `u ~ N(0, I)`, hence `P(t < h_j <= t') = Phi((t' - d_j) / |C_j|) - Phi((t - d_j) / |C_j|)` for the piece between
     break points t and t' (a ReLU is on with probability `Phi(d_j / |C_j|)`). A unit is free
@@ -429,15 +455,10 @@ def support(
     - `threshold_kind="distance"`: if no piece has more than `1/2 + threshold` (0 to 1/2; a larger one frees more);
     - `threshold_kind="entropy"`: if its entropy is at least `threshold` bits (a larger one frees fewer);
 
-    and otherwise fixed to its likeliest piece. `threshold` is one number or one per hidden layer. At most `cap` units
-    are free per layer and prefix, the most uncertain ones; the rest are fixed. A free unit may take any piece of
-    probability above 1e-12. The set holds all combinations.
+    and otherwise fixed to its likeliest piece. A free unit may take any piece of probability above 1e-12. The set holds
+    all combinations.
 
-    `mixture="each"` walks every Gaussian component by itself and takes the union; "together" makes one pass with the
-    mixture's marginals `sum_k w_k P_k`, as the paper's equation (21). Laws that are not Gaussian are walked as the
-    Gaussian of the same mean and covariance.
-
-    **No mass guarantee.** The marginals are those of the *untruncated* Gaussian pushed through the chosen affine map,
+    **No mass guarantee.** The marginals are those of the *untruncated* Gaussian pushed through the chosen linear model,
     not probabilities given the pieces chosen before. `Support.mass` says what the set truly holds, and `probable` finds
     patterns with a certificate.
 
@@ -447,7 +468,9 @@ def support(
 
     Cost: none here beyond the reduction to standard coordinates; see the methods.
 
-    >>> from reluscope import Gaussian
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, support
     >>> net = Network([([[1.0], [1.0]], [3.0, 0.0]), ([[1.0, 1.0]], None)])
     >>> s = support(net, Gaussian([0.0]))
     >>> len(s), [0, 1] in s, [1, 0] in s

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, describe, generator, integer, real
+from reluscope._check import FloatArray, generator, integer, real
 from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, nearest_in_polytope, prove
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Case, Event, PlacedEvent, as_event, place, place_parts
-from reluscope.inputs import Component, Law
+from reluscope.inputs import Component, Law, check_law
 from reluscope.network import Network
 
 _SECONDS = 10.0
@@ -38,12 +38,21 @@ _TRIES = 12
 class Witness:
     """One input inside an event.
 
-    `x` (inputs,) and `y` (outputs,) with `y` from a plain forward pass, layer by layer, in float64; `margin` the
-    smallest slack of the case that holds there, in the units of its rows (0 for an event without rows). `distance` is
-    the number of standard deviations from the nearest component's mean, None for laws without one (uniform laws,
-    particles), and `step` how much of it was paid to come inside by more than rounding. `proved_nearest`: no input
-    of the event is nearer than `distance - step` (up to a part in 10^8), all cells were looked at.
-    `model_y` and `model_margin` are those of the model file given as `replay`; `replayed` whether it is inside there.
+    Attributes
+    ----------
+    x, y : (inputs,) and (outputs,) arrays
+        The input, and the output of a plain forward pass in float64.
+    margin : float
+        The smallest slack of the case that holds there, in the units of its rows (0 for an event without rows).
+    distance : float or None
+        Standard deviations from the nearest component's mean; None for laws without one (uniform laws, particles).
+    proved_nearest : bool
+        No input of the event is nearer than `distance - step` (up to a part in 10^8): all regions were looked at.
+    component : int
+    model_y, model_margin : array, float or None
+        Those of the model file given as `replay`.
+    step : float
+        How much of `distance` was paid to come inside by more than rounding.
     """
 
     x: FloatArray
@@ -87,10 +96,18 @@ class Witness:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Witnesses:
-    """Inputs inside an event, the most probable first; `x`, `y`, `distance` and `proved_nearest` are the first one's.
+    """What `witness` returns: inputs inside an event, the most probable first.
 
-    When there are none, `proved_empty` says whether that is known (every cell was looked at; for Gaussian laws within
-    38.5 standard deviations) or only that the search found nothing. `note` says how it went.
+    `x`, `y`, `distance` and `proved_nearest` are the first one's.
+
+    Attributes
+    ----------
+    items : tuple of Witness
+    proved_empty : bool
+        Whether it is known that there are none (every region was looked at; for Gaussian laws within 38.5 standard
+        deviations).
+    note : str
+        How the search went.
     """
 
     items: tuple[Witness, ...]
@@ -138,41 +155,68 @@ class Witnesses:
 
 def witness(
     net: Network,
-    law_or_box: Any,
+    law: Law,
     event: Any,
     n: int = 1,
     *,
     margin: float | None = None,
-    budget: Any = None,
     replay: str | PathLike[str] | None = None,
     names: Any = None,
+    budget: Any = None,
     rng: Any = None,
 ) -> Witnesses:
     """Up to `n` inputs inside the event, the most probable first.
 
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs. To search a box, give `Uniform(lower, upper)`.
+    event : str, Event or pair (G, g)
+        As in `probability`.
+    n : int
+        How many inputs, at the most.
+    margin : float, optional
+        How far inside every row and bound the input must lie, in their units (rounding in float64 is always allowed
+        for). By default each witness of an event on inputs and outputs is moved inwards, by the least distance, until
+        its margin is more than float32 runtimes can round away, where its surroundings allow that; `margin=0` leaves
+        it on the edge.
+    replay : path, optional
+        An ONNX file of the same model to run as well (with onnxruntime: `pip install onnxruntime`); witnesses are moved
+        further inwards until that run agrees.
+    names : sequence of str, optional
+        Names of the inputs for the text of the event.
+    budget : optional
+        Time, or a number of cells; 10 seconds by default.
+    rng : optional
+        Where the searches start.
+
+    Returns
+    -------
+    Witnesses
+
+    Raises
+    ------
+    InputError
+        If an argument does not fit the network, or the model file has other inputs or outputs.
+
+    Notes
+    -----
     Gaussian laws, mixtures and truncated ones: the input nearest to a component's mean, in standard deviations; further
-    witnesses come from other cells. With up to six dimensions seen, and if `budget` (10 s by default) allows,
-    enumeration of all nearer cells proves it (`proved_nearest`); else it is the best that a search by exact steps from
-    several starts has found. Uniform laws and boxes `(lower, upper)`: the deepest of many draws, or any input
-    enumeration finds. Particles: the heaviest ones inside.
+    witnesses come from other cells. With up to six dimensions seen, and if the budget allows, enumeration of all nearer
+    cells proves it (`proved_nearest`); else it is the best that a search by exact steps from several starts has found.
+    Uniform laws: the deepest of many draws, or any input that enumeration finds. Particles: the heaviest ones inside.
+    Each witness is checked by a plain forward pass in float64.
 
-    `margin`: how far inside every row and bound the input must lie, in their units (rounding in float64 is always
-    allowed for). By default each witness of an event on inputs and outputs is moved inwards, by the least distance,
-    until its margin is more than float32 runtimes can round away, where its surroundings allow that; `margin=0` leaves
-    it on the edge. Each witness is replayed by a plain forward pass in float64; `replay` names an ONNX file to run as
-    well (with onnxruntime: `pip install onnxruntime`), and witnesses are moved further inwards until that run agrees.
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, witness
+    >>> net = Network([([[1.0, 0.0]], [0.0]), ([[1.0]], None)])
+    >>> found = witness(net, Gaussian([0.0, 0.0]), "y >= 2", margin=0, rng=0)
+    >>> found.x.round(6).tolist(), found.proved_nearest
+    ([2.0, 0.0], True)
     """
-    from reluscope.inputs import Uniform, check_law
-
-    if not isinstance(net, Network):
-        raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
-    law = law_or_box
-    if isinstance(law, (tuple, list)) and len(law) == 2:
-        from reluscope.cells.domain import box_bounds
-
-        law = Uniform(*box_bounds(law, net.n_inputs))
-    check_law(law, net, "law_or_box")
-    found = as_event(event, net, law, names=names)
+    found = as_event(event, net, check_law(law, net), names=names)
     wanted = integer(n, "n", low=1, high=100_000)
     depth = 0.0 if margin is None else real(margin, "margin", low=0.0)
     limit, rng = parse_budget(_SECONDS if budget is None else budget), generator(rng)

@@ -72,7 +72,7 @@ def run(options: Options) -> int:
         net,
         law,
         event,
-        guarantee,
+        guarantee=guarantee,
         tolerance=options.tolerance,
         budget=options.budget,
         level=DEFAULT_LEVEL if options.level is None else options.level,

@@ -99,7 +99,7 @@ SEEDED = {
     ),
     "probable": (lambda rng: rs.probable(WIDE, FOUR, k=2, draws=1000, rng=rng), lambda r: [r.mass, r.found, r.next]),
     "spectrum": (lambda rng: rs.spectrum(WIDE, FOUR, draws=100, rng=rng), lambda r: [r.mean(), r.modal.mass]),
-    "change": (lambda rng: rs.change(WIDE, FOUR, [0], draws=100, rng=rng), lambda r: [r.pattern, r.linear_model]),
+    "change": (lambda rng: rs.change(WIDE, FOUR, [0], draws=1000, rng=rng), lambda r: [r.pattern, r.linear_model]),
     "sensitivity": (
         lambda rng: rs.sensitivity(WIDE, FOUR, "y > 0", budget=0.05, rng=rng),
         lambda r: [r.probability, r.mean, r.cov],
@@ -127,8 +127,7 @@ def test_results_record_a_seed_that_repeats_them(call, monkeypatch):
     assert again.seed == first.seed
     for one, two in zip(numbers, same, strict=True):
         np.testing.assert_array_equal(one, two)
-    other, different = run(None)
-    assert other.seed != first.seed and any((a != b).any() for a, b in zip(numbers, different, strict=True))
+    assert any((a != b).any() for a, b in zip(run(1)[1], run(2)[1], strict=True))
     assert run(np.random.default_rng(0))[0].seed is None
 
 

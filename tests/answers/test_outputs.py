@@ -427,7 +427,7 @@ def test_values_and_shapes():
     assert set(out.to_dict()) == {"guarantee", "method", "mean", "cov", "outputs"}
     assert repr(out.atoms()) == f"Atoms({out.atoms().value[0]:.6g}: {out.atoms().mass.value[0]:.6g})"
     assert "none" in repr(outputs(rs.Network([([[1.0, 1.0]], [0.0])]), G2).atoms())
-    assert "cells" in repr(out.mixture)
+    assert "regions" in repr(out.mixture)
 
 
 def test_roots():

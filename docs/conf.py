@@ -39,7 +39,7 @@ html_css_files: list[str] = []
 
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "undoc-members": False}
+autodoc_default_options = {"members": True}  # "undoc-members": False would switch it on in Sphinx 9
 # Docstrings are plain text with Markdown-like code marks; single backticks mean code here.
 default_role = "code"
 

@@ -111,9 +111,10 @@ class MergedModels:
         The numbers of models that cross-validation compared; empty when the number was given.
     dendrogram : Dendrogram or None
         The order of the merges; None after `prune`.
-    kept_region, own_count : (clusters,) array or None
-        After `prune`: the region whose model each cluster has, and the rows of that region itself; its other rows are
-        adopted. None after `merge`.
+    kept_region : (clusters,) array or None
+        After `prune`: the region whose linear model each cluster has. None after `merge`.
+    own_count : (clusters,) array or None
+        After `prune`: the rows of that region itself; the cluster's other rows are adopted. None after `merge`.
     unwrapped : Unwrapped or None
         Where the models come from; None after loading from a file.
     columns : tuple of str or None

@@ -83,7 +83,8 @@ class Unwrapped:
         The data.
     response : Response
         What is to be predicted, by number or class.
-    feature_names, output_names : tuple of str
+    feature_names : tuple of str
+    output_names : tuple of str
     columns : tuple of str or None
         Names that the columns of data frames must have, in order (None: any).
     weight : (n,) or None

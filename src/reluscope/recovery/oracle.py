@@ -48,9 +48,12 @@ class Oracle:
 
     Attributes
     ----------
-    queries, gradients : int
-        Rows answered so far, with values and with gradients.
-    n_inputs, n_outputs : int
+    queries : int
+        Rows answered so far.
+    gradients : int
+        Rows answered so far with their gradients.
+    n_inputs : int
+    n_outputs : int
 
     Raises
     ------

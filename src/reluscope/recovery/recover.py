@@ -68,7 +68,8 @@ class Recovered:
         By purpose.
     total_queries : int
         Without the final check.
-    seconds, restarts : float, int
+    seconds : float
+    restarts : int
     noise : float
         Typical error of one answer of the oracle.
     layers : tuple of int

@@ -160,41 +160,14 @@ def _split_polygons(points, labels, offsets, maps, tolerance, breaks, first_labe
     frame_piece = np.empty((most + 2, m), np.uint8)
     piece = np.empty(m, np.uint8)
 
+    given = points, labels, offsets, maps, tolerance, breaks, first_label
+    scratch = low, high, state, top, item_unit, item_break, piece, frame, frame_piece
     n_out, v_out, c = 0, 0, 0
     while c < n:
         # One call for all cells: it comes back only when a buffer is full, which then grows.
-        c, n_out, v_out, full = _split_from(
-            c,
-            n_out,
-            v_out,
-            points,
-            labels,
-            offsets,
-            maps,
-            tolerance,
-            breaks,
-            first_label,
-            low,
-            high,
-            state,
-            top,
-            item_unit,
-            item_break,
-            piece,
-            work,
-            work_label,
-            beta,
-            side,
-            pool,
-            pool_label,
-            frame,
-            frame_piece,
-            out_v,
-            out_label,
-            out_offset,
-            out_parent,
-            out_piece,
-        )
+        buffers = work, work_label, beta, side, pool, pool_label
+        out = out_v, out_label, out_offset, out_parent, out_piece
+        c, n_out, v_out, full = _split_from(c, n_out, v_out, given, scratch, buffers, out)
         if full == _WORK_FULL:
             size = 2 * work.shape[1]
             work, work_label = np.empty((3, size, 2)), np.empty((3, size), np.int32)
@@ -217,43 +190,16 @@ def _split_polygons(points, labels, offsets, maps, tolerance, breaks, first_labe
 
 
 @nb.njit(cache=True)
-def _split_from(  # type: ignore[no-untyped-def]
-    begin,
-    n_out,
-    v_out,
-    points,
-    labels,
-    offsets,
-    maps,
-    tolerance,
-    breaks,
-    first_label,
-    low,
-    high,
-    state,
-    top,
-    item_unit,
-    item_break,
-    piece,
-    work,
-    work_label,
-    beta,
-    side,
-    pool,
-    pool_label,
-    frame,
-    frame_piece,
-    out_v,
-    out_label,
-    out_offset,
-    out_parent,
-    out_piece,
-):
+def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ignore[no-untyped-def]
     """Split cells `begin`, `begin + 1`, ...; returns the next cell, the ends of the output, and which buffer is full.
 
     One long function on purpose: arrays that are passed to helpers or reassigned inside the loop cost an atomic
     reference count each, which doubled the time per cell.
     """
+    points, labels, offsets, maps, tolerance, breaks, first_label = given
+    low, high, state, top, item_unit, item_break, piece, frame, frame_piece = scratch
+    work, work_label, beta, side, pool, pool_label = buffers
+    out_v, out_label, out_offset, out_parent, out_piece = out
     m, steps = maps.shape[2], breaks.shape[1]
     for c in range(begin, len(offsets) - 1):
         start, stop = offsets[c], offsets[c + 1]

@@ -26,6 +26,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -73,7 +74,7 @@ class Batch(NamedTuple):
     @property
     def final(self) -> bool:
         """Whether all layers have cut: the network is affine on every cell."""
-        return self.layer == len(self.plan.net.hidden)
+        return self.layer == self.plan.depth
 
     def take(self, index: npt.NDArray[np.integer]) -> Batch:
         """The cells at `index` (increasing)."""
@@ -106,6 +107,8 @@ class Waiting(NamedTuple):
         before, parent = self.before, self.parent
         if self.piece.shape[1] == before.maps.shape[2]:
             return before.plan.advance(self)
+        if self.cells is before.cells:  # nothing has cut
+            return before
         return before._replace(
             cells=self.cells,
             maps=before.maps[parent],
@@ -130,6 +133,16 @@ class Plan:
     order: tuple[Index | None, ...]
     group: Callable[[int, int, int], int]
     output_errors: bool = False
+
+    @cached_property
+    def depth(self) -> int:
+        """Hidden layers."""
+        return len(self.net.hidden)
+
+    @cached_property
+    def labels(self) -> list[int]:
+        """The label of the first facet of each hidden layer."""
+        return first_labels(self.net)
 
     @classmethod
     def plain(cls, net: Network, dimension: int, size: int | None = None) -> Plan:
@@ -176,7 +189,7 @@ class Plan:
         if maps is None:
             maps = np.concatenate([first.dense().T, first.bias[None]])[None]
         n = len(cells)
-        maps = np.broadcast_to(maps, (n, *maps.shape[1:]))
+        maps = np.array(np.broadcast_to(maps, (n, *maps.shape[1:])), order="C")
         none = np.zeros((n, 0), np.uint8)
         error2 = (EPS * EPS) * squared_scale(cells, maps)
         whole = Batch(self, 0, cells, maps, error2, none, np.arange(n), none, np.zeros((n, 0)))
@@ -189,7 +202,7 @@ class Plan:
         end = begin + self.group(layer, begin, len(batch.cells))
         order = self.order[layer]
         units = slice(begin, end) if order is None else order[begin:end]
-        label = first_labels(self.net)[layer] + begin * breaks.shape[1]
+        label = self.labels[layer] + begin * breaks.shape[1]
         maps = np.ascontiguousarray(batch.maps[:, :, units])
         tolerance = np.ascontiguousarray(PROBABLE_ERRORS * np.sqrt(batch.error2[:, units]))
         found = batch.cells.split(maps, tolerance, breaks[units], label)
@@ -201,6 +214,8 @@ class Plan:
 
     def _waiting(self, before: Batch, cells: Geometry, parent: Index, piece: Pattern) -> list[Waiting]:
         n, size = len(parent), self.size
+        if 0 < n <= size:
+            return [Waiting(before, cells, parent, piece)]
         return [
             Waiting(before, cells.part(i, min(i + size, n)), parent[i : i + size], piece[i : i + size])
             for i in reversed(range(0, n, size))
@@ -213,7 +228,7 @@ class Plan:
         if order is not None:
             back = np.argsort(order)
             piece, top = np.ascontiguousarray(piece[:, back]), np.ascontiguousarray(top[:, back])
-        errors = self.output_errors or layer + 1 < len(self.net.hidden)
+        errors = self.output_errors or layer + 1 < self.depth
         maps, error2 = next_maps(self.net, layer, before.maps, before.error2, top, parent, piece, errors)
         n = len(parent)
         pattern = np.concatenate([before.pattern[parent], piece], axis=1)
@@ -292,10 +307,12 @@ class BestFirst(Generic[Known]):
         for children in waiting:
             batch = children.ready()
             worth, known = self.priority(batch)
-            for row in np.flatnonzero(worth > 0):
-                entry = Entry(batch, int(row), known, (id(batch.plan), batch.pattern[row].tobytes()))
-                heapq.heappush(self.heap, (-float(worth[row]), next(self._serial), entry))
-                self.open[entry.key] = entry
+            plan, width, patterns = id(batch.plan), batch.pattern.shape[1], batch.pattern.tobytes()
+            for row, value in enumerate(worth.tolist()):
+                if value > 0:
+                    key = plan, patterns[row * width : (row + 1) * width]
+                    self.open[key] = entry = Entry(batch, row, known, key)
+                    heapq.heappush(self.heap, (-value, next(self._serial), entry))
 
     def pop(self) -> Batch:
         """The cells of highest priority that one cut can take together, or one final cell."""
@@ -328,16 +345,15 @@ class BestFirst(Generic[Known]):
 
     def _leading(self) -> list[list[tuple[float, Entry[Known]]]]:
         groups: dict[tuple[int, int], list[tuple[float, Entry[Known]]]] = {}
-        count = 0
-        while count < self.together and (leader := self._leader()) is not None:
-            batch = leader[1].batch
-            if batch.final and groups:
+        for _ in range(self.together):
+            leader = self._leader()
+            if leader is None or (groups and leader[1].batch.final):
                 break
             heapq.heappop(self.heap)
-            groups.setdefault((id(batch.plan), batch.layer), []).append(leader)
-            count += 1
+            batch = leader[1].batch
             if batch.final:
-                break
+                return [[leader]]
+            groups.setdefault((id(batch.plan), batch.layer), []).append(leader)
         return list(groups.values())
 
     def __len__(self) -> int:

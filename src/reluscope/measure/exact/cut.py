@@ -13,7 +13,7 @@ function is constant are left out (they are atoms). Kernels do not validate.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,28 @@ _DROP = 100.0
 _MOMENTS = 10
 
 
+class _Cut(NamedTuple):
+    """What the kernels take: cells (vertices, or the two ends of intervals), the function on each, levels, results."""
+
+    points: FloatArray
+    offsets: IntArray
+    coef: FloatArray
+    offset: FloatArray
+    whole: FloatArray
+    whole_error: FloatArray
+    scale: float
+    t: FloatArray
+    gaussian: bool
+    out: FloatArray
+    error: FloatArray
+
+
+def _corners(cells: Any) -> tuple[FloatArray, IntArray]:
+    if cells.dimension == 1:
+        return np.stack([cells.low, cells.high], axis=1), np.zeros(0, np.int64)
+    return cells.points, cells.offsets
+
+
 def below(
     cells: Any,
     coef: FloatArray,
@@ -58,15 +80,10 @@ def below(
     coef: (n, r), offset, whole, whole_error: (n,). `whole` is the final mass of each cell; masses of parts are
     multiplied by `scale`. Returns two arrays of the shape of `t`.
     """
-    out, error = np.zeros((2, len(t))), np.zeros((2, len(t)))
     # Row 0: parts of cells at their threshold; row 1: whole cells, at the first threshold above them.
-    if cells.dimension == 1:
-        ends = np.stack([cells.low, cells.high], axis=1)
-        _interval_below(ends, coef[:, 0].copy(), offset, whole, whole_error, scale, t, gaussian, out, error)
-    elif cells.dimension == 2:
-        _polygon_below(cells.points, cells.offsets, coef, offset, whole, whole_error, scale, t, gaussian, out, error)
-    else:
-        _solid_below(cells.points, cells.offsets, coef, offset, whole, whole_error, scale, t, out, error)
+    out, error = np.zeros((2, len(t))), np.zeros((2, len(t)))
+    cut = _Cut(*_corners(cells), coef, offset, whole, whole_error, scale, t, gaussian, out, error)
+    (_interval_below, _polygon_below, _solid_below)[cells.dimension - 1](cut)
     value = out[0] + np.cumsum(out[1])
     return np.maximum.accumulate(value) if len(t) else value, error[0] + np.cumsum(error[1])
 
@@ -75,14 +92,9 @@ def density(
     cells: Any, coef: FloatArray, offset: FloatArray, scale: float, t: FloatArray, gaussian: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Density of y at the sorted levels t over all cells with a non-zero coefficient, and a bound on its rounding."""
-    out, error = np.zeros(len(t)), np.zeros(len(t))
-    if cells.dimension == 1:
-        ends = np.stack([cells.low, cells.high], axis=1)
-        _interval_density(ends, coef[:, 0].copy(), offset, scale, t, gaussian, out, error)
-    elif cells.dimension == 2:
-        _polygon_density(cells.points, cells.offsets, coef, offset, scale, t, gaussian, out, error)
-    else:
-        _solid_density(cells.points, cells.offsets, coef, offset, scale, t, gaussian, out, error)
+    out, error, none = np.zeros(len(t)), np.zeros(len(t)), np.zeros(0)
+    cut = _Cut(*_corners(cells), coef, offset, none, none, scale, t, gaussian, out, error)
+    (_interval_density, _polygon_density, _solid_density)[cells.dimension - 1](cut)
     return out, error
 
 
@@ -103,20 +115,10 @@ def ranges(cells: Any, coef: FloatArray, offset: FloatArray) -> tuple[FloatArray
 
 
 @kernel
-def _interval_below(
-    ends: FloatArray,
-    coef: FloatArray,
-    offset: FloatArray,
-    whole: FloatArray,
-    whole_error: FloatArray,
-    scale: float,
-    t: FloatArray,
-    gaussian: bool,
-    out: FloatArray,
-    error: FloatArray,
-) -> None:
+def _interval_below(cut: _Cut) -> None:
+    ends, _, coef, offset, whole, whole_error, scale, t, gaussian, out, error = cut
     for i in range(ends.shape[0]):
-        c, d = coef[i], offset[i]
+        c, d = coef[i, 0], offset[i]
         if c == 0.0:
             continue
         first, last = c * ends[i, 0] + d, c * ends[i, 1] + d
@@ -138,18 +140,10 @@ def _interval_below(
 
 
 @kernel
-def _interval_density(
-    ends: FloatArray,
-    coef: FloatArray,
-    offset: FloatArray,
-    scale: float,
-    t: FloatArray,
-    gaussian: bool,
-    out: FloatArray,
-    error: FloatArray,
-) -> None:
+def _interval_density(cut: _Cut) -> None:
+    ends, _, coef, offset, _, _, scale, t, gaussian, out, error = cut
     for i in range(ends.shape[0]):
-        c, d = coef[i], offset[i]
+        c, d = coef[i, 0], offset[i]
         if c == 0.0:
             continue
         first, last = c * ends[i, 0] + d, c * ends[i, 1] + d
@@ -239,19 +233,8 @@ def _most(offsets: IntArray) -> int:
 
 
 @kernel
-def _polygon_below(
-    points: FloatArray,
-    offsets: IntArray,
-    coef: FloatArray,
-    offset: FloatArray,
-    whole: FloatArray,
-    whole_error: FloatArray,
-    scale: float,
-    t: FloatArray,
-    gaussian: bool,
-    out: FloatArray,
-    error: FloatArray,
-) -> None:
+def _polygon_below(cut: _Cut) -> None:
+    points, offsets, coef, offset, whole, whole_error, scale, t, gaussian, out, error = cut
     most = _most(offsets)
     y, polygon, ends, buffer = np.empty(most), np.empty((2 * most + 2, 2)), np.empty((2, 2)), np.empty(WORKSPACE)
     for i in range(offsets.size - 1):
@@ -292,17 +275,8 @@ def _polygon_below(
 
 
 @kernel
-def _polygon_density(
-    points: FloatArray,
-    offsets: IntArray,
-    coef: FloatArray,
-    offset: FloatArray,
-    scale: float,
-    t: FloatArray,
-    gaussian: bool,
-    out: FloatArray,
-    error: FloatArray,
-) -> None:
+def _polygon_density(cut: _Cut) -> None:
+    points, offsets, coef, offset, _, _, scale, t, gaussian, out, error = cut
     y, ends = np.empty(_most(offsets)), np.empty((2, 2))
     for i in range(offsets.size - 1):
         size = math.hypot(coef[i, 0], coef[i, 1])
@@ -327,23 +301,28 @@ def _polygon_density(
 
 
 @kernel
-def _solid_below(
-    points: FloatArray,
-    offsets: IntArray,
-    coef: FloatArray,
-    offset: FloatArray,
-    whole: FloatArray,
-    whole_error: FloatArray,
-    scale: float,
-    t: FloatArray,
-    out: FloatArray,
-    error: FloatArray,
-) -> None:
+def _turned(points: FloatArray, start: int, direction: FloatArray, local: FloatArray) -> float:
+    """Vertices of one cell in coordinates whose first axis is `direction`, into `local`; returns the cell's width."""
+    frame = _frame_of(direction[0], direction[1], direction[2])
+    wide = 0.0
+    for v in range(local.shape[0]):
+        for row in range(3):
+            local[v, row] = 0.0
+            for j in range(3):
+                local[v, row] += frame[row, j] * points[start + v, j]
+        for j in range(3):
+            wide = max(wide, abs(points[start + v, j] - points[start, j]))
+    return wide
+
+
+@kernel
+def _solid_below(cut: _Cut) -> None:
     """Gaussian mass only: one quadrature along `coef` per cell, interrupted at every threshold.
 
     Between the levels of two vertices the slice is a polygon whose corners move on straight lines, so the
     integrand is entire; see `reluscope.measure.exact.polyhedron`, whose rules and error estimates are used.
     """
+    points, offsets, coef, offset, whole, whole_error, scale, t, _, out, error = cut
     most = _most(offsets)
     capacity = most * most // 4 + most + 1
     pairs, chain = np.empty((capacity, 2), dtype=np.int64), np.empty(2 * capacity + 2, dtype=np.int64)
@@ -365,21 +344,14 @@ def _solid_below(
             error[1, k_whole] += whole_error[i]
         if k >= k_whole:
             continue
-        frame = _frame_of(coef[i, 0] / size, coef[i, 1] / size, coef[i, 2] / size)
         local = local_all[:n]
-        wide = 0.0
+        wide = _turned(points, start, coef[i] / size, local)
         for v in range(n):
-            for row in range(3):
-                local[v, row] = 0.0
-                for j in range(3):
-                    local[v, row] += frame[row, j] * points[start + v, j]
             place = v
             while place > 0 and levels[place - 1] > local[v, 0]:
                 levels[place] = levels[place - 1]
                 place -= 1
             levels[place] = local[v, 0]
-            for j in range(3):
-                wide = max(wide, abs(points[start + v, j] - points[start, j]))
         x0, x1, x2 = _nearest_in_hull(points, start, stop)
         radius2 = x0 * x0 + x1 * x1 + x2 * x2 + _DROP
         rounding = 2.0 * EPS * min(wide, 100.0)
@@ -454,18 +426,9 @@ def _solid_below(
 
 
 @kernel
-def _solid_density(
-    points: FloatArray,
-    offsets: IntArray,
-    coef: FloatArray,
-    offset: FloatArray,
-    scale: float,
-    t: FloatArray,
-    gaussian: bool,
-    out: FloatArray,
-    error: FloatArray,
-) -> None:
+def _solid_density(cut: _Cut) -> None:
     """Slice polygons across `coef`: mass_2(slice) phi(distance) / |coef|, or area / |coef|."""
+    points, offsets, coef, offset, _, _, scale, t, gaussian, out, error = cut
     most = _most(offsets)
     capacity = most * most // 4 + most + 1
     pairs, chain = np.empty((capacity, 2), dtype=np.int64), np.empty(2 * capacity + 2, dtype=np.int64)
@@ -481,16 +444,8 @@ def _solid_density(
         k = np.searchsorted(t, least, side="left")
         if k >= t.size or not t[k] < largest:
             continue
-        frame = _frame_of(coef[i, 0] / size, coef[i, 1] / size, coef[i, 2] / size)
         local = local_all[:n]
-        wide = 0.0
-        for v in range(n):
-            for row in range(3):
-                local[v, row] = 0.0
-                for j in range(3):
-                    local[v, row] += frame[row, j] * points[start + v, j]
-            for j in range(3):
-                wide = max(wide, abs(points[start + v, j] - points[start, j]))
+        wide = _turned(points, start, coef[i] / size, local)
         while k < t.size and t[k] < largest:
             level = (t[k] - offset[i]) / size
             under, over = -np.inf, np.inf

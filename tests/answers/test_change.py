@@ -165,7 +165,7 @@ def test_the_two_methods_agree_on_a_network(law, features):
     net = random_net([2, 4, 4, 3], 1)
     auto = change(net, law, features, decision=True, rng=0, level=SURE)
     drawn = change(net, law, features, decision=True, method="draws", draws=100_000, level=SURE, rng=1)
-    for name in ("pattern", "function", "decision"):
+    for name in ("pattern", "linear_model", "decision"):
         a, b = getattr(auto, name), getattr(drawn, name)
         assert a.lower <= b.upper and b.lower <= a.upper, name
     assert auto.linear_model.value <= auto.pattern.value
@@ -176,7 +176,7 @@ def test_noise_on_a_network_agrees_with_draws():
     for law in (LAW, MIX):
         auto = change(net, law, [0], noise=0.3, decision=True, rng=0, level=SURE)
         drawn = change(net, law, [0], noise=0.3, decision=True, method="draws", draws=100_000, level=SURE, rng=1)
-        for name in ("pattern", "function", "decision"):
+        for name in ("pattern", "linear_model", "decision"):
             a, b = getattr(auto, name), getattr(drawn, name)
             assert a.lower <= b.upper and b.lower <= a.upper, name
 
@@ -188,14 +188,14 @@ def test_particles_by_brute_force():
     net = random_net([2, 3, 3, 3], 2, bias=1.0)
     found = change(net, Particles(points, weights), [0], decision=True)
     pattern, decision, local = net.pattern(points), net(points).argmax(axis=1), net.local(points)
-    total = {"pattern": 0.0, "function": 0.0, "decision": 0.0}
+    total = {"pattern": 0.0, "linear_model": 0.0, "decision": 0.0}
     for i, j in itertools.product(range(40), repeat=2):
         if points[i, 1] == points[j, 1]:
             mass = weights[i] * weights[j] / weights[points[:, 1] == points[i, 1]].sum()
             total["pattern"] += mass * (pattern[i] != pattern[j]).any()
             total["decision"] += mass * (decision[i] != decision[j])
             same = np.allclose(local.C[i], local.C[j], atol=1e-12) and np.allclose(local.d[i], local.d[j], atol=1e-12)
-            total["function"] += mass * (not same)
+            total["linear_model"] += mass * (not same)
     for name, value in total.items():
         assert getattr(found, name).value == pytest.approx(value, abs=1e-12)
     assert found.pattern.guarantee == "exact"

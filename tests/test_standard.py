@@ -10,7 +10,7 @@ from scipy import sparse, stats
 
 from nets import integer_net, random_net
 from reluscope.errors import InputError
-from reluscope.inputs import Gaussian, GaussianMixture, Particles, Truncated, Uniform, _standard, kde, standard
+from reluscope.inputs import Gaussian, GaussianMixture, Law, Particles, Truncated, Uniform, _standard, kde, standard
 from reluscope.network import Network
 
 Z = 6.0  # standard errors: a false alarm once in 5e8, with fixed seeds
@@ -307,3 +307,18 @@ def test_bad_inputs(call, words):
 
 def test_reading_a_component():
     assert repr(standard(LAW, NET)[0]).startswith("Component(weight 1, gaussian, r = 2")
+
+
+def test_a_law_without_standard_coordinates_is_refused_instead_of_taken_for_uniform():
+    """A density of 2x on [0, 1]: taken for uniform, "exact" would say 1/2 where the truth is 3/4."""
+
+    class Triangular(Law):
+        kind = "triangular"
+        n = 1
+
+        def support(self):
+            return np.zeros(1), np.ones(1)
+
+    Triangular.__abstractmethods__ = frozenset()
+    with pytest.raises(InputError, match="law must"):
+        standard(Triangular(), Network([([[1.0]], None)]))

@@ -32,7 +32,6 @@ class Status(StrEnum):
     TOLERANCE = "tolerance not reached"
     NOTHING_MET = "nothing met"
     TOO_FEW = "too few samples"
-    REFUSED = "refused"
     UNDECIDED = "undecided in double precision"
 
     @property
@@ -48,7 +47,6 @@ _ADVICE = {
     Status.TOLERANCE: "The interval is wider than asked for; a larger budget= narrows it.",
     Status.NOTHING_MET: "No sample hit the event: only the upper bound counts; guarantee='sound' may prove more.",
     Status.TOO_FEW: "Too few samples for an interval; give a larger budget=.",
-    Status.REFUSED: "The method does not cover this network or law; the note says why.",
     Status.UNDECIDED: "What is left is too thin to decide in double precision; more work will not narrow the bracket.",
 }
 

@@ -83,8 +83,9 @@ def _compiling() -> Any:
     return watch
 
 
-def parse_budget(value: Any) -> Budget:
-    """A `Budget` from what the user wrote."""
+def parse_budget(value: Any, default: str | None = None) -> Budget:
+    """A `Budget` from what the user wrote; `default` (or no limit) where that is None."""
+    value = default if value is None else value
     if value is None:
         return Budget()
     if isinstance(value, Budget):

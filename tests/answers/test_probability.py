@@ -9,6 +9,7 @@ from scipy.special import ndtr
 
 import reluscope as rs
 from nets import integer_net, random_net
+from reluscope.answer import Status
 from reluscope.errors import InputError
 from reluscope.events import as_event
 
@@ -389,3 +390,11 @@ def test_texts_of_answers():
     assert more.method == "3 cells looked at in 1 dimension"
     flat = rs.probability(rs.Network([(np.eye(3), np.zeros(3))]), rs.Uniform([0.0] * 3, [1.0] * 3), "y[0] > 2")
     assert "1 cell looked at in 3 dimensions" in flat.method and "3 dimensions," in flat.note
+
+
+def test_a_tolerance_that_was_not_reached_is_the_status():
+    net, law = random_net((5, 8, 1), 0), rs.Gaussian(np.zeros(5))
+    middle = float(np.median(net(law.sample(1000, 0))))
+    coarse = rs.probability(net, law, f"y[0] > {middle}", guarantee="confidence", tolerance=0.2, budget="2s", rng=0)
+    fine = rs.probability(net, law, f"y[0] > {middle}", guarantee="confidence", tolerance=1e-9, budget="0.2s", rng=0)
+    assert coarse.status is Status.DONE and fine.status is Status.TOLERANCE and fine.width > 2e-9

@@ -10,12 +10,15 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray
 from reluscope.answer import Answer
+from reluscope.budget import parse_budget
 from reluscope.intervals import binomial
 from reluscope.network import Network, Pattern
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
 
+ENUMERATION_BUDGET = "30s, 200000 regions"
+"""What an enumeration of patterns may take when no budget is given."""
 _DRAW_NUMBERS = 1 << 21
 """Numbers in one batch of draws."""
 
@@ -61,7 +64,7 @@ def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = Non
     """Every pattern that has mass under the law, by enumeration; for laws of which `all_exact` holds."""
     from reluscope.measure.regions import enumerate_law, scaled
 
-    parts = enumerate_law(net, law, budget=budget, progress=progress)
+    parts = enumerate_law(net, law, budget=parse_budget(budget, ENUMERATION_BUDGET), progress=progress)
     masses = [scaled(p.masses, p.component.weight) for p in parts]
     pattern = np.concatenate([p.regions.pattern for p in parts])
     stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)

@@ -18,7 +18,7 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray, choice, describe, integer, real, real_array, seeded
 from reluscope.activations import Units
 from reluscope.answer import Answer
-from reluscope.answers._patterns import checked, enumerated_patterns, share, summed
+from reluscope.answers._patterns import ENUMERATION_BUDGET, checked, enumerated_patterns, share, summed
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
@@ -111,7 +111,7 @@ def change(
     draws: int = 50_000,
     method: str = "auto",
     level: float = DEFAULT_LEVEL,
-    budget: Any = "30s, 200000 regions",
+    budget: Any = None,
     rng: Any = None,
 ) -> Change:
     """Probability that the linear model (or the decision) changes when the inputs `features` are re-drawn.
@@ -135,7 +135,7 @@ def change(
     level : float
         Confidence level of estimates.
     budget : optional
-        For the enumeration: a time or a number of regions.
+        For the enumeration: a time or a number of regions (30 s and 200,000 regions if not given).
     rng : optional
         None, an int, a SeedSequence or a Generator.
 
@@ -288,7 +288,7 @@ def _enumerated(
     net: Network, pairs: list[_Pair], decision: bool, budget: Any, must: bool
 ) -> tuple[Answer, Answer, Answer | None] | None:
     """Pattern, linear model and decision change by enumeration; None if not exact or (unless it `must`) incomplete."""
-    limit = parse_budget(budget)
+    limit = parse_budget(budget, ENUMERATION_BUDGET)
     networks = [_pair_network(net, pair, decision) for pair in pairs]
     if not all(all_exact(checked(both, pair.law)) for both, pair in zip(networks, pairs, strict=True)):
         return None

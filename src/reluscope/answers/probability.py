@@ -152,6 +152,8 @@ def probability(
     else:
         answer = _auto(net, law, found, tolerance, limit, level, interval, rng, progress)
     drawn = guarantee in ("auto", "confidence") and answer.guarantee != "exact"
+    if tolerance is not None and answer.status is Status.DONE and answer.width > 2.0 * tolerance:
+        answer = replace(answer, status=Status.TOLERANCE)
     return replace(answer, seconds=time.perf_counter() - started, seed=seed if drawn else None)
 
 
@@ -262,7 +264,9 @@ def _sound_given_box(
     whole = bound_event(flat, before, box, tolerance=share, budget=Budget(0.4 * still, limit.regions))
     if not whole.lower > 0.0:
         note = "the mass of the law's box has no positive lower bound yet; more budget may help"
-        return Answer(0.5, 0.0, 1.0, "sound", method=whole.method, note=note, evaluations=whole.evaluations)
+        return Answer(
+            0.5, 0.0, 1.0, "sound", method=whole.method, note=note, evaluations=whole.evaluations, status=Status.BUDGET
+        )
     wanted = None if tolerance is None else 0.8 * tolerance * whole.lower
     rest = Budget(max(seconds - limit.elapsed(), 0.1 * seconds), limit.regions)
     inside = replace(event, cases=tuple(cases))
@@ -271,9 +275,8 @@ def _sound_given_box(
     work = (part.evaluations or 0) + (whole.evaluations or 0)
     method = f"{part.method}: event and box over box, whose mass is in [{whole.lower:.6g}, {whole.upper:.6g}]"
     note = "; ".join(filter(None, [part.note, whole.note]))
-    return Answer(
-        0.5 * (lower + upper), lower, upper, "sound", method=method, note=note, evaluations=work, status=part.status
-    )
+    late = whole.status if part.status is Status.DONE else part.status
+    return Answer(0.5 * (lower + upper), lower, upper, "sound", method=method, note=note, evaluations=work, status=late)
 
 
 # -- confidence ----------------------------------------------------------------------------------------------------

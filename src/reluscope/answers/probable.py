@@ -42,7 +42,7 @@ def probable(
     method: str = "auto",
     relative: float = 1e-2,
     level: float = DEFAULT_LEVEL,
-    budget: Any = "30s",
+    budget: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Probable:
@@ -66,7 +66,8 @@ def probable(
     level : float
         Confidence level of estimates.
     budget : optional
-        A time. When it ends, or the draws cannot show the target, the best so far is returned; `stopped` says so.
+        A time (30 s if not given). When it ends, or the draws cannot show the target, the best so far is returned;
+        `stopped` says so.
     rng : optional
         None, an int, a SeedSequence or a Generator.
     progress : optional
@@ -115,7 +116,7 @@ def probable(
     samples = integer(draws, "draws", low=10)
     accuracy = real(relative, "relative", low=0.0, high=1.0, open_=True)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
-    limit, (gen, seed) = parse_budget(budget), seeded(rng)
+    limit, (gen, seed) = parse_budget(budget, "30s"), seeded(rng)
     if how == "search" and max((c.r for c in components if c.kind != "point"), default=0) > _MOST_SEARCH_DIMENSIONS:
         raise InputError(
             f"method='search' is for laws seen in at most {_MOST_SEARCH_DIMENSIONS} dimensions, got "

@@ -289,7 +289,7 @@ def spectrum(
     draws: int = 10_000,
     method: str = "auto",
     level: float = DEFAULT_LEVEL,
-    budget: Any = "30s, 200000 regions",
+    budget: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Spectrum:
@@ -307,7 +307,7 @@ def spectrum(
     level : float
         Confidence level of estimates.
     budget : optional
-        For the enumeration: a time or a number of regions.
+        For the enumeration: a time or a number of regions (30 s and 200,000 regions if not given).
     rng : optional
         None, an int, a SeedSequence or a Generator.
     progress : optional

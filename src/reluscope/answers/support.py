@@ -375,7 +375,7 @@ class Support:
         method: str = "auto",
         draws: int = 100_000,
         level: float = DEFAULT_LEVEL,
-        budget: Any = "30s, 200000 regions",
+        budget: Any = None,
         rng: Any = None,
     ) -> Answer:
         """The true probability of the set under the law.

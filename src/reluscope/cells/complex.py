@@ -363,7 +363,7 @@ class Subcomplex:
         return f"Subcomplex(f-vector {self.f_vector} of {self.complex!r})"
 
 
-def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, progress: Any = "auto") -> Complex:
+def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, progress: Any = None) -> Complex:
     """The polyhedral complex of a network: its regions and all their faces, with ternary labels.
 
     Parameters

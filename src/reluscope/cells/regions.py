@@ -241,7 +241,7 @@ class Regions:
         level: float = DEFAULT_LEVEL,
         rng: Any = None,
         budget: Any = None,
-        progress: Any = "auto",
+        progress: Any = None,
     ) -> Answers:
         """Probability of each region under `law`: exact in up to three dimensions (six for uniform laws).
 
@@ -442,9 +442,9 @@ def regions(
     polytope: Any = None,
     law: Law | None = None,
     geometry: str = "auto",
-    budget: Any = None,
-    progress: Any = "auto",
     limits: Limits = DEFAULT_LIMITS,
+    budget: Any = None,
+    progress: Any = None,
 ) -> Regions:
     """All regions of a network: the maximal sets on which it is affine, each with its linear model.
 

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import FloatArray, generator, real_array
+from reluscope._check import FloatArray, describe, generator, real_array
 from reluscope.errors import InputError
 from reluscope.inputs._factor import Factor
 from reluscope.inputs._law import Law, check_law, frozen
 from reluscope.inputs._normal1 import log_mass
+from reluscope.inputs._simple import Uniform
 from reluscope.inputs._truncated import Truncated
 from reluscope.network import Layer, Network
 
@@ -163,7 +164,8 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     if not gaussians:
         if isinstance(law, Truncated):
             return (_truncated_diagonal(law, net) if law.independent_inputs else _truncated_rows(law, net),)
-        # Only `Uniform` is left. A new law that is not uniform on its support needs a branch, or a kind, of its own.
+        if not isinstance(law, Uniform):
+            raise InputError(f"law must be one with standard coordinates; {describe(law)} needs a kind of its own here")
         return (_uniform(law, net),)
     shared: dict[int, tuple[_Seen, Any]] = {}
     out = []

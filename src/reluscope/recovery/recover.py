@@ -109,7 +109,7 @@ class Recovered:
             raise InputError("nothing was recovered: " + " ".join(self.statement))
         return np.asarray(self.result(X))
 
-    def compare(self, known: Network, *, certify: bool = True, budget: Any = "30s") -> Comparison:
+    def compare(self, known: Network, *, certify: bool = True, budget: Any = None) -> Comparison:
         """Compare the recovered network with the known one (method "exact" only).
 
         Parameters
@@ -117,7 +117,8 @@ class Recovered:
         known : Network
         certify : bool
             Whether to compare region by region when the parameters give no bound (up to 6 inputs).
-        budget : str or Budget, default "30s"
+        budget : str or Budget, optional
+            30 s if not given
 
         Returns
         -------
@@ -422,7 +423,9 @@ def _compare(found: Recovered, known: Network, certify: bool, budget: Any) -> Co
         if certify and net.n_inputs <= MOST_INPUTS:
             from reluscope.cells.compare import equivalent
 
-            verdict = equivalent(known, net, found.box, max_difference=max(1e-9, 10 * sampled), budget=budget)
+            verdict = equivalent(
+                known, net, found.box, max_difference=max(1e-9, 10 * sampled), budget=parse_budget(budget, "30s")
+            )
             if verdict.complete:
                 certified, how = verdict.difference + verdict.rounding, "every region of the common refinement"
             else:

@@ -74,7 +74,7 @@ class Stability(Tabular):
         )
 
 
-def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = "20000 regions", rng: Any = None) -> Stability:
+def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = None, rng: Any = None) -> Stability:
     """The state of every hidden unit of `net` on the box `(lo, hi)`: always on, always off, switching or undecided.
 
     First sound bounds with rounding inside, then witnesses (points of the box, rows of `X` in it among them) for
@@ -85,7 +85,7 @@ def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = "20000 
     """
     check_network(net)
     lower, upper = box_bounds(box, net.n_inputs)
-    limit = parse_budget(budget)
+    limit = parse_budget(budget, "20000 regions")
     generator, seed = seeded(rng)
     bounds = box_preactivations(net, lower, upper)
     state = []

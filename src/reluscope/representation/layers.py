@@ -216,7 +216,7 @@ def layers(
     jacobians: int = 16,
     cloud: int = 500,
     zero_below: float = ZERO_BELOW,
-    budget: Any = "20000 regions",
+    budget: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Layers:
@@ -240,7 +240,8 @@ def layers(
         and of points kept for pictures.
     zero_below : float
         Singular values below this share of the largest count as zero.
-    budget : str or Budget, default "20000 regions"
+    budget : str or Budget, optional
+        20,000 regions if not given
     rng : None, int, SeedSequence or Generator
     progress : optional
 

@@ -107,9 +107,7 @@ class Rays:
         return f"Rays(layer {self.layer}: {state} by {self.method}{cones})"
 
 
-def rays(
-    net: Network, layer: int | None = None, *, method: str = "auto", budget: Any = "20000 regions", rng: Any = None
-) -> Rays:
+def rays(net: Network, layer: int | None = None, *, method: str = "auto", budget: Any = None, rng: Any = None) -> Rays:
     """Whether the image of a hidden layer is bounded, and the directions in which it goes to infinity.
 
     Parameters
@@ -121,7 +119,8 @@ def rays(
         "enumeration" lists the cones of the bias-free network; "bounds" looks for a witness among random directions,
         then for a layer that linear programs show to be off; "auto" enumerates up to six inputs while `budget` lasts,
         then tries bounds.
-    budget : str or Budget, default "20000 regions"
+    budget : str or Budget, optional
+        20,000 regions if not given
     rng : None, int, SeedSequence or Generator
         For the random directions of "bounds".
 
@@ -148,7 +147,7 @@ def rays(
     """
     net, k = checked(net, layer)
     choice(method, "method", METHODS)
-    limit = parse_budget(budget)
+    limit = parse_budget(budget, "20000 regions")
     generator, seed = seeded(rng)
     free = recession(net, k + 1)
     if method != "bounds" and (net.n_inputs <= MOST_INPUTS or method == "enumeration"):
@@ -164,12 +163,12 @@ def rays(
     return Rays(net, k, True if dead is not None else None, "bounds", dead, None, None, None, None, None, seed)
 
 
-def boundedness(net: Network, *, budget: Any = "20000 regions") -> list[bool]:
+def boundedness(net: Network, *, budget: Any = None) -> list[bool]:
     """Whether the image of each hidden layer is bounded, from one list of the bias-free cones."""
     net, last = checked(net, None)
     alive = np.zeros(last + 1, dtype=bool)
     free = recession(net, last + 1)
-    for _, maps in _cones(free, parse_budget(budget)):
+    for _, maps in _cones(free, parse_budget(budget, "20000 regions")):
         alive |= _alive(free, maps)
     return (~alive).tolist()
 

@@ -98,7 +98,7 @@ class LineOutputs(Outputs):
     def mixture(self) -> Mixture:
         """Not available: lines do not list cells."""
         raise InputError(
-            'the cells of the mixture are listed by enumeration only; see linear_models(net, law, method="lines")'
+            'the regions of the mixture are listed by enumeration only; see linear_models(net, law, method="lines")'
         )
 
     def probability(self, rows: tuple[npt.ArrayLike, npt.ArrayLike]) -> Answer:

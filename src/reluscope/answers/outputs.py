@@ -140,7 +140,7 @@ class Outputs:
         return self._both(t, output, self.cells.above)
 
     def pdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
-        """Density of the continuous part of y: `sum over cells of P_slice(y = t) / |c|`; its integral is 1 - the atoms.
+        """Density of the continuous part of y: `sum over regions of P_slice(y = t) / |c|`; it integrates to 1 - the atoms.
 
         A finite number at every finite t; where two cells meet in a level set it is the limit from the right. Zero
         for particles (their output has atoms only).
@@ -187,7 +187,7 @@ class Outputs:
 
     @property
     def mean(self) -> Answers:
-        """`E y`, shape (outputs,): `sum over cells of C E[u 1] + d P`."""
+        """`E y`, shape (outputs,): `sum over regions of C E[u 1] + d P`."""
         mean, _, error, _ = self._moments
         if self.cells.missing:
             error = np.full_like(mean, np.inf)
@@ -203,7 +203,7 @@ class Outputs:
 
     @cached_property
     def mixture(self) -> Mixture:
-        """The cells of the output's law, with conditional moments and the dimension of each image."""
+        """The regions of the output's law, with conditional moments and the dimension of each image."""
         rows = [_part_rows(part) for part in self.cells.parts] + [_point_rows(p) for p in self.cells.points]
         mass, error, component, pattern, mean, cov, rank = (np.concatenate(c) for c in zip(*rows, strict=True))
         order = np.argsort(-mass, kind="stable")

@@ -1,8 +1,8 @@
 """How likely an event is, with a guarantee: `probability(net, law, event)`.
 
-    P(event) = sum over cells of the mass of the cell's part in the event          ("exact")
-             in [mass decided inside, 1 - mass decided outside]                     ("sound")
-             = E[ share of a random line in the event ]                             ("confidence")
+    P(event) = sum over regions of the mass of each region's part in the event        ("exact")
+             in [mass decided inside, 1 - mass decided outside]                       ("sound")
+             = E[ share of a random line in the event ]                               ("confidence")
 
 See `docs/events.md` for the language of events and for what each guarantee means and costs.
 """
@@ -179,14 +179,14 @@ def _exact(parts: Sequence[PlacedEvent], tolerance: float | None, limit: Budget,
     value, lower, upper, visited = 0.0, 0.0, 0.0, 0
     stopped: str | None = None
     dimensions: set[int] = set()
-    with meter(progress, "cells in the event") as report:
+    with meter(progress, "regions in the event") as report:
         for part in parts:
             for c in part.components:
                 weight = part.mass * c.weight
                 done, before = value, visited
 
                 def show(cells: int, share: float, w: float = weight, v: float = done, n: int = before) -> None:
-                    report(n + cells, f"{n + cells:,} cells, {v + w * share:.4g} so far")
+                    report(n + cells, f"{n + cells:,} regions, {v + w * share:.4g} so far")
 
                 allowed = None if tolerance is None else tolerance / len(part.components)
                 share = component_share(c, part, limit, tolerance=allowed, report=show)
@@ -196,7 +196,7 @@ def _exact(parts: Sequence[PlacedEvent], tolerance: float | None, limit: Budget,
                 visited += share.visited
                 stopped = stopped or share.stopped
                 dimensions.add(0 if c.kind == "point" else c.r)
-    method = f"{count(visited, 'cell')} looked at in {in_dimensions(dimensions)}"
+    method = f"{count(visited, 'region')} measured or ruled out in {in_dimensions(dimensions)}"
     lower, upper = max(lower * (1 - 1e-15), 0.0), min(upper * (1 + 1e-15), 1.0)
     if stopped is not None:
         # The best guess: what is left holds the same share as what was decided.
@@ -565,8 +565,8 @@ def _auto(
         if partial.guarantee == "exact":
             points = any(c.kind == "point" for c in components)
             kind = "particles" if points else in_dimensions({c.r for c in components})
-            return replace(partial, note=f"exact: {kind}, enumeration finished")
-        why = f"enumeration did not finish in {seconds:.3g} s ({count(partial.evaluations or 0, 'cell')})"
+            return replace(partial, note=f"exact: {kind}, all regions that matter were measured")
+        why = f"enumeration did not finish in {seconds:.3g} s ({count(partial.evaluations or 0, 'region')})"
     else:
         worst = max(high, key=lambda c: c.r)
         why = f"{worst.r} dimensions are too many for exact masses"

@@ -243,7 +243,7 @@ def _gaussian(
         parts = [_exact_part(c, asked, within) for c in components]
         if any(p.stopped for p in parts):
             if guarantee == "exact":
-                raise InputError("sensitivity: the budget ended before all cells of the event were found; raise it")
+                raise InputError("sensitivity: the budget ended before all regions of the event were found; raise it")
             note, parts = "enumeration did not finish; estimated", []
     kind = "exact" if parts else "confidence"
     if not parts:
@@ -264,7 +264,7 @@ def _joined(
     law: Law, components: tuple[Component, ...], parts: list[_Part], kind: str, level: float, note: str
 ) -> Sensitivity:
     known = None if kind == "exact" else level
-    method = "moments of the cells in the event"
+    method = "moments of the regions in the event"
     if kind != "exact":
         method = " and ".join(dict.fromkeys(p.method for p in parts if p.method)) or "one point"
     mixture = law.is_mixture

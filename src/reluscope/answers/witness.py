@@ -279,7 +279,7 @@ def _nearest(
         made = _made(searched, components, checker, wanted, True)
     made = _distinct([checker.settled(w, components[w.component]) for w in made])
     if made:
-        note = "all nearer cells were looked at" if proved else "the best of a search; nearer ones may exist"
+        note = "all nearer regions were searched" if proved else "the best of a search; nearer ones may exist"
     else:
         note = "no input of the event within 38.5 standard deviations" if proved else "the search found no input"
     return Witnesses(tuple(made), proved and not made, note)

@@ -140,7 +140,7 @@ class Outputs:
         return self._both(t, output, self.cells.above)
 
     def pdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
-        """Density of the continuous part of y: `sum over regions of P_slice(y = t) / |c|`; it integrates to 1 - the atoms.
+        """Density of the continuous part of y, `sum over regions of P_slice(y = t) / |c|`; it integrates to 1 - atoms.
 
         A finite number at every finite t; where two cells meet in a level set it is the limit from the right. Zero
         for particles (their output has atoms only).

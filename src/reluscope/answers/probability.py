@@ -20,12 +20,19 @@ from reluscope import intervals
 from reluscope._check import FloatArray, choice, describe, real, seeded
 from reluscope._text import count, in_dimensions
 from reluscope.answer import Answer, Status, status_of
+
+# The engines are imported here and not where they are called: a budget pays for the work, not for first imports.
+from reluscope.answers._event_mass import component_share
+from reluscope.answers._nearest import known_inputs
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Case, Event, PlacedEvent, as_event, place_parts
-from reluscope.inputs import Law
+from reluscope.inputs import Law, check_law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, not_exact
+from reluscope.measure.lines import Request, integrate, segment_patterns
+from reluscope.measure.rare import rare_probability
+from reluscope.measure.sound import bound_event
 from reluscope.network import Network
 from reluscope.progress import meter
 
@@ -158,8 +165,6 @@ def probability(
 
 
 def _checked(net: Any, law: Law, event: Any, names: Any = None) -> tuple[Network, Event]:
-    from reluscope.inputs import check_law
-
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     check_law(law, net)
@@ -170,8 +175,6 @@ def _checked(net: Any, law: Law, event: Any, names: Any = None) -> tuple[Network
 
 
 def _exact(parts: Sequence[PlacedEvent], tolerance: float | None, limit: Budget, progress: Any) -> Answer:
-    from reluscope.answers._event_mass import component_share
-
     for part in parts:
         for component in part.components:
             if not is_exact(component):
@@ -230,8 +233,6 @@ def _sound(net: Network, law: Law, event: Event, tolerance: float | None, limit:
             "guarantee='sound' is for events on inputs and outputs; one on the Jacobian or on units is answered by "
             "'exact' (few dimensions) or 'confidence'"
         )
-    from reluscope.measure.sound import bound_event
-
     if law.unrestricted is not law and not law.independent_inputs:
         return _sound_given_box(net, law, event, tolerance, limit, progress)
     # Without any limit the engine's own default applies.
@@ -243,8 +244,6 @@ def _sound_given_box(
     net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any
 ) -> Answer:
     """`P(event | box) = P(event and box) / P(box)`, both bracketed under the Gaussian before its restriction."""
-    from reluscope.measure.sound import bound_event
-
     n = net.n_inputs
     cases = []
     before, sides = law.unrestricted, law.support()
@@ -378,8 +377,6 @@ def _by_lines(
     part: PlacedEvent, tolerance: float | None, seconds: float, level: float, interval: str, rng: np.random.Generator
 ) -> Answer:
     """By lines, or the points that the line engine takes instead."""
-    from reluscope.measure.lines import Request, integrate
-
     request = Request(events=(part,))
     found = integrate(
         part.net, part.law, request, budget=seconds, tolerance=tolerance, interval=interval, level=level, rng=rng
@@ -395,8 +392,6 @@ def _by_lines(
 
 def _by_segments(part: PlacedEvent, seconds: float, level: float, rng: np.random.Generator) -> Answer:
     """An event on the affine function alone: the share of random lines on which it holds, in 16 independent groups."""
-    from reluscope.measure.lines import segment_patterns
-
     groups, per = 16, 64
     seeds = rng.spawn(groups + 1)
 
@@ -455,8 +450,6 @@ def _by_points(
 
 def _rough_if_rare(parts: Sequence[PlacedEvent], rng: np.random.Generator, seconds: float) -> float | None:
     """A rough probability (possibly 0) when a short pilot finds the event, its box included, to be rare; else None."""
-    from reluscope.measure.lines import Request, integrate
-
     total = 0.0
     for part in parts:
         if part.law.atoms is not None:
@@ -495,9 +488,6 @@ def _rare(
 
     When it meets nothing, inputs of the event are searched for by exact steps, and rays drawn around them.
     """
-    from reluscope.answers._nearest import known_inputs
-    from reluscope.measure.rare import rare_probability
-
     relative = _RELATIVE if tolerance is None or rough <= 0 else min(max(tolerance / rough, 1e-3), _RELATIVE)
 
     def asked(share: float, starts: FloatArray | None) -> Answer:

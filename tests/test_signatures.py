@@ -32,3 +32,16 @@ def test_shared_words_stand_last_in_one_order(name):
 
 def test_there_are_functions_to_look_at():
     assert len(FUNCTIONS) > 20 and {"probability", "regions", "unwrap"} <= set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", sorted(set(rs.__all__) - {"__version__"}))
+def test_public_names_have_numpydoc_sections(name):
+    public = getattr(rs, name)
+    text = inspect.getdoc(public) or ""
+    if inspect.isclass(public) and issubclass(public, BaseException):
+        assert text
+    elif inspect.isclass(public):
+        assert ("Parameters" in text or "Attributes" in text) and "Examples\n---" in text
+    else:
+        assert "Parameters\n---" in text and ("Returns\n---" in text or "Yields\n---" in text)
+        assert "Raises\n---" in text and "Examples\n---" in text

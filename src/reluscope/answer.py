@@ -78,15 +78,39 @@ def status_of(stopped: str | None) -> Status:
 class Answer:
     """A probability (or another number) with its bracket, its guarantee, and how it was computed.
 
-    `method` says how, `note` why, and what to keep in mind (both are for people), `evaluations` how many cells, boxes
-    or points of the network were visited, `seconds` how long it took (None where not counted), `status` whether the
-    work ended as asked for (`status.advice` what to do if not), `seed` the `rng=` that repeats the answer (None where
-    nothing was drawn or a Generator was given). `value` is the estimate, or for "exact" the number itself; the middle
-    of a "sound" bracket, which is no estimate: its text leads with the bracket when it starts at 0 ("at most 0.0043").
+    Attributes
+    ----------
+    value : float
+        The estimate, or for "exact" the number itself. The middle of a "sound" bracket, which is no estimate: its text
+        leads with the bracket when it starts at 0 ("at most 0.0043").
+    lower, upper
+        The bracket.
+    guarantee : {"exact", "sound", "confidence"}
+        What holds; see the module.
+    level : float or None
+        Confidence level, for "confidence" only.
+    method, note : str
+        How it was computed; why, and what to keep in mind. Both are for people.
+    evaluations : int or None
+        Regions, boxes or points of the network that were visited.
+    seconds : float or None
+        How long it took.
+    status : Status
+        Whether the work ended as asked for; `status.advice` says what to do if not.
+    seed : int or None
+        The `rng=` that repeats the answer (None where nothing was drawn or a Generator was given).
 
+    Notes
+    -----
     `answer < x` is True when the whole bracket is below x, False when none of it is, and an `InputError` when the
     bracket holds x: then the answer does not decide. `certainly_below(x)` and `certainly_above(x)` always give a bool.
     Equality is that of all fields.
+
+    Examples
+    --------
+    >>> answer = Answer(0.02, 0.01, 0.03, "sound")
+    >>> answer < 0.05, answer.certainly_above(0.015)
+    (True, False)
     """
 
     value: float

@@ -17,6 +17,16 @@ class Limits:
 
     The defaults admit every network that can sensibly be analysed on one machine and stop files that are built
     to exhaust it.
+
+    Parameters
+    ----------
+    **limits : int
+        The limits to change, by name; a breach is an `InputLimitError` that names the limit.
+
+    Examples
+    --------
+    >>> Limits(layers=100).layers
+    100
     """
 
     file_bytes: int = 1 << 30

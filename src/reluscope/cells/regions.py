@@ -88,8 +88,25 @@ class Merged:
 class Regions:
     """The regions of a network in a domain. Arrays have one row per region.
 
-    `pattern` (n, units), `C` (n, outputs, inputs), `d` (n, outputs), `interior` (n, inputs). `complete` is False when a
-    budget or an interrupt ended the search early (`stopped` says which); what was found by then is here.
+    Attributes
+    ----------
+    network, domain
+        What was cut, and where.
+    pattern : (n, units) array
+        The code of each region.
+    C, d : (n, outputs, inputs) and (n, outputs) arrays
+        The linear models.
+    interior : (n, inputs) array
+        One point inside each region.
+    complete : bool
+        False when a budget or an interrupt ended the search early; `stopped` says which, and what was found is here.
+
+    Examples
+    --------
+    >>> from reluscope import regions
+    >>> listed = regions(Network([([[1.0]], [0.0]), ([[2.0]], None)]), (-1, 1))
+    >>> len(listed), listed.C.ravel().tolist()
+    (2, [0.0, 2.0])
     """
 
     network: Network

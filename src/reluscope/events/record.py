@@ -86,9 +86,25 @@ class Case:
 class Event:
     """A union of cases over inputs, outputs and features of the linear model; made by `event`, `vnnlib` or `as_event`.
 
-    `cases` may overlap; none means that the event can never happen. `features` lists what the columns of each `F` stand
-    for: `("J", output, input)`, `("norm", kind)` or `("unit", layer, unit)`, all counted from 0. `text` is what it was
-    read from, or the name of its file. Events join with `&`, `|` and `~`.
+    Events join with `&`, `|` and `~`.
+
+    Attributes
+    ----------
+    text : str
+        What it was read from, or the name of its file.
+    n_inputs, n_outputs
+        Of the networks it fits.
+    cases : tuple of Case
+        They may overlap; none means that the event can never happen.
+    features : tuple
+        What the columns of each `F` stand for: `("J", output, input)`, `("norm", kind)` or `("unit", layer, unit)`, all
+        counted from 0.
+
+    Examples
+    --------
+    >>> from reluscope import event
+    >>> event("y[0] > 1", 2, 1) | event("x[0] < 0", 2, 1)
+    Event('(y[0] > 1) or (x[0] < 0)', 2 cases)
     """
 
     text: str

@@ -108,17 +108,42 @@ def event(
 ) -> Event:
     """Read an event from text, such as `"y[0] > y[1] and y[2] <= 0.3"` or `"argmax != argmax at mean"`.
 
+    Parameters
+    ----------
+    text : str
+        The event; see Notes.
+    n_inputs, n_outputs : int
+        Of the network.
+    net, law : optional
+        Needed for `argmax at mean`; the event is checked against `net`.
+    names, output_names : optional
+        Lists, or mappings to indices: names to use for inputs and outputs.
+    limits : Limits
+        How large the event may become.
+
+    Returns
+    -------
+    Event
+
+    Raises
+    ------
+    InputError
+        If the text is not an event of such a network; the message points at the place.
+
+    Notes
+    -----
     Conditions compare linear expressions of `x[i]`, `y[j]`, `J[j,i]` (the derivative of output j by input i),
     `norm(J)` (spectral; also `norm1`, `norminf`, `fro`) and `unit[layer,unit]` (its piece; `on` and `off` follow it),
     all counted from 0 (`unit[0,3]` is in the first hidden layer), with `== != < <= > >=`, chained as in `0 <= x[0] <
     1`. `argmax` and `argmin` compare with a number, a set (`in {1, 2}`) or `argmax at mean` (which needs `net` and
     `law`); of equal outputs the first counts, as in numpy. `max(...)`, `min(...)` and `abs(...)` of linear expressions
-    may stand on one side of a comparison. Conditions join with `and`, `or`, `not` and parentheses. `names` and
-    `output_names` (lists, or mappings to indices) give names to use for inputs and outputs.
+    may stand on one side of a comparison. Conditions join with `and`, `or`, `not` and parentheses.
 
-    The text is parsed, never evaluated; constants are exact and rounded once. The disjunctive normal form is counted
-    before it is made. Errors point at their place.
+    The text is parsed, never evaluated; constants are exact and rounded once. Events are put in disjunctive normal
+    form; its size is checked first.
 
+    Examples
+    --------
     >>> event("0.5 < y[0] <= 1 or y[1] > y[0]", 3, 2)
     Event('0.5 < y[0] <= 1 or y[1] > y[0]', 2 cases)
     """

@@ -44,10 +44,33 @@ _CONSTANT_BITS = 20_000
 def vnnlib(source: str | bytes | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Event:
     """Read a VNN-LIB 1.0 property from a file (also gzipped) or from its text, as an `Event` named after the file.
 
-    A `str` is taken as text when it holds a line break or starts with `(` or `;`, otherwise as a path; bytes
-    are text. An input without a bound gets an infinite one. A disjunct whose bounds contradict each other is
+    Parameters
+    ----------
+    source : str, bytes or path
+        A `str` is taken as text when it holds a line break or starts with `(` or `;`, otherwise as a path; bytes are
+        text.
+    limits : Limits
+        What a file may hold.
+
+    Returns
+    -------
+    Event
+
+    Raises
+    ------
+    InputError
+        If the file is no VNN-LIB 1.0 property; the message names the line.
+
+    Notes
+    -----
+    An input without a bound gets an infinite one. A disjunct whose bounds contradict each other is
     empty and left out; a property with nothing left is an error. Time is linear in the size of the file (0.1 s
     per MB) and in the size of the disjunctive normal form, whose size is checked before it is built.
+
+    Examples
+    --------
+    >>> vnnlib("(declare-const X_0 Real)(declare-const Y_0 Real)(assert (>= X_0 0))(assert (<= Y_0 1))").n_inputs
+    1
     """
     text, name = _text_of(source, limits)
     reader = _Reader(text, limits, name)

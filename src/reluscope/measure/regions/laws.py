@@ -48,13 +48,42 @@ def mass(
     level: float = DEFAULT_LEVEL,
     rng: Any = None,
 ) -> Answer:
-    """`P(A x <= b)` for `x` from any law; `A` has shape (rows, inputs), `b` (rows,) or is one number for all rows.
+    """`P(A x <= b)` for `x` from any law.
 
-    `mass(net.polytope(pattern), law)` takes the inequalities of a pattern as they come.
+    Parameters
+    ----------
+    A, b : array_like
+        Shapes (rows, inputs) and (rows,), or one number for all rows. `mass(net.polytope(pattern), law)` takes the
+        inequalities of a pattern as they come.
+    law : Law
+        Distribution of the inputs.
+    relative : float
+        Half-width of an estimate, relative to its value.
+    level : float
+        Confidence level of an estimate.
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
 
+    Returns
+    -------
+    Answer
+
+    Raises
+    ------
+    InputError
+        If rows and law do not fit, naming the argument.
+
+    Notes
+    -----
     The law is reduced to the directions the rows can see. Exact (closed form or quadrature, with a bound on rounding)
     when at most three remain, for uniform laws in up to six dimensions by volume, and for particles by counting;
     otherwise quasi-Monte Carlo: `level` interval of relative half-width `relative`, or sampling for uniform laws.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, mass
+    >>> round(mass([[1.0, 1.0]], [0.0], Gaussian([0.0, 0.0])).value, 6)
+    0.5
     """
     from reluscope.inputs import check_law, standard
     from reluscope.network import Network, Polytope

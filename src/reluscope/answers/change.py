@@ -22,7 +22,7 @@ from reluscope.answers._patterns import ENUMERATION_BUDGET, checked, enumerated_
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
-from reluscope.measure.exactness import all_exact
+from reluscope.measure.exactness import MOST_VOLUME_DIMENSIONS, all_exact
 from reluscope.network import Network, Pattern
 from reluscope.parallel import blas_threads
 
@@ -187,7 +187,7 @@ def change(
         if e is None and len(named) == net.n_inputs and all_exact(components):
             found = _independent(net, law, bool(decision), budget, must)
         else:
-            pairs = _exact_pairs(law, named, e) if max(c.r for c in components) <= 6 else None
+            pairs = _exact_pairs(law, named, e) if max(c.r for c in components) <= MOST_VOLUME_DIMENSIONS else None
             found = None if pairs is None else _enumerated(net, pairs, bool(decision), budget, must)
         if found is not None:
             return Change(*found, tuple(named.tolist()), text)

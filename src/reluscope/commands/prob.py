@@ -115,6 +115,8 @@ def verdict(answer: Any, law: Law, event: Any, seen: bool) -> str:
     """
     import numpy as np
 
+    from reluscope.answer import Status
+
     certain = answer.guarantee != "confidence"
     if seen or (certain and answer.lower > 0):
         return "sat"
@@ -125,7 +127,7 @@ def verdict(answer: Any, law: Law, event: Any, seen: bool) -> str:
     )
     if certain and answer.upper == 0 and covers:
         return "unsat"
-    return "timeout" if answer.status is type(answer.status).BUDGET else "unknown"
+    return "timeout" if answer.status is Status.BUDGET else "unknown"
 
 
 def _witness(net: Any, law: Law, event: Any, answer: Any, options: Options) -> Any:

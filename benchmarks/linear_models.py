@@ -40,7 +40,7 @@ def main(patterns: int) -> None:
     each = (time.process_time() - start) / len(some)
     theirs = each * len(found)
     gap = max(abs(found.mass(p).value - m) for p, m in zip(some, formula, strict=True))
-    print(f"{len(found)} patterns, {len(law.components)} components, total mass {found.value.sum():.16f}")
+    print(f"{len(found)} patterns, {len(law.components)} components, total mass {found.masses.value.sum():.16f}")
     print(f"enumeration, all patterns: {1e3 * ours:9.2f} ms")
     print(f"formula (11) with scipy:   {theirs:9.1f} s  ({each:.2f} s per pattern, {len(some)} timed)")
     print(f"ratio {theirs / ours:,.0f}, largest difference {gap:.1e}")
@@ -48,8 +48,8 @@ def main(patterns: int) -> None:
         start = time.process_time()
         near = orthant_masses(net, law, found.pattern, name, rng=0)
         took = time.process_time() - start
-        heavy = found.value > 1e-4
-        ratio = np.maximum(near[heavy] / found.value[heavy], found.value[heavy] / near[heavy])
+        heavy = found.masses.value > 1e-4
+        ratio = np.maximum(near[heavy] / found.masses.value[heavy], found.masses.value[heavy] / near[heavy])
         print(f"{name:9s} {1e3 * took:9.1f} ms, off by factors up to {ratio.max():.3g} (median {np.median(ratio):.3g})")
     out = outputs(net, law)
     t = np.linspace(*out.quantile([1e-6, 1 - 1e-6]).value, 200)

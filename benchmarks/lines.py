@@ -60,8 +60,7 @@ from threadpoolctl import threadpool_limits
 
 import reluscope as rs
 from reluscope.activations import leaky_relu
-from reluscope.measure.lines import Request, integrate
-from reluscope.measure.lines import integrate as engine
+from reluscope.measure.lines import Request, integrate, integration, pilot, plan
 
 BODY = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
 TAIL = np.array([0.99, 0.9999])
@@ -208,7 +207,8 @@ def main(seconds: float, repeats: int, names: list[str]) -> None:
     print(
         f"{'network':28s} {'what':5s} {'CPU s':>6s} {'by lines':>9s} {'lines':>10s} {'MC/ours':>9s} {'Sobol/ours':>9s}"
     )
-    engine.time = CpuClock
+    for module in (integration, pilot, plan):
+        module.time = CpuClock
     parts = [n for n in names if n in ("cdf", "tail")] or ["cdf", "tail"]
     names = [n for n in names if n not in ("cdf", "tail")]
     with threadpool_limits(1):

@@ -17,7 +17,7 @@ import reluscope as rs
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.subdivide import subdivide
 from reluscope.cells.vertex import VertexCells
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 CASES = [  # widths, target ratio to affinitree, seconds the peer may take before it is left out of --quick
     ((2, 16, 16, 1), None, 1),

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 import reluscope as rs
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 
 def plain_forward(net: rs.Network, X: np.ndarray) -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from reluscope import activations as ac
 from reluscope.activations import Activation, Units
+from reluscope.answers._event_cells import _relaxed
 from reluscope.errors import InputError
 
 H = np.linspace(-9, 9, 721)
@@ -113,3 +114,27 @@ def test_units_tables_are_padded():
     assert units.slopes.tolist() == [[0, 1, 1], [0, 1, 0], [1, 1, 1]]
     assert units.pieces.tolist() == [2, 3, 1]
     assert units.describe() == "relu x 1 + relu6 x 1 + identity x 1"
+
+
+def test_units_with_many_pieces_find_them_as_comparisons_do():
+    rng = np.random.default_rng(0)
+    many = [ac.piecewise(np.sort(rng.normal(size=k)), rng.normal(size=k + 1)) for k in (40, 9, 1)]
+    units = Units.of([many[0], ac.relu(), many[1], many[2], many[0]])
+    h = rng.normal(size=(200, 5))
+    h[:40, 0], h[:40, 4], h[3, 1], h[4] = many[0].breaks, many[0].breaks, 0.0, np.nan
+    assert (units.pattern(h) == (h[:, :, None] > units.breaks).sum(axis=2)).all()
+    assert (units.pattern(h[7]) == units.pattern(h)[7]).all()
+
+
+def test_lines_around_units_with_many_pieces_hold():
+    rng = np.random.default_rng(1)
+    act = ac.piecewise(np.sort(rng.normal(size=30)), rng.normal(size=31))
+    units = Units.of([act, ac.relu(), act])
+    low = rng.normal(size=(50, 3))
+    high = low + rng.exponential(size=(50, 3)) * (rng.random((50, 3)) < 0.9)
+    slope, down, up = _relaxed(units, low, high)
+    share = np.linspace(0, 1, 2001)[:, None, None]
+    h = low + share * (high - low)
+    rest = units(h) - slope * h
+    assert (rest >= down - 1e-12).all() and (rest <= up + 1e-12).all()
+    assert rest.min(axis=0) == pytest.approx(down, abs=0.01) and rest.max(axis=0) == pytest.approx(up, abs=0.01)

@@ -30,6 +30,7 @@ CALLS = {
     "difference": lambda: rs.compare(NET, PLANE, OTHER, "y > 0").difference,
     "difference by draws": lambda: rs.compare(HIGH, FOUR, rs.Gaussian(np.full(4, 0.1)), "y > 0", **ESTIMATE).difference,
     "change": lambda: rs.change(NET, PLANE, [0], decision=True).decision,
+    "certify": lambda: rs.certify(NET, [[0.0, 1.0], [1.0, 1.0]], [0.1, 0.2]).change,
     "change by draws": lambda: rs.change(NET, PLANE, [0], method="draws", draws=200, rng=0).linear_model,
     "probable": lambda: rs.probable(NET, PLANE, k=2).mass,
     "rare event": lambda: rs.probability(HIGH, FOUR, "x[0] + x[1] > 7", **ESTIMATE),
@@ -50,6 +51,11 @@ CALLS = {
     "spectrum by draws": lambda: rs.spectrum(NET, PLANE, method="draws", draws=200, rng=0).quantile(0.5),
     "sensitivity": lambda: rs.sensitivity(NET, PLANE, "y > 0").mean,
     "coverage": _coverage,
+    "relational": lambda: rs.probability({"f": NET, "g": random_net((2, 3, 1), 3)}, PLANE, "f.y > g.y"),
+    "monotone": lambda: rs.monotone(NET, PLANE, 0, places=0).falls[0],
+    "robust": lambda: rs.robust(NET, PLANE, 0.1, draws=50, rng=0),
+    "robust on a line": lambda: rs.robust(random_net((1, 4, 2), 0), rs.Gaussian([0.0]), 0.1),
+    "agreement": lambda: rs.agreement(NET, rs.quantised(NET), PLANE, rng=0).alike,
 }
 
 
@@ -97,7 +103,7 @@ SEEDED = {
         lambda rng: rs.linear_models(WIDE, FOUR, method="lines", budget=0.05, rng=rng),
         lambda r: [r.marginals, r.entropy],
     ),
-    "probable": (lambda rng: rs.probable(WIDE, FOUR, k=2, draws=1000, rng=rng), lambda r: [r.mass, r.found, r.next]),
+    "probable": (lambda rng: rs.probable(WIDE, FOUR, k=2, draws=1000, rng=rng), lambda r: [r.mass, r.total, r.next]),
     "spectrum": (lambda rng: rs.spectrum(WIDE, FOUR, draws=100, rng=rng), lambda r: [r.mean(), r.modal.mass]),
     "change": (lambda rng: rs.change(WIDE, FOUR, [0], draws=1000, rng=rng), lambda r: [r.pattern, r.linear_model]),
     "sensitivity": (
@@ -111,6 +117,14 @@ SEEDED = {
 }
 
 
+def test_witnesses_record_a_seed_that_repeats_them():
+    first = rs.witness(WIDE, rs.Uniform(np.zeros(4), np.ones(4)), "y > 0", n=3)
+    again = rs.witness(WIDE, rs.Uniform(np.zeros(4), np.ones(4)), "y > 0", n=3, rng=first.seed)
+    assert isinstance(first.seed, int) and len(first) == 3
+    assert [w.x.tolist() for w in first] == [w.x.tolist() for w in again] and again.seed == first.seed
+    assert rs.witness(WIDE, rs.Particles([[0.0] * 4]), "y > 1e9").seed is None
+
+
 @pytest.mark.parametrize("call", SEEDED)
 def test_results_record_a_seed_that_repeats_them(call, monkeypatch):
     make, answers = SEEDED[call]
@@ -121,6 +135,7 @@ def test_results_record_a_seed_that_repeats_them(call, monkeypatch):
         result = make(rng)
         return result, [np.stack([a.value, a.lower, a.upper]) for a in answers(result)]
 
+    make(0)  # imports and compiles, at which the clock is looked at too
     first, numbers = run(None)
     assert isinstance(first.seed, int)
     again, same = run(first.seed)

@@ -15,8 +15,12 @@ from scipy import stats
 from conformance import check_law
 from reluscope.errors import InputError, InputLimitError, MissingExtraError, ReluscopeWarning
 from reluscope.inputs import (
+    Categorical,
+    Copula,
     Gaussian,
     GaussianMixture,
+    Marginal,
+    Mixture,
     Particles,
     Restriction,
     Truncated,
@@ -26,6 +30,7 @@ from reluscope.inputs import (
     kde,
     law_from_dict,
     law_from_json,
+    product,
 )
 from reluscope.limits import Limits
 
@@ -36,6 +41,11 @@ Z = 6.0
 def psd(n: int, seed: int, rank: int | None = None) -> np.ndarray:
     A = np.random.default_rng(seed).normal(size=(n, rank or n))
     return A @ A.T
+
+
+def psd_correlation(n: int, seed: int) -> np.ndarray:
+    C = psd(n, seed)
+    return C / np.sqrt(np.outer(np.diag(C), np.diag(C)))
 
 
 def assert_sample_moments(law, n=20_000, seed=0, mean=None, cov=None):
@@ -68,6 +78,22 @@ LAWS = {
     ),
     "mixture of one": GaussianMixture([1.0], [Gaussian([0.0, 1.0], [1.0, 2.0])]),
     "mixture": GaussianMixture([0.3, 0.7], [Gaussian([0.0, 0.0], psd(2, 2)), Gaussian([3.0, 1.0], 0.5)]),
+    "mixture of laws": Mixture(
+        [0.2, 0.3, 0.0, 0.5],
+        [
+            Gaussian([0.0, 1.0], psd(2, 3)),
+            Uniform([-1.0, 0.0], [2.0, 5.0]),
+            Uniform([50.0, 50.0], [51.0, 51.0]),
+            Truncated(Gaussian([1.0, 1.0], [1.0, 2.0]), [0.0, -np.inf], [np.inf, 2.0]),
+        ],
+    ),
+    "mixture given a box": GaussianMixture(
+        [0.3, 0.7], [Gaussian([0.0, 0.0], [1.0, 4.0]), Gaussian([3.0, 1.0], 0.5)]
+    ).truncated([0.5, -np.inf], [2.0, 1.0]),
+    "correlated mixture given one side": GaussianMixture(
+        [0.3, 0.7], [Gaussian([0.0, 0.0], psd(2, 2)), Gaussian([3.0, 1.0], psd(2, 8))]
+    ).truncated([1.0, -np.inf], np.inf),
+    "mixture of Gaussians as laws": Mixture([0.5, 0.5], [Gaussian([0.0, 0.0]), Gaussian([2.0, 1.0], psd(2, 9))]),
     "kde": kde(np.random.default_rng(3).normal(size=(40, 2)) * [1.0, 3.0]),
     "uniform": Uniform([-1.0, 2.0, 5.0], [1.0, 2.0, 9.0]),
     "uniform point": Uniform([1.0, 2.0], [1.0, 2.0]),
@@ -79,6 +105,25 @@ LAWS = {
     "truncated low rank": Truncated(
         Gaussian(np.zeros(3), factor=[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), [-1.0, 0.5, -np.inf], [0.5, np.inf, np.inf]
     ),
+    "copula": Copula([stats.lognorm(0.5), stats.uniform(-1, 2), stats.t(4)], psd_correlation(3, 1)),
+    "copula of independent inputs": Copula([stats.gamma(2.0), stats.norm(1.0, 2.0)], names=["waiting", "error"]),
+    "copula with atoms": Copula(
+        [stats.poisson(1.5), Marginal.from_points([0.0, 0.0, 3.0], [0.0, 0.25, 1.0])], [[1.0, -0.6], [-0.6, 1.0]]
+    ),
+    "copula of truncated scores": Copula.of_scores(
+        Truncated(Gaussian([0.0, 0.0]), [0.5, -np.inf], np.inf), [Marginal.of(stats.expon()), Marginal([0.0], [0.0])]
+    ),
+    "copula of a mixture": Copula.of_scores(
+        GaussianMixture([0.5, 0.5], [Gaussian([0.0, 0.0], psd(2, 2)), Gaussian([1.0, 2.0], [1.0, 0.0])]),
+        [Marginal.of(stats.expon()), Marginal([0.0], [0.0], below=1.0, above=1.0)],
+    ),
+    "categorical": Categorical(["a", "b", "c"], [0.2, 0.5, 0.3], name="KIND"),
+    "categorical codes": Categorical([1, 2, 4], [0.2, 0.5, 0.3], encoding="codes"),
+    "mixture with points": Mixture([0.4, 0.6], [Particles([[0.0, 1.0], [2.0, 2.0]]), Gaussian([0.0, 1.0], psd(2, 2))]),
+    "mixture of points": Mixture([0.4, 0.6], [Particles([[0.0, 1.0], [2.0, 2.0]]), Particles([[5.0, 1.0]])]),
+    "mixture with a copula": Mixture([0.4, 0.6], [Copula([stats.expon(), stats.norm()]), Gaussian([0.0, 1.0])]),
+    "product of a category and a copula": product(Categorical(["a", "b"], [0.3, 0.7]), Copula([stats.expon()])),
+    "sequence": Gaussian.ar1(4, 0.8, 0.5, mean=1.0),
     "particles": Particles([[0.0, 1.0], [2.0, 2.0], [5.0, -1.0]], [0.5, 0.25, 0.25]),
 }
 
@@ -645,7 +690,7 @@ def test_bad_inputs(call, words):
         ('{"law": "gaussian", "mean": ' + "9" * 5000 + "}", "not valid JSON"),
         ('{"law": "gaussian", "mean": ' + "9" * 400 + "}", "mean"),
         ("[1, 2]", "dictionary"),
-        (b"\xff\xfe\x00", "not valid JSON"),
+        (b"\xff\xfe\x00", "not a text file"),
     ],
 )
 def test_bad_law_files(tmp_path, text, words):
@@ -665,7 +710,7 @@ def test_law_files(tmp_path):
     assert isinstance(law, Truncated) and law.upper.tolist() == [np.inf, np.inf]
     with pytest.raises(InputLimitError, match="file_bytes"):
         law_from_json(file, limits=Limits(file_bytes=10))
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="there is no file"):
         law_from_json(tmp_path / "none.json")
 
 

@@ -32,8 +32,8 @@ def test_masses_are_bars_in_order(moons):
     drawn = moons.network.pattern(moons.law.sample(20_000, rng=0))
     ax = plot_masses(found, top=5, patterns=drawn)
     heights = [bar.get_height() for bar in ax.patches]
-    assert heights[:5] == found.value[:5].tolist()
-    assert np.abs(np.array(heights[5:]) - found.value[:5]).max() < 6 * np.sqrt(0.25 / 20_000)
+    assert heights[:5] == found.masses.value[:5].tolist()
+    assert np.abs(np.array(heights[5:]) - found.masses.value[:5]).max() < 6 * np.sqrt(0.25 / 20_000)
     assert ax.get_xticklabels()[0].get_text() == "".join(map(str, found.pattern[0].tolist()))
 
 

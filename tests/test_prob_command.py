@@ -12,7 +12,7 @@ from nets import random_net
 from reluscope.answer import Status
 from reluscope.cli import main
 from reluscope.commands.prob import verdict
-from reluscope.inputs import law_from_json
+from reluscope.inputs import _plain, law_from_json
 
 BOX = "".join(f"(declare-const X_{i} Real)(assert (>= X_{i} -1))(assert (<= X_{i} 1))" for i in range(2))
 BOX += "".join(f"(declare-const Y_{i} Real)" for i in range(2))
@@ -99,6 +99,19 @@ def test_errors_are_short(model, law, capsys):
         main(["prob", str(model), "--law", str(law)])
 
 
+def test_below_is_not_said_on_the_strength_of_doubtful_sampling():
+    from reluscope.answer import Answer, Status
+    from reluscope.commands.prob import _below
+
+    sure = Answer(1e-8, 0.9e-8, 1.1e-8, "confidence", 0.99, "populations (replicate)")
+    assert _below(sure, 1e-7)[0] is True and "that sampling met" in _below(sure, 1e-7)[1]
+    assert _below(sure, 1e-9)[0] is False
+    doubtful = Answer(1e-8, 0.0, 5e-8, "confidence", 0.99, "populations (replicate)", status=Status.TOLERANCE)
+    assert _below(doubtful, 1e-7)[0] is None and _below(doubtful, 1e-7)[1].startswith("not decided")
+    bounded = Answer(0.0, 0.0, 5e-8, "confidence", 0.99, "rays (finite-sample)", status=Status.NOTHING_MET)
+    assert _below(bounded, 1e-7)[0] is True
+
+
 def test_below_is_said_in_words(model, law, capsys):
     arguments = ["prob", str(model), "--law", str(law), "--event", "y[0] > y[1]", "--below"]
     for limit, code, holds, word in (("0.9999", 0, True, "yes"), ("1e-9", 1, False, "no")):
@@ -172,4 +185,67 @@ def test_the_laws_of_the_documentation_are_read(tmp_path):
         law = law_from_json(path)
         assert law.n == 2 and np.isfinite(law.sample(5, 0)).all()
         kinds.add(json.loads(line)["law"])
-    assert kinds == {"gaussian", "mixture", "truncated", "uniform", "particles", "classes"}
+    assert kinds == set(_plain._READERS)
+
+
+# -- several networks --
+
+TWO = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X real [1,2]) (declare-output Y real [2]))
+(declare-network g (isomorphic-to f) (declare-input Z real [1,2]) (declare-output W real [2]))
+(assert (== X[0,0] Z[0,0]))(assert (== X[0,1] Z[0,1]))
+(assert (and (>= X[0,0] -1) (<= X[0,0] 1)))(assert (and (>= X[0,1] -1) (<= X[0,1] 1)))
+"""
+
+
+@pytest.fixture
+def networks(tmp_path):
+    out = []
+    for seed, name in enumerate("fg"):
+        random_net((2, 6, 2), seed).save(tmp_path / f"{name}.npz")
+        out += ["--network", f"{name}={tmp_path / name}.npz"]
+    return out
+
+
+def test_several_networks_by_event_and_law(networks, law, capsys):
+    assert main(["prob", *networks, "--law", str(law), "--event", "argmax f != argmax g", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    nets = {name: random_net((2, 6, 2), seed) for seed, name in enumerate("fg")}
+    truth = rs.probability(nets, rs.Gaussian([0.0, 0.0], [1.0, 2.0]), "argmax f != argmax g")
+    assert facts["value"] == truth.value and set(facts["model"]) == {"f", "g"}
+
+
+@pytest.mark.parametrize("limit, word", [(0.5, "sat"), (1000.0, "unsat")])
+def test_properties_of_several_networks_have_verdicts(networks, tmp_path, capsys, limit, word):
+    prop, result = tmp_path / "p.vnnlib", tmp_path / "result.txt"
+    prop.write_text(TWO + f"(assert (or (> Y[0] (+ W[0] {limit})) (< Y[0] (- W[0] {limit}))))")
+    assert main(["prob", *networks, "--vnnlib", str(prop), "--results-file", str(result), "--budget", "20s"]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0] == word
+    lines = result.read_text().split("\n")
+    assert lines[0] == word and (word == "sat") == ("g: W = [" in text)
+    if word == "sat":
+        assert lines[1] == "X real [1,2]" and lines[4] == "Y real [2]" and lines[7] == "Z real [1,2]"
+        x, y, w = (np.array([float(v) for v in lines[i : i + 2]]) for i in (2, 5, 11))
+        assert np.allclose(random_net((2, 6, 2), 0)(x), y) and np.allclose(random_net((2, 6, 2), 1)(x), w)
+        assert abs(y[0] - w[0]) > limit
+
+
+def test_a_pair_of_inputs_and_a_contradiction(model, networks, tmp_path, capsys):
+    text = TWO.replace("isomorphic-to", "equal-to").replace("(assert (== X[0,0] Z[0,0]))", "")
+    prop = tmp_path / "p.vnnlib"
+    prop.write_text(text + "(assert (and (<= Z[0,0] X[0,0]) (>= Z[0,0] -1) (> W[1] Y[1])))")
+    assert main(["prob", str(model), "--vnnlib", str(prop), "--guarantee", "exact", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["verdict"] == "sat" and facts["given_inputs"][0] == pytest.approx(2 * facts["value"], rel=1e-9)
+    prop.write_text(TWO + "(assert (and (> Y[0] W[0]) (< Y[0] W[0])))")
+    assert main(["prob", *networks, "--vnnlib", str(prop)]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0] == "unsat" and "rows 1 and 2 contradict each other" in text
+
+
+@pytest.mark.parametrize("extra", [["--network", "f"], ["--network", "=a"], ["--network", "f=none.npz"]])
+def test_networks_are_given_as_name_and_file(law, extra, capsys):
+    assert main(["prob", *extra, "--law", str(law), "--event", "y > 0"]) == 2
+    assert main(["prob", "--law", str(law), "--event", "y > 0"]) == 2
+    assert "--network" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 import re
@@ -20,6 +21,7 @@ from reluscope.budget import Budget
 from reluscope.cli import main
 from reluscope.reporting.charts import Chart, diverging, png, sequential
 from reluscope.reporting.page import fingerprint
+from reluscope.reporting.region_pictures import plane_of
 from reluscope.reporting.subject import Subject
 
 HOSTILE = "<script>alert(1)</script>"
@@ -73,7 +75,7 @@ def outline(page: str) -> Outline:
 
 def test_every_section_is_answered(report):
     assert [s.reason for s in report.sections] == [""] * len(report.sections)
-    assert all(s.answer for s in report.sections)
+    assert all(s.answer or s.ask for s in report.sections)
     assert {s.key for s in report.sections} >= {
         "events",
         "errors",
@@ -111,14 +113,14 @@ def test_error_rates_from_labelled_rows():
     net = random_net((3, 6, 3), 4)
     X = rng.normal(size=(600, 3))
     y = np.array(["ash", "elm", "fir"])[net(X + 0.1 * rng.normal(size=X.shape)).argmax(axis=1)]
-    report = rs.report(net, X=X, y=y, budget="5s")
+    report = rs.report(net, X=X, y=y, budget="20s")
     section = next(s for s in report.sections if s.key == "errors")
     table = next(b for b in section.blocks if getattr(b, "name", "") == "error_rates").columns
     wrong = np.array(["ash", "elm", "fir"])[net(X).argmax(axis=1)] != y
     assert table["class"] == ["ash", "elm", "fir"]
     assert table["on the data"] == pytest.approx([wrong[y == c].mean() for c in ("ash", "elm", "fir")])
     assert all(low <= v <= high for low, v, high in zip(table["lower"], table["value"], table["upper"], strict=True))
-    two = rs.report(random_net((3, 6, 2), 4), X=X, y=y, budget="5s")  # three labels, two outputs: said, not guessed
+    two = rs.report(random_net((3, 6, 2), 4), X=X, y=y, budget="20s")  # three labels, two outputs: said, not guessed
     assert "2 outputs and the labels have 3 classes" in next(s for s in two.sections if s.key == "errors").answer
 
 
@@ -142,7 +144,7 @@ def test_a_hostile_title_stays_text(page):
 
 def test_hostile_feature_names_stay_text():
     net = random_net((2, 4, 1), 0)
-    text = rs.report(net, feature_names=[HOSTILE, "b"], budget="5s").html()
+    text = rs.report(net, feature_names=[HOSTILE, "b"], budget="20s").html()
     assert "<script" not in text
     assert "&lt;script&gt;" in text
 
@@ -176,8 +178,60 @@ def test_the_same_seed_gives_the_same_page(moons):
 
 def test_without_a_law_the_default_is_named():
     net = random_net((2, 5, 2), 1)
-    assert "no law or data was given" in rs.report(net, budget="3s").html()
-    assert "middle of the box" in rs.report(net, box=(0, 1), budget="3s").html()
+    page = rs.report(net, budget="3s")
+    assert 'class="reason" role="note">Assumed inputs: no law or data was given' in page.html()
+    assert "Assumed inputs" in repr(page).splitlines()[1] and page.to_dict()["law_assumed"] is True
+
+
+def test_a_box_means_uniform_inputs():
+    net = random_net((2, 5, 2), 1)
+    page = rs.report(net, box=([0, 0], [1, 2]), events="y[0] > y[1]", budget="5s", rng=0)
+    assert "uniform on the box" in page.html() and not page.assumed
+    found = page.to_dict()["sections"]["events"]["events"][0]
+    asked = rs.probability(net, rs.Uniform([0.0, 0.0], [1.0, 2.0]), "y[0] > y[1]")
+    assert found["value"] == pytest.approx(asked.value, abs=1e-9)
+
+
+def test_events_and_decisions_say_the_same():
+    """One number for one fact, and the share of the winner is what its event says, in many dimensions too."""
+    example = rs.example("digits")
+    page = rs.report(example.network, example.law, events="argmax != 3", budget="10s", rng=0)
+    event = page.to_dict()["sections"]["events"]["events"][0]
+    table = next(b for s in page.sections for b in s.blocks if getattr(b, "name", "") == "decisions")
+    at = table.columns["largest output"].index("y[3]")
+    assert table.columns["share"][at] == 1.0 - event["value"]
+    assert table.columns["upper"][at] == 1.0 - event["lower"]
+    assert "assumed" in table.caption
+
+
+def test_which_output_decides_is_said_or_asked_for_never_guessed():
+    net = random_net((2, 6, 3), 5)
+    law = rs.Gaussian([0.0, 0.0])
+
+    def word(net, **asked):
+        page = rs.report(net, law, budget="5s", rng=0, **asked)
+        section = next(s for s in page.sections if s.key == "outputs")
+        caption = next(b.caption for b in section.blocks if getattr(b, "name", "") == "decisions")
+        return section.answer.split()[1], "assumed" in caption
+
+    assert word(net, events="argmin == 0") == ("largest", True)
+    assert word(net, decision="smallest") == ("smallest", False)
+    assert word(net.with_schema(rule="smallest")) == ("smallest", False)
+    assert rs.example("controller").network.schema.rule == "smallest"
+    with pytest.raises(rs.InputError, match="decision"):
+        rs.report(net, law, decision="both")
+
+
+def test_all_coefficients_lie_beside_the_page(tmp_path):
+    net = random_net((3, 5, 2), 2)
+    page = rs.report(net, rs.Gaussian(np.zeros(3)), budget="5s", rng=0)
+    page.save(tmp_path)
+    with (tmp_path / "coefficients.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    top = rs.linear_models(net, rs.Gaussian(np.zeros(3)), rng=0).top(1)
+    assert float(rows[0]["y[1]: x[2]"]) == pytest.approx(top.C[0, 1, 2], rel=1e-12)
+    assert float(rows[0]["y[0]: constant"]) == pytest.approx(top.d[0, 0], rel=1e-12)
+    assert len(rows[0]) == 3 + 2 * 4
 
 
 def test_data_gives_the_law(tmp_path, capsys):
@@ -187,7 +241,16 @@ def test_data_gives_the_law(tmp_path, capsys):
     np.savetxt(tmp_path / "rows.csv", X, delimiter=",", header="width,height", comments="")
     out = tmp_path / "out"
     code = main(
-        ["report", str(tmp_path / "net.npz"), "--data", str(tmp_path / "rows.csv"), "--budget", "5s", "--out", str(out)]
+        [
+            "report",
+            str(tmp_path / "net.npz"),
+            "--data",
+            str(tmp_path / "rows.csv"),
+            "--budget",
+            "20s",
+            "--out",
+            str(out),
+        ]
     )
     assert code == 0
     assert "report.html" in capsys.readouterr().out
@@ -212,10 +275,10 @@ def test_bad_arguments(arguments, words):
 
 
 def test_networks_of_one_input_and_of_constants():
-    one = rs.report(random_net((1, 6, 1), 0), budget="5s")
+    one = rs.report(random_net((1, 6, 1), 0), budget="20s")
     assert not any(s.reason for s in one.sections)
     flat = rs.Network([(np.zeros((3, 2)), np.zeros(3)), (np.ones((1, 3)), np.zeros(1))], activation="relu")
-    assert not any(s.reason for s in rs.report(flat, budget="5s").sections)
+    assert not any(s.reason for s in rs.report(flat, budget="20s").sections)
 
 
 def test_fingerprint_depends_on_every_weight():
@@ -327,3 +390,56 @@ def test_lines_answer_where_enumeration_does_not_finish():
     assert subject.outputs().guarantee == "confidence"
     assert np.isfinite(subject.outputs().mean.upper).all()
     assert subject.linear_models().guarantee == "confidence"
+
+
+# -- the first screen ------------------------------------------------------------------------------------------------
+
+
+def test_the_first_screen_says_what_where_and_how_likely(report):
+    page = report.html()
+    first = page[page.index('<div class="first">') : page.index('<div class="summary">')]
+    at = [first.index(f"<h2>{word}</h2>") for word in ("What", "Where", "How likely")]
+    assert at == sorted(at)
+    chance = report.screen.chances[0]
+    assert chance.number in first and chance.guarantee == "exact" and chance.event == "y[0] > 0"
+    assert "stripes: y[0] &gt; 0" in first and "ellipses" in first
+    assert len(page) < 600_000
+
+
+def test_the_map_goes_through_the_event_in_many_dimensions():
+    net = random_net((7, 12, 3), 3)
+    law = rs.Gaussian(np.zeros(7), np.diag(np.linspace(0.005, 0.02, 7)))
+    subject = Subject(net, law, "", events=("argmax != argmax at mean",), budget=Budget(seconds=10.0))
+    view, nearest = plane_of(subject), subject.nearest()
+    np.testing.assert_allclose(view.points(np.array([[nearest.distance, 0.0]]))[0], nearest.x, atol=1e-9)
+    lengths = view.directions @ np.linalg.inv(np.asarray(law.cov)) @ view.directions.T
+    np.testing.assert_allclose(lengths, np.eye(2), atol=1e-9)  # circles are standard deviations
+    assert (
+        view.through_event
+        and "towards the event" in rs.report(net, law, events="argmax != argmax at mean", budget="10s", rng=0).html()
+    )
+
+
+def test_what_was_not_asked_is_offered_not_shown_empty():
+    page = rs.report(random_net((2, 4, 2), 1), rs.Gaussian([0.0, 0.0]), budget="5s", rng=0)
+    text = html.unescape(page.html())
+    assert "You could also ask" in text and 'id="events"' not in text and 'id="local"' not in text
+    assert 'events=["y[0] > 1"]' in text
+
+
+def test_classes_have_their_names():
+    net = random_net((2, 6, 3), 2).with_schema(outputs=["left", "ahead", "right"], decision="turn")
+    page = rs.report(net, rs.Gaussian([0.0, 0.0]), events="turn == left", budget="5s", rng=0)
+    table = next(b for s in page.sections for b in s.blocks if getattr(b, "name", "") == "decisions")
+    assert set(table.columns["largest output"]) == {"left", "ahead", "right"}
+
+
+def test_with_data_the_rows_come_first():
+    net = random_net((3, 5, 1), 1)
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    page = rs.report(net, X=X, events="y[0] > 0", budget="5s", rng=0)
+    share = f"{float((net(X)[:, 0] > 0).mean()):.3g}"
+    chance, section = page.screen.chances[0], next(s for s in page.sections if s.key == "events")
+    assert float(chance.on_data[:-2]) / 100 == pytest.approx(float(share), abs=1e-3)
+    assert section.answer.startswith(f"y[0] > 0 holds for {chance.on_data} of the rows given; under the law")
+    assert list(section.blocks[0].columns)[:3] == ["event", "on the data", "probability"]

@@ -4,7 +4,7 @@ import pytest
 
 from reluscope.cli import main
 from reluscope.errors import InputError
-from reluscope.reproduce import reproduce
+from reluscope.reproduce import Reproduction, cocircles, reproduce
 
 
 def test_moons_rates_agree_with_draws(tmp_path):
@@ -17,7 +17,20 @@ def test_moons_rates_agree_with_draws(tmp_path):
             assert abs(exact - drawn) < 6 * (max(exact * (1 - exact), 1e-9) / 1e5) ** 0.5
             assert 0.0 < exact < 0.3
     assert {p.name for p in tmp_path.iterdir()} == {"figure-1.png", "figure-2.png"}
-    assert "published" in str(done)
+    assert "14.49" not in str(done) and "a reduced run" in str(done) and done.to_dict()["quick"]
+
+
+def test_published_numbers_stand_beside_full_runs_only():
+    full = Reproduction("x", [{"ours": 1, "published": 2}], ["a remark"], [], ("published",), ["published: 2"])
+    assert "published: 2" in str(full) and full.to_dict()["remarks"] == ["published: 2", "a remark"]
+    quick = full.reduced()
+    assert quick.rows == [{"ours": 1}] and quick.quick and "a remark" in str(quick) and "published: 2" not in str(quick)
+
+
+def test_numbers_that_the_slides_do_not_print_are_marked():
+    """The text of the slides has the number of regions, the 85 % and an AUC of about 0.93, and no other number."""
+    assert set(cocircles.IN_TEXT) == {"regions with data", "single-class share", "network AUC, test"}
+    assert set(cocircles.IN_TEXT) < set(cocircles.PUBLISHED)
 
 
 def test_unknown_names_are_refused(tmp_path, capsys):

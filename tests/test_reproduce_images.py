@@ -18,12 +18,12 @@ from reluscope.reproduce.spectrum import _distance, _from_set, _pooled
 def test_table_1_on_digits(tmp_path):
     done = reproduce("mnist", tmp_path, quick=True, rng=0)
     assert [row["class"] for row in done.rows] == list(range(10))
-    assert done.rows[3]["0.4 paper"] == "1.00"
+    assert "0.4 paper" not in done.rows[3]  # other data: the published table is not beside it
     tops = [[float(row[f"{t} data"].split("-")[1]) for row in done.rows] for t in (0.1, 0.2, 0.3, 0.4)]
     # A larger threshold frees more units, and the sets grow (up to the cap, which 16 units hardly reach).
     assert (np.diff(np.mean(tops, axis=1)) > 0).all()
     assert 0.0 < np.mean(tops[0]) < 0.5 < np.mean(tops[3]) <= 1.0
-    assert "published" in str(done)
+    assert "a reduced run" in str(done)
     assert {p.name for p in tmp_path.iterdir()} == {"table-1.png"}
 
 

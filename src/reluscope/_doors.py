@@ -7,17 +7,23 @@ Such a method calls the function that this table names, which is imported then a
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
+from reluscope._lazy import late
+
 DOORS = {
+    "Certificates.plot": "reluscope.plot.certificates:plot_certificates",
+    "Event.to_vnnlib": "reluscope.formats.vnnlib:write_vnnlib",
     "Explanation.plot": "reluscope.plot.explanations:plot_explanation",
     "Growth.plot": "reluscope.plot.invariance:plot_growth",
     "Intervals.plot": "reluscope.plot.explanations:plot_intervals",
     "L1Path.plot": "reluscope.plot.merged:plot_l1_path",
+    "LawCheck.plot": "reluscope.plot.laws:plot_law_check",
     "Layers.plot": "reluscope.plot.layers:plot_layers",
     "Layers.plot_clouds": "reluscope.plot.layers:plot_clouds",
     "MergedModels.plot": "reluscope.plot.merged:plot_merged",
+    "Network.__matmul__": "reluscope.algebra:compose",
+    "Network.__sub__": "reluscope.algebra:subtract",
     "Network.save": "reluscope.formats:save",
     "Regions.masses": "reluscope.measure.regions:region_masses",
     "Unwrapped.plot": "reluscope.plot.local_models:plot",
@@ -27,4 +33,4 @@ DOORS = {
 def door(method: str) -> Callable[..., Any]:
     """The function behind a convenience method, by the name `Class.method`."""
     module, function = DOORS[method].split(":")
-    return getattr(import_module(module), function)
+    return late(module, function)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from reluscope._lazy import late
 from reluscope.errors import MissingExtraError
 
 
 def require(module: str, extra: str) -> Any:
     """Import `module`, or say which extra brings it."""
     try:
-        return import_module(module)
+        return late(module)
     except ImportError as error:
         package = module.split(".")[0]
         raise MissingExtraError(

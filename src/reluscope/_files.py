@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import stat
@@ -15,49 +16,95 @@ from pathlib import Path
 from typing import IO
 
 from reluscope._check import describe
-from reluscope.errors import InputError
+from reluscope.errors import InputError, InputTypeError
 from reluscope.limits import DEFAULT_LIMITS, Limits
 
 _GZIP = b"\x1f\x8b"
 _ZIP_ENTRY = b"PK\x01\x02"
+_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_CHUNK = 1 << 20
+"""Bytes that are unpacked at a time."""
 
 
 def as_path(path: str | PathLike[str], name: str = "path") -> Path:
     """`path` as a Path; refuses anything else, empty text and NUL bytes."""
     if not isinstance(path, (str, PathLike)):
-        raise InputError(f"{name} must be a path, got {describe(path)}")
+        raise InputTypeError(f"{name} must be a path, got {describe(path)}")
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise InputError(f"{name} must be a non-empty path without NUL characters, got {describe(text)}")
     return Path(text)
 
 
-def read_bytes(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS, inflate: bool = False) -> bytes:
-    """The content of a regular file of at most `limits.file_bytes` bytes; the size is checked before reading.
+def make_folder(path: str | PathLike[str], name: str = "folder") -> Path:
+    """The folder `path`, made if it does not exist."""
+    folder = as_path(path, name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{name} {str(folder)!r} cannot be made: {error.strerror or error}") from error
+    return folder
 
-    With `inflate`, a gzip file is unpacked, within the same limit. Devices, pipes and folders are refused
-    without being opened.
-    """
+
+@contextlib.contextmanager
+def open_regular(path: str | PathLike[str], limits: Limits) -> Iterator[tuple[IO[bytes], int]]:
+    """An open regular file and its size, which is checked first. Devices, pipes and folders are refused unopened."""
     file = as_path(path)
     try:
-        status = file.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise InputError(f"{file} is a folder; name a file in it")
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{file} is not a regular file")
-        limits.check("file_bytes", status.st_size, str(file))
-        with file.open("rb") as handle:
-            # One byte more than it had: a file that grows while it is read is caught as well.
-            data = handle.read(min(status.st_size, limits.file_bytes) + 1)
+        _check_regular(file, file.stat().st_mode)
+        # The name may lead elsewhere by now: opened without waiting for a writer of a pipe, then looked at again.
+        with os.fdopen(os.open(file, _AT_ONCE), "rb") as handle:
+            status = os.fstat(handle.fileno())
+            _check_regular(file, status.st_mode)
+            limits.check("file_bytes", status.st_size, str(file))
+            yield handle, status.st_size
     except FileNotFoundError as error:
         raise InputError(f"there is no file {file} (in {Path.cwd()}); check the path") from error
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
-    if len(data) > status.st_size:
-        raise InputError(f"{file} grew while it was read; wait until it is written")
-    if inflate and data.startswith(_GZIP):
-        return _gunzip(data, limits, str(file))
+
+
+def _check_regular(file: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{file} is a folder; name a file in it")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{file} is not a regular file")
+
+
+def read_bytes(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """The content of a regular file of at most `limits.file_bytes` bytes; the size is checked before reading."""
+    with open_regular(path, limits) as (handle, size):
+        # One byte more than it had: a file that grows while it is read is caught as well.
+        data = handle.read(size + 1)
+    if len(data) > size:
+        raise InputError(f"{as_path(path)} grew while it was read; wait until it is written")
     return data
+
+
+def file_digest(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> str:
+    """SHA-256 of the bytes of a regular file."""
+    digest = hashlib.sha256()
+    with open_regular(path, limits) as (handle, _):
+        while chunk := handle.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_text(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> str:
+    """The text of a regular file (UTF-8, gzip too) of at most `limits.text_bytes` bytes once unpacked."""
+    file = as_path(path)
+    with open_regular(file, limits) as (handle, size):
+        packed = handle.read(len(_GZIP)) == _GZIP
+        if not packed:
+            limits.check("text_bytes", size, str(file))
+        handle.seek(0)
+        data = _gunzip(handle, limits, str(file)) if packed else handle.read(size + 1)
+    if not data.isascii():
+        limits.check("text_bytes", 4 * len(data), f"{file.name} (letters beyond ASCII count four times)")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.name} is not a text file: byte {error.start} is not UTF-8") from error
 
 
 def check_zip(data: bytes, limits: Limits, what: str) -> None:
@@ -72,23 +119,24 @@ def check_zip(data: bytes, limits: Limits, what: str) -> None:
     limits.check("file_bytes", total, f"{what}, unpacked,")
 
 
-def _gunzip(data: bytes, limits: Limits, what: str) -> bytes:
-    """Unpack gzip data (any number of members) without ever holding more than the limit plus one byte."""
-    parts: list[bytes] = []
-    total = 0
-    while data:
-        unpacker = zlib.decompressobj(wbits=31)
+def _gunzip(packed: IO[bytes], limits: Limits, what: str) -> bytes:
+    """Unpack gzip data (any number of members), in chunks, never holding more than the limit and one chunk."""
+    out = io.BytesIO()
+    unpacker = zlib.decompressobj(wbits=31)
+    data = b""
+    while data := data or packed.read(_CHUNK >> 4):
+        if unpacker.eof:
+            unpacker = zlib.decompressobj(wbits=31)
         try:
-            part = unpacker.decompress(data, limits.file_bytes + 1 - total)
+            out.write(unpacker.decompress(data, _CHUNK))
         except zlib.error as error:
             raise InputError(f"{what} is damaged: {error}") from error
-        total += len(part)
-        limits.check("file_bytes", total, f"{what}, unpacked,")
-        if not unpacker.eof:
-            raise InputError(f"{what} is cut short: the gzip data does not end")
-        parts.append(part)
-        data = unpacker.unused_data
-    return b"".join(parts)
+        limits.check("file_bytes", out.tell(), f"{what}, unpacked,")
+        limits.check("text_bytes", out.tell(), f"{what}, unpacked,")
+        data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+    if not unpacker.eof:
+        raise InputError(f"{what} is cut short: the gzip data does not end")
+    return out.getvalue()
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -57,3 +58,20 @@ def percent(value: float, digits: int = 3) -> str:
     if p > 99:  # the same digits of what is missing
         return f"{100 - float(f'{100 - p:.{max(digits - 2, 1)}g}'):.12g} %"
     return f"{p:.{digits}g} %" if p >= 0.01 else f"{p:.2g} %"
+
+
+def percent_in(value: float, lower: float, upper: float) -> str:
+    """A probability as a percentage, with no more digits than its interval supports.
+
+    >>> percent_in(0.123456, 0.1, 0.15), percent_in(0.123456, 0.1233, 0.1236), percent_in(0.0002, 0.0, 0.004)
+    ('12 %', '12.3 %', 'at most 0.4 %')
+    """
+    half = 50 * (upper - lower)
+    if half <= 0:
+        return percent(value)
+    if value <= 0.5 * (upper - lower) and lower <= 0:
+        return f"at most {percent(upper)}"
+    digits = max(-math.floor(math.log10(half)), 0)  # the digit that is in doubt is the last one shown
+    short = percent(value)
+    shown = f"{100 * value:.{digits}f} %"
+    return shown if len(shown) < len(short) and float(shown[:-2]) not in (0.0, 100.0) else short

@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, real, real_array
+from reluscope._check import FloatArray, describe, real, real_array, text
 from reluscope.errors import InputError
 
 MAX_PIECES = 255
 """A unit's piece index is stored in one byte."""
+
+_FEW_BREAKS = 8
+"""Break points up to which one comparison each finds the piece; for more a search does."""
 
 _CONTINUITY = 1e-12
 """Largest jump at a break point, relative to the terms that meet there, that counts as rounding."""
@@ -68,6 +71,7 @@ class Activation:
         t = real_array(self.breaks, "breaks", ndim=1)
         s = real_array(self.slopes, "slopes", ndim=1)
         c = real_array(self.intercepts, "intercepts", ndim=1)
+        text(self.name, "name")
         if not len(s) == len(c) == len(t) + 1:
             raise InputError(
                 f"an activation with {len(t)} break points needs {len(t) + 1} slopes and intercepts, "
@@ -102,8 +106,22 @@ class Activation:
         return np.asarray(self.slopes)[piece] * h + np.asarray(self.intercepts)[piece]
 
     def piece(self, h: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-        """Index of the piece that holds each entry of `h`; a break point belongs to the piece below it."""
-        return np.searchsorted(np.asarray(self.breaks), np.asarray(h, dtype=np.float64), side="left").astype(np.uint8)
+        """Index of the piece that holds each entry of `h`; a break point belongs to the piece below it.
+
+        Parameters
+        ----------
+        h : array
+            Pre-activations.
+
+        Returns
+        -------
+        array of uint8
+            Of the shape of `h`.
+        """
+        values = real_array(h, "h", finite=False)
+        if np.isnan(values).any():
+            raise InputError("h must not hold nan")
+        return np.searchsorted(np.asarray(self.breaks), values, side="left").astype(np.uint8)
 
 
 def relu() -> Activation:
@@ -202,6 +220,11 @@ class Units:
     Most layers have one kind; residual layers mix relu with identity, PReLU layers have a kind per channel. The
     tables (`breaks`, `slopes`, `intercepts`) are what compiled kernels read: one row per unit, padded on the right
     with `+inf` break points and with the last piece repeated.
+
+    Attributes
+    ----------
+    kinds : tuple of Activation
+    kind : (units,) array of int
     """
 
     kinds: tuple[Activation, ...]
@@ -209,19 +232,47 @@ class Units:
 
     @classmethod
     def uniform(cls, spec: Any, width: int) -> Units:
-        """`width` units of one kind."""
+        """`width` units of one kind.
+
+        Parameters
+        ----------
+        spec : Activation or str
+        width : int
+
+        Returns
+        -------
+        Units
+        """
         return cls((activation(spec),), np.zeros(width, dtype=np.intp))
 
     @classmethod
     def of(cls, each: Sequence[Activation]) -> Units:
-        """One activation per unit, given one by one."""
+        """One activation per unit, given one by one.
+
+        Parameters
+        ----------
+        each : sequence of Activation
+
+        Returns
+        -------
+        Units
+        """
         kinds = tuple(dict.fromkeys(each))
         index = {a: i for i, a in enumerate(kinds)}
         return cls(kinds, np.fromiter((index[a] for a in each), dtype=np.intp, count=len(each)))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Units]) -> Units:
-        """The units of several layers side by side."""
+        """The units of several layers side by side.
+
+        Parameters
+        ----------
+        parts : sequence of Units
+
+        Returns
+        -------
+        Units
+        """
         kinds = tuple(dict.fromkeys(a for p in parts for a in p.kinds))
         index = {a: i for i, a in enumerate(kinds)}
         mapped = [np.array([index[a] for a in p.kinds], dtype=np.intp)[p.kind] for p in parts]
@@ -297,16 +348,48 @@ class Units:
         return slopes * h + intercepts
 
     def pattern(self, h: FloatArray) -> npt.NDArray[np.uint8]:
-        """Index of the piece of each unit at `h` of shape (..., units); ties go to the piece below."""
+        """Index of the piece of each unit at `h` of shape (..., units); ties go to the piece below.
+
+        Parameters
+        ----------
+        h : (..., units) array
+            Pre-activations.
+
+        Returns
+        -------
+        (..., units) array of uint8
+        """
         if self.is_relu:
             return (h > 0.0).view(np.uint8)
         piece = np.zeros(h.shape, dtype=np.uint8)
+        if self.breaks.shape[1] > _FEW_BREAKS:
+            for kind, units in self._of_kind:
+                own = h[..., units]
+                # As many break points lie below; comparisons with nan are false.
+                below = np.searchsorted(self.kinds[kind].breaks, own, side="left")
+                piece[..., units] = np.where(np.isnan(own), 0, below)
+            return piece
         for k in range(self.breaks.shape[1]):
             piece += h > self.breaks[:, k]
         return piece
 
+    @cached_property
+    def _of_kind(self) -> list[tuple[int, npt.NDArray[np.intp]]]:
+        """Each kind with break points, and its units."""
+        found = ((k, np.flatnonzero(self.kind == k)) for k, a in enumerate(self.kinds) if len(a.breaks))
+        return [(k, units) for k, units in found if len(units)]
+
     def on(self, piece: npt.NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:
-        """Slope and intercept of each unit on the given pieces, each of the shape of `piece` (fresh arrays)."""
+        """Slope and intercept of each unit on the given pieces, each of the shape of `piece` (fresh arrays).
+
+        Parameters
+        ----------
+        piece : (..., units) array of uint8
+
+        Returns
+        -------
+        slopes, intercepts : (..., units) arrays
+        """
         if self.is_relu:
             return piece.astype(np.float64), np.zeros(piece.shape)
         units = np.arange(len(self))

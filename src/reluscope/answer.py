@@ -19,8 +19,10 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, real
-from reluscope.errors import InputError
+from reluscope._check import SEEDS, FloatArray, choice, describe, instance, integer, real, real_array, text
+from reluscope.errors import InputError, InputTypeError
+
+GUARANTEES = ("exact", "sound", "confidence")
 
 
 class Status(StrEnum):
@@ -74,6 +76,12 @@ def status_of(stopped: str | None) -> Status:
     return Status.DONE if stopped is None else getattr(stopped, "status", Status.BUDGET)
 
 
+def unless_interrupted(stopped: str | None) -> None:
+    """Go on only if it was not Ctrl-C that ended the work: what comes next must not swallow it."""
+    if status_of(stopped) is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer:
     """A probability (or another number) with its bracket, its guarantee, and how it was computed.
@@ -125,17 +133,41 @@ class Answer:
     status: Status = Status.DONE
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("value", "lower", "upper"):
+            if not isinstance(number := getattr(self, name), float):
+                object.__setattr__(self, name, _number(number, name))
+        _check_facts(self)
+
     @property
     def width(self) -> float:
         """`upper - lower`."""
         return self.upper - self.lower
 
     def certainly_below(self, x: float) -> bool:
-        """Whether the whole bracket is below `x` (for a confidence answer: at its level)."""
+        """Whether the whole bracket is below `x` (for a confidence answer: at its level).
+
+        Parameters
+        ----------
+        x : float
+
+        Returns
+        -------
+        bool
+        """
         return self.upper < real(x, "x")
 
     def certainly_above(self, x: float) -> bool:
-        """Whether the whole bracket is above `x` (for a confidence answer: at its level)."""
+        """Whether the whole bracket is above `x` (for a confidence answer: at its level).
+
+        Parameters
+        ----------
+        x : float
+
+        Returns
+        -------
+        bool
+        """
         return self.lower > real(x, "x")
 
     def __lt__(self, x: Any) -> bool:
@@ -183,6 +215,13 @@ class Answers:
     With `guarantee="confidence"` each bracket holds on its own with probability `level`. `answers[i]` and iteration
     give an `Answer`, slices and index arrays `Answers`; `numpy.asarray(answers)` gives the values. `status` says
     whether every number has the accuracy asked for.
+
+    Attributes
+    ----------
+    value, lower, upper : arrays of one shape
+        The estimates (or the numbers themselves) and their brackets.
+    guarantee, level, method, note, evaluations, seconds, status, seed
+        As in `Answer`, for all numbers together.
     """
 
     value: FloatArray
@@ -196,6 +235,15 @@ class Answers:
     seconds: float | None = None
     status: Status = Status.DONE
     seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("value", "lower", "upper"):
+            if not isinstance(array := getattr(self, name), np.ndarray) or array.dtype != np.float64:
+                object.__setattr__(self, name, real_array(array, name, finite=False))
+        if not self.value.shape == self.lower.shape == self.upper.shape:
+            shapes = self.value.shape, self.lower.shape, self.upper.shape
+            raise InputError(f"value, lower and upper must have one shape, got {shapes}")
+        _check_facts(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -232,12 +280,38 @@ class Answers:
         return Answer(*ends, self.guarantee, self.level, self.method or f"sum of {len(self):,}", *self._rest())
 
     def certainly_below(self, x: Any) -> npt.NDArray[np.bool_]:
-        """Where the whole bracket is below `x`."""
-        return np.asarray(self.upper < x)
+        """Where the whole bracket is below `x`.
+
+        Parameters
+        ----------
+        x : float or array
+
+        Returns
+        -------
+        array of bool
+        """
+        return np.asarray(self.upper < self._limits(x))
 
     def certainly_above(self, x: Any) -> npt.NDArray[np.bool_]:
-        """Where the whole bracket is above `x`."""
-        return np.asarray(self.lower > x)
+        """Where the whole bracket is above `x`.
+
+        Parameters
+        ----------
+        x : float or array
+
+        Returns
+        -------
+        array of bool
+        """
+        return np.asarray(self.lower > self._limits(x))
+
+    def _limits(self, x: Any) -> FloatArray:
+        limits = real_array(x, "x", finite=False)
+        try:
+            np.broadcast_shapes(limits.shape, self.shape)
+        except ValueError:
+            raise InputError(f"x must be a number or of shape {self.shape}, got shape {limits.shape}") from None
+        return limits
 
     def __len__(self) -> int:
         return len(self.value)
@@ -255,11 +329,11 @@ class Answers:
         """A part of the numbers; a single one comes as an `Answer`."""
         try:
             value, lower, upper = (np.asarray(a[index]) for a in (self.value, self.lower, self.upper))
-        except IndexError as error:
-            if hasattr(index, "__index__") and self.value.ndim:
+        except (IndexError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, IndexError) and isinstance(index, (int, np.integer)) and abs(int(index)) < 1 << 63:
                 raise IndexError(f"number {int(index)} does not exist: there are {len(self)}") from None
             raise InputError(
-                f"answers of shape {self.shape} are indexed like arrays, got {describe(index)}: {error}"
+                f"index: answers of shape {self.shape} are indexed like arrays, got {describe(index)}"
             ) from error
         if value.ndim:
             return replace(self, value=value, lower=lower, upper=upper)
@@ -300,6 +374,31 @@ class Answers:
 
     def _rest(self) -> tuple[Any, ...]:
         return self.note, self.evaluations, self.seconds, self.status, self.seed
+
+
+def _number(value: Any, name: str) -> float:
+    """A float, infinite or nan where nothing is known."""
+    array = real_array(value, name, ndim=0, finite=False)
+    if isinstance(value, (bool, np.bool_)):
+        raise InputTypeError(f"{name} must be a real number, got {describe(value)}")
+    return float(array)
+
+
+def _check_facts(answer: Answer | Answers) -> None:
+    """The fields that an answer and many have in common."""
+    # "approximation" is no guarantee: a formula's number without a bracket, and it says so.
+    choice(answer.guarantee, "guarantee", (*GUARANTEES, "approximation"))
+    if answer.level is not None:
+        object.__setattr__(answer, "level", real(answer.level, "level", low=0.0, high=1.0))
+    text(answer.method, "method")
+    text(answer.note, "note")
+    if answer.evaluations is not None:
+        integer(answer.evaluations, "evaluations", low=0)
+    if answer.seconds is not None:
+        object.__setattr__(answer, "seconds", real(answer.seconds, "seconds", low=0.0))
+    instance(answer.status, "status", Status, "a Status")
+    if answer.seed is not None:
+        integer(answer.seed, "seed", low=0, high=SEEDS - 1)
 
 
 def _kind(answer: Answer | Answers) -> str:

@@ -1,20 +1,23 @@
 """Budgets: how long a call may take, said by the user in words.
 
 `budget="60s"`, `"5 min"`, `"10000 regions"`, `"60s, 10000 regions"`, a number of seconds, or None for no limit.
-When a budget ends, the answer is the best so far and says so. Compiling (and loading compiled code) on a first call
-is not counted: a budget means the same on the first call as on the second.
+When a budget ends, the answer is the best so far and says so. Compiling (and loading compiled code, and other
+packages) on a first call is not counted: a budget means the same on the first call as on the second.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
+from numba.core import event
+from numba.core.registry import cpu_target
+
 from reluscope._check import describe
+from reluscope._lazy import CLOCK, Clock
 from reluscope.answer import Status, Stop
 from reluscope.errors import InputError
 
@@ -23,6 +26,9 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "second": 1.0, "m"
 _SECONDS |= {"minute": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}
 _LONG = 2.0
 """Seconds of compiling after which a terminal shows why it waits."""
+
+_PILOT_SECONDS = 0.02
+"""A pilot that takes so long has shown the pace."""
 
 _REGIONS = ("region", "regions", "cells", "cell")
 
@@ -33,7 +39,7 @@ class Budget:
 
     seconds: float = float("inf")
     regions: float = float("inf")
-    started: float = field(default_factory=lambda: _clock())
+    started: float = field(default_factory=CLOCK)
     whole: float | None = None
     """The seconds of the whole budget, when this is a part of one."""
 
@@ -50,37 +56,57 @@ class Budget:
             return Stop(f"budget of {self.whole or self.seconds:g} s reached", Status.BUDGET)
         return None
 
+    def afford(self, work: Callable[[int], object], asked: int, share: float = 0.9, *, least: int = 64) -> int:
+        """How many of `asked` pieces of work fit into a share of the seconds that are left: at least `least`.
+
+        Told by a pilot, `work(n)` for a small n; without a limit on seconds there is none, and all fit. The work must
+        take its random numbers from elsewhere than the answer does: then how many draws the answer has says nothing
+        about them, and intervals for a number of draws that was fixed beforehand hold.
+        """
+        if self.seconds == float("inf"):
+            return asked
+        n, took = min(asked, 16), 0.0
+        work(n)  # what happens once is not counted
+        while took < _PILOT_SECONDS and took < 0.05 * self.seconds:
+            begin = self.elapsed()
+            work(n)
+            took = self.elapsed() - begin
+            if 2 * n > asked:
+                break
+            n *= 2
+        else:
+            n //= 2
+        cost = max(took, 1e-9) / n
+        return int(min(asked, max(share * (self.seconds - self.elapsed()) / cost, least)))
+
     def elapsed(self) -> float:
         """Seconds since the budget was made, without compilation."""
-        return _clock() - self.started
+        return CLOCK() - self.started
 
 
-def _clock() -> float:
-    """Seconds that pass, except while numba compiles or loads what it compiled before."""
-    watch = _compiling()
-    return time.monotonic() - (watch.duration if watch.done else 0.0)
+class _Watch(event.Listener):
+    """Stops the clock while any thread compiles, loads compiled code or waits for the compiler.
 
-
-@cache
-def _compiling() -> Any:
-    """A listener that adds up the time spent under numba's compiler lock, from its first use on.
-
-    On a terminal it says once that compiling takes a while: silence would look like a hang.
+    numba's own `TimingListener` may be called by two threads at once, and then loses count for good.
+    On a terminal this says once that compiling takes a while: silence would look like a hang.
     """
-    from numba.core import event
 
-    class Watch(event.TimingListener):
-        announced = False
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._announced = False
 
-        def on_end(self, happened: Any) -> None:
-            super().on_end(happened)
-            if not self.announced and self.done and self.duration > _LONG and sys.stderr.isatty():
-                self.announced = True
-                print("reluscope: compiling on first use (kept on disk for the next time) ...", file=sys.stderr)
+    def on_start(self, happened: Any) -> None:
+        self._clock.stop()
 
-    watch = Watch()
-    event.register("numba:compiler_lock", watch)
-    return watch
+    def on_end(self, happened: Any) -> None:
+        if self._clock.go_on() > _LONG and not self._announced and sys.stderr.isatty():
+            self._announced = True
+            print("reluscope: compiling on first use (kept on disk for the next time) ...", file=sys.stderr)
+
+
+event.register("numba:compiler_lock", _Watch(CLOCK))
+_TARGET = cpu_target.target_context
+"""Made by the first kernel, under the compiler's lock: here, so that importing a module with kernels takes no lock."""
 
 
 def parse_budget(value: Any, default: str | None = None) -> Budget:
@@ -90,7 +116,7 @@ def parse_budget(value: Any, default: str | None = None) -> Budget:
         return Budget()
     if isinstance(value, Budget):
         return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e300:
         return Budget(seconds=float(value))
     if isinstance(value, str) and re.fullmatch(r"\s*[0-9]+(\.[0-9]*)?\s*", value):
         value = f"{value.strip()}s"  # a bare number is seconds

@@ -12,7 +12,21 @@ import sys
 from collections.abc import Sequence
 
 from reluscope._version import __version__
-from reluscope.commands import demo, info, layers, lens, playground, prob, recover, regions, report, reproduce, unwrap
+from reluscope.commands import (
+    certify,
+    demo,
+    info,
+    layers,
+    lens,
+    playground,
+    prob,
+    recover,
+    regions,
+    replay,
+    report,
+    reproduce,
+    unwrap,
+)
 from reluscope.errors import ReluscopeError
 
 
@@ -52,7 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    for module in (demo, report, playground, info, prob, regions, unwrap, layers, lens, recover, reproduce):
+    offered = (
+        demo, report, playground, info, prob, replay, certify, regions, unwrap, layers, lens, recover, reproduce,
+    )  # fmt: skip
+    for module in offered:
         module.add(commands)
     return parser
 

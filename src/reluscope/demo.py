@@ -26,7 +26,14 @@ def run(name: str, folder: Path) -> tuple[dict[str, Any], str]:
         file.write((json.dumps(law.to_dict(), indent=1) + "\n").encode())
     shown.network.save(folder / f"{name}.npz")
     files += [f"{name}-law.json", f"{name}.npz"]
-    facts = {"example": name, "about": shown.about, **done.to_dict(), "folder": str(folder), "files": files}
+    facts = {
+        "example": name,
+        "model": str(folder / f"{name}.npz"),
+        "about": shown.about,
+        **done.to_dict(),
+        "folder": str(folder),
+        "files": files,
+    }
     again = " ".join(f'--event "{event}"' for event in shown.events)
     lines = [
         f"{name}: {shown.about}",

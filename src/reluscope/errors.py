@@ -1,6 +1,7 @@
 """Every error Reluscope raises on purpose, in words for the person who reads it.
 
-All of them derive from `ReluscopeError`. Errors about what you passed in are also `ValueError`s, a missing
+All of them derive from `ReluscopeError`. Errors about what you passed in are also `ValueError`s (and `TypeError`s,
+where the kind of the argument is wrong), a missing
 optional package is also an `ImportError`, so ordinary handlers keep working. A message names the argument, what
 was expected, what came, and what to try.
 """
@@ -14,6 +15,10 @@ class ReluscopeError(Exception):
 
 class InputError(ReluscopeError, ValueError):
     """An argument, model, law or file is not what was asked for. The message says which and what to try."""
+
+
+class InputTypeError(InputError, TypeError):
+    """An argument is of a kind that cannot be meant, such as None for a network. Also a `TypeError`."""
 
 
 class InputLimitError(InputError):

@@ -15,9 +15,11 @@ The vector of piece indices of all hidden units is the *activation pattern*. Eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -25,11 +27,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import FloatArray, describe, real_array
+from reluscope._check import FloatArray, any_array, describe, integer, real, real_array, several, text
+from reluscope._columns import columns_of
 from reluscope._doors import door
 from reluscope.activations import Activation, Units, activation
-from reluscope.errors import InputError
-from reluscope.parallel import blas_threads
+from reluscope.errors import InputError, InputTypeError
+from reluscope.schema import Schema
+from reluscope.threads import blas_threads
 
 Pattern = npt.NDArray[np.uint8]
 Matrix: TypeAlias = Any
@@ -41,7 +45,14 @@ _CHUNK_NUMBERS = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One affine map `h = W z + b` and the activations of its units. `weight` is dense or scipy CSR."""
+    """One affine map `h = W z + b` and the activations of its units. `weight` is dense or scipy CSR.
+
+    Attributes
+    ----------
+    weight : (units, inputs) array or csr_array
+    bias : (units,) array
+    units : Units
+    """
 
     weight: Matrix
     bias: FloatArray
@@ -68,7 +79,16 @@ class Layer:
         return self.weight.toarray() if sparse.issparse(self.weight) else self.weight
 
     def affine(self, z: FloatArray) -> FloatArray:
-        """`z W^T + b` for rows `z` of shape (n, inputs)."""
+        """`z W^T + b` for rows `z` of shape (n, inputs).
+
+        Parameters
+        ----------
+        z : (n, inputs) array
+
+        Returns
+        -------
+        (n, units) array
+        """
         if sparse.issparse(self.weight):
             return (self.weight @ z.T).T + self.bias
         return z @ self.weight.T + self.bias
@@ -79,6 +99,12 @@ class AffineMaps:
     """The linear model of one pattern, `y = C x + d`, and those of its hidden layers, `h_l = C_l x + d_l`.
 
     `hidden[l]` is the pair for layer l, counted from 0: shapes (units, inputs) and (units,).
+
+    Attributes
+    ----------
+    hidden : tuple of (C_l, d_l)
+    C : (outputs, inputs) array
+    d : (outputs,) array
     """
 
     hidden: tuple[tuple[FloatArray, FloatArray], ...]
@@ -88,7 +114,14 @@ class AffineMaps:
 
 @dataclass(frozen=True, eq=False)
 class LocalMaps:
-    """The linear model in force at each row: `y = C[i] x + d[i]`. Shapes (n, outputs, inputs) and (n, outputs)."""
+    """The linear model in force at each row: `y = C[i] x + d[i]`. Shapes (n, outputs, inputs) and (n, outputs).
+
+    Attributes
+    ----------
+    pattern : (n, units) array
+    C : (n, outputs, inputs) array
+    d : (n, outputs) array
+    """
 
     pattern: Pattern
     C: FloatArray
@@ -108,6 +141,11 @@ class Polytope:
 
     `unit[i]` is the hidden unit (index into the pattern) that row i belongs to. By the tie rule the lower bound of a
     piece is strict, the upper bound is not.
+
+    Attributes
+    ----------
+    A : (rows, inputs) array
+    b, strict, unit : (rows,) arrays
     """
 
     A: FloatArray
@@ -116,13 +154,46 @@ class Polytope:
     unit: npt.NDArray[np.intp]
 
     def contains(self, X: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Whether each row of `X` satisfies every inequality, in plain float64 arithmetic."""
+        """Whether each row of `X` satisfies every inequality, in plain float64 arithmetic.
+
+        Parameters
+        ----------
+        X : (n, inputs) or (inputs,)
+
+        Returns
+        -------
+        (n,) array of bool, or bool
+        """
         X = real_array(X, "X", ndim=(1, 2))
+        if X.shape[-1] != self.A.shape[1]:
+            raise InputError(f"X must have {self.A.shape[1]} columns, got shape {X.shape}")
         slack = self.b - X @ self.A.T
         return np.asarray(np.where(self.strict, slack > 0, slack >= 0).all(axis=-1))
 
     def __repr__(self) -> str:
         return f"Polytope({self.A.shape[0]} inequalities in R^{self.A.shape[1]})"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the networks that a joined network is made of, by name, and where it is found there.
+
+    Events call its numbers `name.x[i]`, `name.y[j]`, `name.J[j,i]` and `name.unit[layer,unit]`.
+
+    Attributes
+    ----------
+    name : str
+        Or "" and "'" for the two copies of one network.
+    inputs, outputs : range
+        Its inputs and outputs among those of the joined network.
+    units : tuple of range
+        Its units in each of its hidden layers.
+    """
+
+    name: str
+    inputs: range
+    outputs: range
+    units: tuple[range, ...]
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -141,16 +212,21 @@ class Network:
     name : str
     notes : sequence of str
         What a loader changed or left out.
+    schema : Schema, optional
+        What the inputs and outputs mean: names, units, categories, classes, decision rule.
+    parts : sequence of Part
+        The networks it is made of, if `stack` or `parallel` joined them by name.
 
     Raises
     ------
     InputError
-        If shapes do not fit, or a number is not finite.
+        If shapes, the schema or the parts do not fit, or a number is not finite.
 
     Notes
     -----
     Layers, units, inputs and outputs count from 0. Numbers are float64; weights with fewer than a quarter of
-    non-zeros stay sparse. A value exactly on a break point belongs to the piece below it.
+    non-zeros stay sparse. A value exactly on a break point belongs to the piece below it. `file_sha256` is the digest
+    of the file that `load` made the network from, and None for any other network.
 
     Examples
     --------
@@ -168,6 +244,10 @@ class Network:
     output_shape: tuple[int, ...]
     name: str
     notes: tuple[str, ...]
+    schema: Schema | None
+    parts: tuple[Part, ...]
+    __array_ufunc__ = None  # arrays leave `net @ array` to the network, which refuses it
+    file_sha256: str | None
 
     def __init__(
         self,
@@ -178,14 +258,23 @@ class Network:
         output_shape: Sequence[int] | None = None,
         name: str = "network",
         notes: Sequence[str] = (),
+        schema: Schema | None = None,
+        parts: Sequence[Part] = (),
     ) -> None:
         built = _build_layers(layers, activation)
         n_in, n_out = built[0].n_inputs, built[-1].width
         object.__setattr__(self, "layers", built)
         object.__setattr__(self, "input_shape", _shape(input_shape, n_in, "input_shape"))
         object.__setattr__(self, "output_shape", _shape(output_shape, n_out, "output_shape"))
-        object.__setattr__(self, "name", str(name))
-        object.__setattr__(self, "notes", tuple(str(n) for n in notes))
+        object.__setattr__(self, "name", text(name, "name"))
+        object.__setattr__(self, "notes", tuple(text(n, "a note") for n in several(notes, "notes", "texts")))
+        if schema is not None:
+            if not isinstance(schema, Schema):
+                raise InputTypeError(f"schema must be a reluscope.Schema, got {describe(schema)}")
+            schema.check(n_in, n_out)
+        object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "parts", _checked_parts(parts, built))
+        object.__setattr__(self, "file_sha256", None)
 
     # -- shape ---------------------------------------------------------------------------------------------------
 
@@ -238,7 +327,9 @@ class Network:
 
         Parameters
         ----------
-        X : array_like, shape (n, inputs), (n, *input_shape) or (inputs,)
+        X : array_like, shape (n, inputs), (n, *input_shape) or (inputs,), or a table
+            A table with named columns (a data frame) is read by name, in the units of the schema, if there is one; an
+            array holds the network's own numbers.
 
         Returns
         -------
@@ -305,12 +396,21 @@ class Network:
         One pattern gives hashable `bytes`; a batch (n, n_units) gives an array of n fixed-width byte strings
         (numpy void), fit for `np.unique` and, through `.tolist()`, for dictionaries. Units with one piece take no
         bits.
+
+        Parameters
+        ----------
+        pattern : (units,) or (n, units)
+
+        Returns
+        -------
+        bytes, or (n,) array
         """
         p = self._patterns(pattern)
         batch = np.atleast_2d(p)
-        bits = [
-            (batch[:, self.pieces > 1 << k] >> k) & 1 for k in range(int(self.pieces.max(initial=1) - 1).bit_length())
-        ]
+        bits = []
+        for k in range(int(self.pieces.max(initial=1) - 1).bit_length()):
+            wide = self.pieces > 1 << k
+            bits.append(((batch if wide.all() else batch[:, wide]) >> k) & 1)
         packed = np.packbits(np.concatenate(bits, axis=1), axis=1) if bits else np.zeros((len(batch), 1), np.uint8)
         if packed.shape[1] == 0:
             packed = np.zeros((len(batch), 1), np.uint8)
@@ -421,6 +521,14 @@ class Network:
 
         A unit with `h = C x + d` on the piece `(t, t']` gives `-C x < d - t` and `C x <= t' - d`.
 
+        Parameters
+        ----------
+        pattern : (units,)
+
+        Returns
+        -------
+        Polytope
+
         Examples
         --------
         >>> net = Network([([[1.0, -1.0], [0.5, 2.0]], [0.0, -1.0]), ([[1.0, 1.0]], [0.0])])
@@ -475,14 +583,16 @@ class Network:
         first = self.layers[0]
         with blas_threads(max(self.widths)):
             folded = (first.weight @ A, first.weight @ c + first.bias, first.units)
-        return Network([folded, *self.layers[1:]], output_shape=self.output_shape, name=self.name, notes=self.notes)
+        schema = None if self.schema is None else self.schema.of_outputs()
+        named: dict[str, Any] = {"name": self.name, "notes": self.notes, "schema": schema}
+        return Network([folded, *self.layers[1:]], output_shape=self.output_shape, **named)
 
-    def then(self, A: npt.ArrayLike, c: npt.ArrayLike | None = None) -> Network:
+    def then(self, A: Any, c: npt.ArrayLike | None = None) -> Network:
         """The network `x -> A net(x) + c`: an affine change of output, folded into the last layer.
 
         Parameters
         ----------
-        A : array_like, shape (k, outputs)
+        A : array_like or sparse, shape (k, outputs)
         c : array_like, shape (k,), optional
 
         Returns
@@ -495,15 +605,210 @@ class Network:
         >>> net.then([[1.0], [-1.0]])([3.0])
         array([ 6., -6.])
         """
-        A = real_array(A, "A", ndim=2)
+        A = A if sparse.issparse(A) else real_array(A, "A", ndim=2)
         if A.shape[1] != self.n_outputs:
             raise InputError(f"A must have {self.n_outputs} columns, one per output, got {A.shape[1]}")
-        c = np.zeros(len(A)) if c is None else real_array(c, "c", ndim=1)
-        if len(c) != len(A):
-            raise InputError(f"c must have {len(A)} entries, one per row of A, got {len(c)}")
+        k = A.shape[0]
+        c = np.zeros(k) if c is None else real_array(c, "c", ndim=1)
+        if len(c) != k:
+            raise InputError(f"c must have {k} entries, one per row of A, got {len(c)}")
         last = self.layers[-1]
         folded = (A @ last.weight, A @ last.bias + c)
-        return Network([*self.layers[:-1], folded], input_shape=self.input_shape, name=self.name, notes=self.notes)
+        schema = None if self.schema is None else self.schema.of_inputs()
+        named: dict[str, Any] = {"name": self.name, "notes": self.notes, "schema": schema}
+        return Network([*self.layers[:-1], folded], input_shape=self.input_shape, **named)
+
+    def __matmul__(self, other: Network) -> Network:
+        """`net @ other` is the network `x -> net(other(x))`."""
+        if not isinstance(other, Network):
+            return NotImplemented
+        return door("Network.__matmul__")(self, other)
+
+    def __sub__(self, other: Network) -> Network:
+        """`net - other` is the network `x -> net(x) - other(x)`."""
+        if not isinstance(other, Network):
+            return NotImplemented
+        return door("Network.__sub__")(self, other)
+
+    def fix(self, values: Mapping[int | str, float]) -> Network:
+        """The network of the other inputs, with some inputs set to numbers.
+
+        Parameters
+        ----------
+        values : mapping
+            From the index of an input, or its name in the schema, to the network's own number for it.
+
+        Returns
+        -------
+        Network
+            Its inputs are those that are left, in their order.
+
+        Raises
+        ------
+        InputError
+            If there is no such input, or none would be left.
+
+        Examples
+        --------
+        >>> net = Network([([[1.0, -1.0]], [0.0]), ([[2.0]], [0.0])])
+        >>> net.fix({0: 1.5})([1.0])
+        array([1.])
+        """
+        if not isinstance(values, Mapping):
+            raise InputTypeError(f"values must be a mapping such as {{0: 1.5}}, got {describe(values)}")
+        names = () if self.schema is None else self.schema.inputs
+        c = np.zeros(self.n_inputs)
+        free = np.ones(self.n_inputs, bool)
+        for key, value in values.items():
+            if isinstance(key, str) and key not in names:
+                raise InputError(f"values: no input is called {key!r}")
+            i = names.index(key) if isinstance(key, str) else integer(key, "an input", low=0, high=self.n_inputs - 1)
+            c[i], free[i] = real(value, f"the value of input {i}"), False
+        if not free.any():
+            raise InputError("values fixes all inputs; leave at least one, or call the network")
+        A = sparse.eye_array(self.n_inputs, format="csc")[:, np.flatnonzero(free)]
+        fixed = self.after(A, c)
+        columns = () if self.schema is None else self.schema.columns
+        # A category whose inputs are fixed in part has no name any more: then none is kept.
+        at = np.cumsum([0, *(column.width for column in columns)])
+        kept = [free[a:b] for a, b in pairwise(at.tolist())]
+        if not columns or any(part.any() and not part.all() for part in kept):
+            return fixed
+        left = [column for column, part in zip(columns, kept, strict=True) if part.all()]
+        return fixed.with_schema(columns=left)
+
+    def select_outputs(self, outputs: int | str | Sequence[int | str]) -> Network:
+        """The network with some of its outputs only, in the order given.
+
+        Parameters
+        ----------
+        outputs : int, str or sequence of these
+            Indices, or names in the schema.
+
+        Returns
+        -------
+        Network
+
+        Raises
+        ------
+        InputError
+            If there is no such output.
+
+        Examples
+        --------
+        >>> net = Network([([[1.0], [-1.0]], [0.0, 0.0])])
+        >>> net.select_outputs([1])([3.0])
+        array([-3.])
+        """
+        names = () if self.schema is None else self.schema.output_names
+        chosen = []
+        for key in (outputs,) if isinstance(outputs, (str, int)) else several(outputs, "outputs", "indices or names"):
+            if isinstance(key, str) and key not in names:
+                raise InputError(f"outputs: no output is called {key!r}")
+            chosen.append(
+                names.index(key) if isinstance(key, str) else integer(key, "an output", low=0, high=self.n_outputs - 1)
+            )
+        if not chosen:
+            raise InputError("outputs must name at least one output")
+        last = self.layers[-1]
+        rows = last.weight[chosen], last.bias[chosen]
+        schema = None if self.schema is None else self.schema.of_inputs()
+        if self.schema is not None and self.schema.outputs and len(set(chosen)) == len(chosen):
+            # The decision was between all outputs; it does not carry over to some of them.
+            picked = tuple(self.schema.outputs[i] for i in chosen)
+            schema = Schema(self.schema.columns, picked, groups=self.schema.groups, unused=self.schema.unused)
+        named: dict[str, Any] = {"name": self.name, "notes": self.notes, "schema": schema}
+        return Network([*self.layers[:-1], rows], input_shape=self.input_shape, **named)
+
+    def with_schema(self, schema: Schema | None = None, **changes: Any) -> Network:
+        """The same network with a schema, or with some fields of its schema changed.
+
+        Parameters
+        ----------
+        schema : Schema, optional
+            In place of the one it has.
+        **changes
+            Fields of `Schema`, such as `outputs="PD"` (the scale stays), `cutoff=0.2`, `groups={"PAY": [...]}`.
+
+        Returns
+        -------
+        Network
+
+        Raises
+        ------
+        InputError
+            If the schema does not fit the network.
+
+        Examples
+        --------
+        >>> net = Network([([[1.0, -1.0]], [0.0]), ([[2.0]], [0.0])])
+        >>> net.with_schema(columns=["debt", "income"]).schema.names
+        ('debt', 'income')
+        """
+        base = (self.schema or Schema()) if schema is None else schema
+        if not isinstance(base, Schema):
+            raise InputError(f"schema must be a reluscope.Schema, got {describe(schema)}")
+        return Network(
+            self.layers,
+            input_shape=self.input_shape,
+            output_shape=self.output_shape,
+            name=self.name,
+            notes=self.notes,
+            schema=base.with_names(**changes),
+            parts=self.parts,
+        )
+
+    def in_units(self) -> Network:
+        """The network that takes and gives values in the units of its schema: its scalings become part of it.
+
+        Returns
+        -------
+        Network
+            Its inputs are the columns' own values (categories as codes), its outputs likewise, before any sigmoid.
+
+        Examples
+        --------
+        >>> from reluscope import Column, Network, Schema
+        >>> net = Network([([[2.0]], [0.0])], schema=Schema([Column("range", unit="ft", scale=0.001)]))
+        >>> net.in_units()([500.0])  # 500 ft are 0.5 for the network
+        array([1.])
+        """
+        if self.schema is None:
+            raise InputError("net has no schema, so its units are not known; give one with net.with_schema(...)")
+        net, schema = self, self.schema
+        if schema.columns:
+            scale = np.concatenate([np.full(c.width, c.scale) for c in schema.columns])
+            shift = np.concatenate([np.full(c.width, c.shift) for c in schema.columns])
+            net = net.after(sparse.diags_array(scale, format="csr"), shift)
+        if schema.outputs:
+            size = np.array([o.scale for o in schema.outputs])
+            net = net.then(np.diag(1.0 / size), -np.array([o.shift for o in schema.outputs]) / size)
+        return Network(
+            net.layers,
+            input_shape=self.input_shape,
+            output_shape=self.output_shape,
+            name=self.name,
+            notes=self.notes,
+            schema=schema.in_units(),
+            parts=self.parts,
+        )
+
+    def deciding(self) -> Network:
+        """The network whose decision is the largest output, or the sign of the only one: the schema's rule folded in.
+
+        Returns
+        -------
+        Network
+        """
+        rule = "" if self.schema is None else self.schema.rule
+        if rule == "smallest":
+            return self.then(-np.eye(self.n_outputs))
+        limit = None if self.schema is None else self.schema.threshold()
+        if limit is None or limit == 0.0:
+            return self
+        if not np.isfinite(limit):
+            raise InputError("cutoff is beyond every value of the output: the decision never changes")
+        return self.then([[1.0]], [-limit])
 
     # -- files and text ------------------------------------------------------------------------------------------
 
@@ -544,6 +849,12 @@ class Network:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _rows(self, X: npt.ArrayLike) -> tuple[FloatArray, bool]:
+        if self.schema is not None and self.schema.columns and columns_of(X) is not None:
+            return self.schema.encode(X), getattr(X, "ndim", 2) == 1
+        if self.schema is not None and np.shape(X)[1:] != (self.n_inputs,):
+            table = self.schema.positional(X)
+            if table is not None:
+                return self.schema.encode(table), False
         x = real_array(X, "X")
         n = self.n_inputs
         if x.ndim == 2 and x.shape[1] == n:
@@ -557,7 +868,7 @@ class Network:
         raise InputError(f"X must have shape (n, {n}){image} or ({n},), got {x.shape}{hint}")
 
     def _patterns(self, pattern: npt.ArrayLike) -> Pattern:
-        p = np.asarray(pattern)
+        p = any_array(pattern, "pattern", "an array of whole numbers")
         if p.dtype.kind not in "iub" or p.ndim not in (1, 2) or p.shape[-1] != self.n_units:
             raise InputError(
                 f"pattern must hold whole numbers in shape ({self.n_units},) or (n, {self.n_units}), got {describe(p)}"
@@ -643,9 +954,9 @@ def _build_layer(spec: Any, default: Any, where: str) -> Layer:
     if not isinstance(spec, (tuple, list)) or len(spec) not in (2, 3):
         raise InputError(f"{where} must be (W, b) or (W, b, activation), got {describe(spec)}")
     W = _as_matrix(spec[0], f"W of {where}")
-    b = np.zeros(W.shape[0]) if spec[1] is None else real_array(spec[1], f"b of {where}", ndim=1)
     if 0 in W.shape:
         raise InputError(f"W of {where} has shape {W.shape}; a layer needs at least one input and one unit")
+    b = np.zeros(W.shape[0]) if spec[1] is None else real_array(spec[1], f"b of {where}", ndim=1)
     if len(b) != W.shape[0]:
         raise InputError(f"b of {where} has {len(b)} entries but W has {W.shape[0]} rows (outputs)")
     return Layer(W, _frozen(b), _units(spec[2] if len(spec) == 3 else default, W.shape[0], where))
@@ -693,9 +1004,26 @@ def _frozen(array: FloatArray) -> FloatArray:
 def _shape(shape: Sequence[int] | None, size: int, name: str) -> tuple[int, ...]:
     if shape is None:
         return (size,)
-    out = tuple(int(n) for n in shape)
-    if int(np.prod(out)) != size or any(n < 1 for n in out):
+    out = tuple(integer(n, f"an entry of {name}", low=-(1 << 62)) for n in several(shape, name, "whole numbers"))
+    if math.prod(out) != size or min(out, default=1) < 1:
         raise InputError(f"{name} must multiply to {size}, got {out}")
+    return out
+
+
+def _checked_parts(parts: Any, layers: tuple[Layer, ...]) -> tuple[Part, ...]:
+    """The parts, or an `InputError` where they speak of what the layers do not have."""
+    out = several(parts, "parts", "Part records")
+    if not all(isinstance(part, Part) for part in out):
+        raise InputTypeError(f"parts must be reluscope.network.Part records, got {describe(parts)}")
+    for part in out:
+        spans = [(part.inputs, layers[0].n_inputs), (part.outputs, layers[-1].width)]
+        spans += [(at, layer.width) for at, layer in zip(part.units, layers, strict=False)]
+        if len(part.units) >= len(layers) or any(
+            not isinstance(at, range) or at.step != 1 or not 0 <= at.start < at.stop <= size for at, size in spans
+        ):
+            raise InputError(f"part {part.name!r} does not fit the layers")
+    if len({part.name for part in out}) != len(out):
+        raise InputError("parts must have different names")
     return out
 
 
@@ -716,5 +1044,5 @@ def _arrow(widths: tuple[int, ...]) -> str:
 def check_network(net: Any, name: str = "net") -> Network:
     """`net` if it is a `Network`, else an `InputError` about the argument `name` that says how to get one."""
     if not isinstance(net, Network):
-        raise InputError(f"{name} must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+        raise InputTypeError(f"{name} must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     return net

@@ -6,6 +6,7 @@ elsewhere, None shows nothing, and a callable `f(done, text)` is called with wha
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from reluscope._check import describe
-from reluscope.errors import InputError
+from reluscope._lazy import late
+from reluscope.errors import InputTypeError
 
 Report = Callable[[int, str], None]
 
@@ -24,30 +26,42 @@ _EVERY = 0.1
 @contextmanager
 def meter(progress: Any, title: str) -> Iterator[Report]:
     """A function to report to while the block runs."""
-    if progress is None or (progress == "auto" and not sys.stderr.isatty()):
+    auto = isinstance(progress, str) and progress == "auto"
+    if progress is None or (auto and not sys.stderr.isatty()):
         yield lambda done, text: None
-    elif callable(progress):
+    elif callable(progress) and not isinstance(progress, type) and _takes_two(progress):
         yield progress
-    elif progress == "auto":
+    elif auto:
         yield from _terminal(title)
     else:
-        raise InputError(f'progress must be None, "auto" or a function of (done, text), got {describe(progress)}')
+        raise InputTypeError(f'progress must be None, "auto" or a function of (done, text), got {describe(progress)}')
+
+
+def _takes_two(function: Any) -> bool:
+    """Whether a function can be called with two arguments, as far as it tells."""
+    try:
+        inspect.signature(function).bind(0, "")
+    except TypeError:
+        return False
+    except ValueError:  # written in C, and silent about its arguments
+        return True
+    return True
 
 
 def _terminal(title: str) -> Iterator[Report]:
     try:
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        Console = late("rich.console", "Console")
+        rich = late("rich.progress")
     except ImportError:
         yield from _line(title)
         return
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
+        rich.SpinnerColumn(),
+        rich.TextColumn("{task.description}"),
+        rich.TextColumn("{task.fields[note]}"),
+        rich.TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None, note="")
         yield lambda done, text: bar.update(task, completed=done, note=text)
 

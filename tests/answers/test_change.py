@@ -59,7 +59,7 @@ def test_everything_redrawn(method):
     found = change(relu_of(1.0), law, [0], method=method, draws=20_000, level=SURE, rng=1)
     assert holds(found.linear_model, 2 * p * (1 - p))
     net = random_net([2, 6, 6, 3], 1)
-    masses = enumerated_patterns(net, MIX, None).value
+    masses = enumerated_patterns(net, MIX, None).mass.value
     found = change(net, MIX, [0, 1], method=method, draws=20_000, level=SURE, rng=1)
     assert holds(found.pattern, 1 - (masses**2).sum())
 
@@ -229,12 +229,12 @@ WIDE = random_net([6, 6, 2], 0)
     [
         (lambda: change(None, LAW, [0]), "net must be a Network"),
         (lambda: change(NET, 1.0, [0]), "law must be"),
-        (lambda: change(NET, LAW), "features must name the inputs"),
+        (lambda: change(NET, LAW), "features must name what to re-draw"),
         (lambda: change(NET, LAW, []), "at least one input"),
         (lambda: change(NET, LAW, [0, 0]), "each once"),
         (lambda: change(NET, LAW, [2]), "features must be between 0 and 1"),
-        (lambda: change(NET, LAW, "0"), "features must be a list"),
-        (lambda: change(NET, LAW, 1), "features must be a list"),
+        (lambda: change(NET, LAW, "0"), "features names '0', but net has no schema"),
+        (lambda: change(NET, LAW, 1), "features must be the name of a column or a list of input indices"),
         (lambda: change(NET, LAW, [0.5]), "features must be a whole number"),
         (lambda: change(NET, LAW, [0], decision="yes"), "decision must be True or False"),
         (lambda: change(NET, LAW, [0], noise=-1.0), "noise must be a standard deviation"),
@@ -256,3 +256,11 @@ WIDE = random_net([6, 6, 2], 0)
 def test_bad_inputs(call, words):
     with pytest.raises(InputError, match=words):
         call()
+
+
+def test_many_inputs_are_not_cut_off_in_silence():
+    net = random_net((23, 4, 1), 0)
+    X = np.random.default_rng(0).normal(size=(50, 23))
+    one, some, many = (repr(change(net, Particles(X), list(range(k)), how="marginal")) for k in (1, 3, 12))
+    assert "input 0 " in one and "inputs 0, 1, 2 " in some
+    assert "inputs 0, 1, 2, 3, 4, 5, 6, 7 and 4 more" in many

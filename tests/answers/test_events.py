@@ -176,7 +176,7 @@ def test_features_of_the_function():
         ("argmax == argmax at mean", "needs the network and the law", 10),
         ("y[0] > 1e999", "too large", 7),
         ("__import__('os')", "not known", 0),
-        ("y[0].real > 1", r"character '\.'", 4),
+        ("y[0].real > 1", r"'\.' is not expected", 4),
         ("J[0] > 1", "expected ','", 3),
         ("abs(y[0]) + 1 > 2", "compared directly", 10),
         ("y[0] > 1 ; y[1] > 2", "character ';'", 9),

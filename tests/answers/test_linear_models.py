@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binom
 
 import reluscope as rs
 from nets import integer_net, random_net
+from reluscope.activations import leaky_relu
 from reluscope.answers.linear_models import linear_models, pattern_text
 from reluscope.answers.orthant import orthant_masses
 from reluscope.errors import InputError
@@ -107,7 +108,7 @@ def test_patterns_that_share_a_function():
     found = linear_models(net, rs.Gaussian([0.4], 1.0))
     same = found.distinct_linear_models()
     assert len(found) == 2 and len(same) == 1
-    assert same.mass[0] == pytest.approx(1.0, abs=1e-12)
+    assert same.mass.value[0] == pytest.approx(1.0, abs=1e-12)
     assert same.group.tolist() == [0, 0]
     # A dead last layer: many patterns, one constant function; another piece that really differs.
     rng = np.random.default_rng(0)
@@ -119,8 +120,8 @@ def test_patterns_that_share_a_function():
     assert 1 < len(same) < len(found)
     zero = int(same.group[np.flatnonzero((found.pattern[:, 6:] == 0).all(axis=1))[0]])
     off = (found.pattern[:, 6:] == 0).all(axis=1)
-    assert same.mass[zero] == pytest.approx(found.value[off].sum(), rel=1e-12)
-    assert same.mass.sum() == pytest.approx(1.0, abs=1e-12)
+    assert same.mass.value[zero] == pytest.approx(found.masses.value[off].sum(), rel=1e-12)
+    assert same.mass.value.sum() == pytest.approx(1.0, abs=1e-12)
     for g in range(len(same)):
         members = np.flatnonzero(same.group == g)
         np.testing.assert_allclose(found.C[members], np.broadcast_to(found.C[members[:1]], found.C[members].shape))
@@ -135,12 +136,12 @@ def test_agrees_with_draws(name):
     net = random_net((law.n, 6, 5, 2), 3, bias=0.6)
     found = linear_models(net, law)
     assert found.guarantee == "exact"
-    assert found.value.sum() == pytest.approx(1.0, abs=1e-8 if name == "gaussian 3" else 1e-12)
-    assert (np.diff(found.value) <= 0).all()
+    assert found.masses.value.sum() == pytest.approx(1.0, abs=1e-8 if name == "gaussian 3" else 1e-12)
+    assert (np.diff(found.masses.value) <= 0).all()
     n = 200_000
     x = law.sample(n, rng=5)
     count, others = counted(found, net, x)
-    assert plausible(count, n, found.lower, found.upper).all()
+    assert plausible(count, n, found.masses.lower, found.masses.upper).all()
     assert others == 0
     on = net.pattern(x).mean(axis=0)
     assert plausible(np.round(on * n), n, found.marginals.lower[:, 1], found.marginals.upper[:, 1]).all()
@@ -160,17 +161,17 @@ def check_example(draws):
     example = rs.example("moons")
     net, law = example.network, example.law
     found = linear_models(net, law)
-    assert abs(found.value.sum() - 1) < 1e-12
+    assert abs(found.masses.value.sum() - 1) < 1e-12
     rng = np.random.default_rng(13)
     total, count, others = 0, np.zeros(len(found), np.int64), 0
     for _ in range(draws // 500_000):
         some, left = counted(found, net, law.sample(500_000, rng))
         count, others, total = count + some, others + left, total + 500_000
     assert others == 0
-    heavy = found.value > 1e-5
+    heavy = found.masses.value > 1e-5
     assert heavy.sum() > 20
-    assert plausible(count, total, found.lower, found.upper)[heavy].all()
-    p = found.value[found.value > 0]
+    assert plausible(count, total, found.masses.lower, found.masses.upper)[heavy].all()
+    p = found.masses.value[found.masses.value > 0]
     assert found.entropy.lower <= -(p * np.log2(p)).sum() <= found.entropy.upper
 
 
@@ -196,15 +197,15 @@ def test_four_dimensions_carry_confidence_brackets():
     law = rs.Gaussian(np.zeros(4), 1.0)
     net = random_net((4, 5, 3, 1), 1, bias=0.5)
     found = linear_models(net, law, level=0.999, rng=0)
-    assert found.guarantee == "confidence" and found.level == pytest.approx(0.999)
+    assert found.guarantee == "confidence" and found.masses.level == pytest.approx(0.999)
     n = 400_000
     count, others = counted(found, net, law.sample(n, rng=1))
     assert others == 0
     # Each bracket misses with probability 1e-3: give it as much room again (false alarms below 1e-9).
-    room = found.upper - found.lower
-    assert plausible(count, n, found.lower - room, found.upper + room).all()
+    room = found.masses.upper - found.masses.lower
+    assert plausible(count, n, found.masses.lower - room, found.masses.upper + room).all()
     spread = np.sqrt(((room / 2 / 3.29) ** 2).sum())
-    assert abs(found.value.sum() - 1) < 6 * spread + 1e-9
+    assert abs(found.masses.value.sum() - 1) < 6 * spread + 1e-9
     assert found.entropy.lower < found.entropy.value < found.entropy.upper
     marginal = found.marginals
     W, b = net.layers[0].weight, net.layers[0].bias
@@ -222,8 +223,8 @@ def test_a_budget_gives_sound_brackets():
     assert 0 < part.remainder <= 1
     for i in range(len(whole)):
         answer = part.mass(whole.pattern[i])
-        assert answer.lower <= whole.value[i] * (1 + 1e-12)
-        assert whole.value[i] * (1 - 1e-12) <= answer.upper
+        assert answer.lower <= whole.masses.value[i] * (1 + 1e-12)
+        assert whole.masses.value[i] * (1 - 1e-12) <= answer.upper
     assert part.entropy.lower <= whole.entropy.value <= part.entropy.upper
     inside = (part.marginals.lower <= whole.marginals.upper) & (whole.marginals.lower <= part.marginals.upper)
     assert inside.all()
@@ -235,19 +236,20 @@ def test_a_budget_gives_sound_brackets():
 @given(
     seed=st.integers(0, 10_000),
     widths=st.sampled_from([(1, 4, 3, 1), (2, 4, 4, 1), (2, 3, 3, 3, 1)]),
-    activation=st.sampled_from(["relu", "leaky_relu", "abs", "relu6", "hardtanh"]),
+    activation=st.sampled_from(["relu", leaky_relu(0.125), "abs", "relu6", "hardtanh"]),
 )
+@example(seed=420, widths=(1, 4, 3, 1), activation="relu")  # a unit that is 0 on a whole region: off, by the tie rule
 def test_integer_networks_sum_to_one(seed, widths, activation):
     net = integer_net(widths, seed, activation)
     law = rs.Gaussian(np.zeros(widths[0]), 1.0)
     found = linear_models(net, law)
-    assert found.value.sum() == pytest.approx(1.0, abs=1e-12)
+    assert found.masses.value.sum() == pytest.approx(1.0, abs=1e-12)
     assert len(np.unique(found.pattern, axis=0)) == len(found)
-    x = law.sample(2000, rng=seed)
-    count, _ = counted(found, net, x)
-    # Draws next to a tie may be rounded across it; none of these has positive probability.
-    assert plausible(count, len(x), found.lower, found.upper, alarm=1e-8).all()
-    assert found.distinct_linear_models().mass.sum() == pytest.approx(1.0, abs=1e-12)
+    x = np.round(law.sample(2000, rng=seed) * 2**20) / 2**20  # whole-number networks map these without rounding
+    count, others = counted(found, net, x)
+    assert others == 0
+    assert plausible(count, len(x), found.masses.lower, found.masses.upper, alarm=1e-8).all()
+    assert found.distinct_linear_models().mass.value.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_sampling_follows_the_masses():
@@ -256,7 +258,7 @@ def test_sampling_follows_the_masses():
     assert drawn.shape == (100_000, 10)
     _, inverse = np.unique(found.network.key(np.concatenate([found.pattern, drawn])), return_inverse=True)
     count = np.bincount(inverse[len(found) :], minlength=len(found))[inverse[: len(found)]]
-    assert plausible(count, 100_000, found.lower, found.upper).all()
+    assert plausible(count, 100_000, found.masses.lower, found.masses.upper).all()
     assert (found.sample(5, rng=1) == found.sample(5, rng=1)).all()
     assert found.sample(0).shape == (0, 10)
 
@@ -271,7 +273,7 @@ def test_formula_11_agrees_where_it_applies():
     truth = linear_models(net, law)
     formula = linear_models(net, law, method="orthant", rng=0)
     assert formula.guarantee == "approximation"
-    for p, m in zip(truth.pattern, truth.value, strict=True):
+    for p, m in zip(truth.pattern, truth.masses.value, strict=True):
         assert formula.mass(p).value == pytest.approx(m, abs=1e-4)
         assert formula.mass(p).lower == 0.0 and formula.mass(p).upper == 1.0
 
@@ -281,7 +283,7 @@ def test_diagonal_is_exact_for_independent_units_only():
     law = rs.Gaussian([0.0, 0.0], 1.0)
     truth = linear_models(net, law)
     found = orthant_masses(net, law, truth.pattern, "diagonal")
-    np.testing.assert_allclose(found, truth.value, rtol=1e-12)
+    np.testing.assert_allclose(found, truth.masses.value, rtol=1e-12)
     twice = rs.Network([(np.ones((2, 2)), [0.0, 0.0]), ([[1.0, 1.0]], None)])
     # Two equal units: 1/2, not 1/4.
     assert orthant_masses(twice, law, [[1, 1]], "diagonal")[0] == pytest.approx(0.25)
@@ -289,8 +291,8 @@ def test_diagonal_is_exact_for_independent_units_only():
     # On the example the diagonal covariance is off by a factor of two and more.
     example = rs.example("moons")
     truth = linear_models(example.network, example.law)
-    heavy = truth.value > 1e-4
-    ratio = orthant_masses(example.network, example.law, truth.pattern[heavy], "diagonal") / truth.value[heavy]
+    heavy = truth.masses.value > 1e-4
+    ratio = orthant_masses(example.network, example.law, truth.pattern[heavy], "diagonal") / truth.masses.value[heavy]
     assert max(ratio.max(), (1 / ratio).max()) > 2
 
 
@@ -298,7 +300,7 @@ def test_low_rank_with_enough_factors_is_the_truth():
     net = random_net((2, 5, 4, 1), 6, bias=0.4)
     truth = linear_models(net, G2)
     full = orthant_masses(net, G2, truth.pattern, "lowrank", rank=2, rng=0)
-    np.testing.assert_allclose(full, truth.value, atol=2e-3)  # 8192 quasi-random points on an indicator
+    np.testing.assert_allclose(full, truth.masses.value, atol=2e-3)  # 8192 quasi-random points on an indicator
     none = orthant_masses(net, G2, truth.pattern, "lowrank", rank=0)
     np.testing.assert_allclose(none, orthant_masses(net, G2, truth.pattern, "diagonal"))
 
@@ -325,8 +327,8 @@ def test_tables_and_text():
     found = linear_models(example.network, example.law)
     table = found.top(5)
     assert len(table) == 5
-    assert table.remainder == pytest.approx(1 - found.value[:5].sum(), abs=1e-12)
-    assert table.remainder >= found.value[5:].sum()
+    assert table.remainder == pytest.approx(1 - found.masses.value[:5].sum(), abs=1e-12)
+    assert table.remainder >= found.masses.value[5:].sum()
     assert "pattern" in repr(table) and "at most" in repr(table)
     columns = found.to_dict()
     assert list(columns)[:4] == ["mass", "lower", "upper", "pattern"]
@@ -343,7 +345,7 @@ def test_tables_and_text():
 
 def test_affine_network_has_one_linear_model():
     found = linear_models(rs.Network([(np.ones((1, 2)), [1.0])]), G2)
-    assert len(found) == 1 and found.value[0] == pytest.approx(1.0)
+    assert len(found) == 1 and found.masses.value[0] == pytest.approx(1.0)
     assert found.entropy.value == pytest.approx(0.0, abs=1e-12)
     assert found.marginals.shape == (0, 1)
     assert found.mass(np.zeros(0, np.uint8)).value == pytest.approx(1.0)
@@ -392,13 +394,13 @@ def test_lines_agree_with_enumeration():
     net = random_net((3, 6, 5, 1), 2, bias=0.5)
     law = LAWS["gaussian 3"]
     exact, lines = linear_models(net, law), linear_models(net, law, method="lines", budget="0.3s", rng=1)
-    assert lines.guarantee == "confidence" and lines.value.sum() == pytest.approx(1.0, abs=1e-9)
+    assert lines.guarantee == "confidence" and lines.masses.value.sum() == pytest.approx(1.0, abs=1e-9)
     for i in range(20):
-        answer, truth = lines.mass(exact.pattern[i]), exact.value[i]
+        answer, truth = lines.mass(exact.pattern[i]), exact.masses.value[i]
         # Within three widths of a 99.9 % Student interval from 16 replicates: false alarms below 1e-12 each.
         assert abs(answer.value - truth) <= 3 * (answer.upper - answer.lower) + 1e-9
     listed = np.array([exact.mass(p).value for p in lines.pattern])
-    assert exact.value.sum() - listed.sum() <= lines.remainder + 1e-9
+    assert exact.masses.value.sum() - listed.sum() <= lines.remainder + 1e-9
     marginal = lines.marginals
     width = marginal.upper - marginal.lower
     # States rarer than a line in a hundred may not be met at all: no spread between replicates, no interval.
@@ -424,5 +426,9 @@ def test_a_time_budget_holds_where_masses_are_estimated():
     assert "lines" in linear_models(net, law, budget="0.3s", rng=0).method
     listed = linear_models(net, law, method="enumeration", budget="0.4s", rng=0)
     assert listed.stopped == "budget of 0.4 s reached"
-    assert (listed.lower <= listed.value).all() and (listed.value <= listed.upper).all() and listed.remainder > 0.5
-    assert "in [0, 24])" in repr(listed)  # an entropy of what was found is not the entropy
+    assert (
+        (listed.masses.lower <= listed.masses.value).all()
+        and (listed.masses.value <= listed.masses.upper).all()
+        and listed.remainder > 0.5
+    )
+    assert "entropy in [0, 24] bits" in repr(listed)  # an entropy of what was found is not the entropy

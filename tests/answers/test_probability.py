@@ -149,8 +149,8 @@ def test_mixed_strictness_at_an_atom_in_many_dimensions():
     net = rs.Network([(np.eye(5), np.zeros(5)), (np.eye(3, 5), np.zeros(3))])
     law = rs.Gaussian(np.zeros(5))
     truth = 1 / 3 * 7 / 8 + 1 / 8
-    found = rs.probability(net, law, "argmax == 0", guarantee="confidence", budget="0.4s", rng=0, level=0.9999)
-    assert found.lower <= truth <= found.upper and found.width < 0.02
+    found = rs.probability(net, law, "argmax == 0", guarantee="confidence", tolerance=0.01, rng=0, level=0.9999)
+    assert found.lower <= truth <= found.upper and found.width <= 0.02
     one = rs.probability(net, law, "argmax == 1", guarantee="confidence", budget="0.4s", rng=0, level=0.9999)
     assert one.lower <= 7 / 24 <= one.upper
 
@@ -398,3 +398,18 @@ def test_a_tolerance_that_was_not_reached_is_the_status():
     coarse = rs.probability(net, law, f"y[0] > {middle}", guarantee="confidence", tolerance=0.2, budget="2s", rng=0)
     fine = rs.probability(net, law, f"y[0] > {middle}", guarantee="confidence", tolerance=1e-9, budget="0.2s", rng=0)
     assert coarse.status is Status.DONE and fine.status is Status.TOLERANCE and fine.width > 2e-9
+
+
+def test_every_component_of_a_large_mixture_has_its_own_value():
+    """Components beyond the first sixteen follow the heaviest: in how they are sampled, not in what they give."""
+    means = np.linspace(-3.0, 3.0, 24)
+    weights = np.where(np.arange(24) == 23, 2.0, 1.0) / 25.0  # the heaviest one is in the event almost surely
+    parts = [rs.Gaussian(np.array([m, 0, 0, 0, 0]), 0.2**2) for m in means]
+    net = rs.Network([(np.eye(5, 5), None), (np.ones((1, 5)) * [1, 0.1, 0.1, 0.1, 0.1], None)])
+    law = rs.GaussianMixture(weights, parts)
+    event = "x[0] + 0.1 * x[1] + 0.1 * x[2] > 0.05"
+    truth = float(weights @ ndtr((means - 0.05) / (0.2 * np.sqrt(1.02))))
+    for interval in ("finite-sample", "replicate"):
+        found = rs.probability(net, law, event, guarantee="confidence", interval=interval, budget="3s", rng=0)
+        assert found.lower <= truth <= found.upper
+        assert abs(found.value - truth) < 0.02, interval

@@ -44,8 +44,8 @@ def compiled():
 
 def ordered(net, law):
     found = enumerated_patterns(net, law, None)
-    order = np.argsort(-found.value, kind="stable")
-    return {net.key(p): v for p, v in zip(found.pattern, found.value, strict=True)}, found.value[order]
+    order = np.argsort(-found.mass.value, kind="stable")
+    return {net.key(p): v for p, v in zip(found.pattern, found.mass.value, strict=True)}, found.mass.value[order]
 
 
 def check_certificate(found, masses, tolerance=1e-9):
@@ -54,7 +54,7 @@ def check_certificate(found, masses, tolerance=1e-9):
     assert len(set(keys)) == len(keys)
     truth = np.array([masses.get(key, 0.0) for key in keys])
     assert (found.mass.lower <= truth + tolerance).all() and (truth <= found.mass.upper + tolerance).all()
-    assert found.found.lower - tolerance <= truth.sum() <= found.found.upper + tolerance
+    assert found.total.lower - tolerance <= truth.sum() <= found.total.upper + tolerance
     assert found.left.lower - tolerance <= 1 - truth.sum() <= found.left.upper + tolerance
     rest = max((v for k, v in masses.items() if k not in set(keys)), default=0.0)
     assert rest <= found.next.upper + tolerance
@@ -92,7 +92,7 @@ def test_search_reaches_a_mass(name, target):
     law = LAWS[name]
     masses, best = ordered(NET, law)
     found = probable(NET, law, mass=target)
-    assert found.reached and found.found.value >= target - 1e-9
+    assert found.reached and found.total.value >= target - 1e-9
     fewest = int(np.searchsorted(np.cumsum(best), target - 1e-12)) + 1
     if name != "mixture" and target < 1:
         assert len(found) == fewest
@@ -136,7 +136,7 @@ def test_three_dimensions_agree_with_draws():
     law = Gaussian([0.1, 0.0, -0.2], [[1.0, 0.3, 0.0], [0.3, 1.0, 0.2], [0.0, 0.2, 0.5]])
     found = probable(net, law, k=10)
     drawn = probable(net, law, k=10, method="draws", draws=50_000, level=SURE, rng=0)
-    assert drawn.found.lower <= found.found.upper and found.found.lower <= drawn.found.upper + drawn.next.upper
+    assert drawn.total.lower <= found.total.upper and found.total.lower <= drawn.total.upper + drawn.next.upper
     keys = {net.key(p): m for p, m in zip(drawn.pattern, drawn.mass.value, strict=True)}
     for p, m in zip(found.pattern[:3], found.mass.value, strict=False):
         assert m == pytest.approx(keys[net.key(p)], rel=1e-2)
@@ -149,7 +149,7 @@ def test_four_dimensions():
     drawn = probable(net, law, k=4, draws=50_000, level=SURE, rng=0)
     assert searched.mass.guarantee == drawn.mass.guarantee == "confidence" and searched.mass.level == 0.99
     np.testing.assert_allclose(searched.mass.value, drawn.mass.value, rtol=1e-2)
-    assert searched.found.lower <= drawn.found.upper and drawn.found.lower <= searched.found.upper
+    assert searched.total.lower <= drawn.total.upper and drawn.total.lower <= searched.total.upper
     assert searched.next.upper <= 2 * searched.mass.value[-1]
 
 
@@ -160,26 +160,26 @@ def test_certificate_of_draws(name, target):
     law = LAWS[name]
     masses, _ = ordered(NET, law)
     found = probable(NET, law, **target, method="draws", draws=20_000, level=SURE, relative=0.01, rng=3)
-    assert found.reached and found.found.guarantee == "confidence"
+    assert found.reached and found.total.guarantee == "confidence"
     check_certificate(found, masses, 1e-12)
     if "mass" in target:
-        assert found.found.lower >= 0.8
+        assert found.total.lower >= 0.8
     again = probable(NET, law, **target, method="draws", draws=20_000, level=SURE, relative=0.01, rng=3)
     np.testing.assert_array_equal(found.pattern, again.pattern)
 
 
 def test_certificate_of_draws_in_five_dimensions():
-    """60 seeded runs at 90 % against enumeration: `found` and `next` miss more than 16 times with probability 1e-4."""
+    """60 seeded runs at 90 % against enumeration: `total` and `next` miss more than 16 times with probability 1e-4."""
     net, law = random_net((5, 4, 1), 3), Gaussian(np.full(5, 0.3))
     exact = linear_models(net, law, method="enumeration", relative=1e-3, rng=0)
-    masses = dict(zip(net.key(exact.pattern).tolist(), exact.value.tolist(), strict=True))
-    misses = {"found": 0, "next": 0, "left": 0}
+    masses = dict(zip(net.key(exact.pattern).tolist(), exact.masses.value.tolist(), strict=True))
+    misses = {"total": 0, "next": 0, "left": 0}
     for k in range(60):
         some = probable(net, law, k=6, draws=400, level=0.9, budget="0.001s", rng=k)
         listed = net.key(some.pattern).tolist()
         truth = sum(masses[key] for key in listed)
         others = max(m for key, m in masses.items() if key not in set(listed))
-        misses["found"] += not some.found.lower <= truth <= some.found.upper
+        misses["total"] += not some.total.lower <= truth <= some.total.upper
         misses["left"] += not some.left.lower <= 1 - truth <= some.left.upper
         misses["next"] += others > some.next.upper
     assert max(misses.values()) <= 16
@@ -239,9 +239,9 @@ def test_particles_and_affine_networks():
     found = probable(NET, law, k=5)
     np.testing.assert_allclose(found.mass.value, best[:5])
     check_certificate(found, masses)
-    assert probable(NET, law, mass=1.0).found.value == pytest.approx(1.0)
+    assert probable(NET, law, mass=1.0).total.value == pytest.approx(1.0)
     affine = probable(Network([([[1.0, 2.0]], None)]), LAW)
-    assert len(affine) == 1 and affine.pattern.shape == (1, 0) and affine.found.value == 1.0
+    assert len(affine) == 1 and affine.pattern.shape == (1, 0) and affine.total.value == 1.0
 
 
 @settings(max_examples=25)

@@ -1,7 +1,6 @@
 """Rare and impossible events through the public questions: brackets that are honest about what was not met."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from scipy.special import ndtr, ndtri
 
 import reluscope as rs
 from nets import random_net
+from reluscope._lazy import CLOCK
 from reluscope.events import Case, Event
 from reluscope.measure.rare.moments import largest_moments
 from reluscope.measure.rare.probability import rare_probability
@@ -154,7 +154,9 @@ def test_auto_proves_what_nothing_meets():
     assert found.guarantee == "sound" and found.upper <= 1e-290 and found.note.startswith("sound: nothing was met")
     # Met by nothing, and out of reach of a quick proof: the better of two statements.
     far = rs.probability(net, law, "y[0] > 40 and y[1] > 40", budget="2s", rng=0)
-    assert far.guarantee == "sound" and far.lower == 0 < far.upper < 1e-6
+    assert far.guarantee in ("sound", "confidence") and far.lower == 0 < far.upper < 0.1  # a busy machine proves less
+    proved = rs.probability(net, law, "y[0] > 40 and y[1] > 40", guarantee="sound", budget="20000 regions")
+    assert proved.lower == 0 < proved.upper < 1e-6
 
 
 # -- known points --------------------------------------------------------------------------------------------------
@@ -213,11 +215,12 @@ def test_probabilities_below_the_square_root_of_the_smallest_float():
 @pytest.mark.parametrize("interval", ["replicate", "finite-sample"])
 def test_time_spent_compiling_does_not_lengthen_a_budget(monkeypatch, interval):
     # The clock of budgets stands still while numba compiles, so it runs behind the wall clock for ever after.
-    monkeypatch.setattr("reluscope.budget._clock", lambda: time.monotonic() - 1000.0)
+    monkeypatch.setattr(CLOCK, "_total", CLOCK._total + 1000.0)
     net = random_net((4, 8, 2), 0)
     law = rs.Gaussian(np.zeros(4))
     found = rare_probability(net, law, above(4, 2, 4.0), relative=1e-9, budget="0.3s", interval=interval, rng=0)
-    assert 0 < found.evaluations < 1 << 23 and found.seconds < 30.0
+    # With 1000 s taken for its own it would go on for hours: 300 s is a hang on any machine.
+    assert 0 < found.evaluations < 1 << 23 and found.seconds < 300.0
     if interval == "replicate":
         assert "budget of 0.3 s reached" in found.note
 

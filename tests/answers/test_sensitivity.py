@@ -163,3 +163,10 @@ def test_compare():
     }
     mixed = rs.compare(net, a, rs.Uniform(-np.ones(3), 1.0), event)
     assert mixed.difference.guarantee == "exact"
+
+
+def test_thousands_of_covariances_are_refused_before_they_fill_the_memory():
+    net = random_net((100, 4, 1), seed=0)
+    law = rs.kde(np.random.default_rng(0).normal(size=(8000, 100)))
+    with pytest.raises(rs.InputError, match=r"law has 8,000 components of 100 inputs.*GB; ask for fewer components"):
+        rs.sensitivity(net, law, "y > 0", rng=0)

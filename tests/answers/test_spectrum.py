@@ -50,7 +50,7 @@ def test_one_unit_closed_form(one_unit, method, mu):
     assert s.modal.singular[0] == pytest.approx(6.0 * (mu > 0))
     assert s.bound[0] == pytest.approx(6.0)
     h = s.histogram(bins=[-1.0, 3.0, 7.0])
-    assert h.lower[1] <= p <= h.upper[1] and h.value.sum() == pytest.approx(1.0)
+    assert h.mass.lower[1] <= p <= h.mass.upper[1] and h.mass.value.sum() == pytest.approx(1.0)
     if method == "enumeration":
         assert s.tail(1.0).guarantee == "exact" and s.tail(1.0).value == pytest.approx(p, rel=1e-12)
         assert s.expected.error < 1e-10
@@ -156,8 +156,8 @@ def test_quantile_intervals_hold_as_often_as_they_say():
 def test_histogram_and_band_add_up():
     s = spectrum(random_net([2, 6, 6, 2], 1), LAW)
     h = s.histogram(bins=7)
-    assert h.guarantee == "exact" and h.value.sum() == pytest.approx(1.0, abs=1e-12)
-    assert (h.upper - h.lower < 1e-6).all()
+    assert h.mass.guarantee == "exact" and h.mass.value.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (h.mass.width < 1e-6).all()
     t, value, low, high = s.band(1)
     assert value[-1] == pytest.approx(1.0) and (low <= value + 1e-12).all() and (value <= high + 1e-12).all()
     assert (np.diff(t) > 0).all()

@@ -55,8 +55,12 @@ def rational_cells(
     net: Network,
     lower: Sequence[float] | float | None = None,
     upper: Sequence[float] | float | None = None,
+    only: Sequence[int] | None = None,
 ) -> dict[tuple[int, ...], Cell]:
-    """The open cells themselves, by pattern: one for each, since the inputs of a pattern form a convex set."""
+    """The open cells themselves, by pattern: one for each, since the inputs of a pattern form a convex set.
+
+    With `only`, the cell of that pattern alone, if it has inner points.
+    """
     d = net.n_inputs
     basis = [tuple(Fraction(int(i == j)) for j in range(d)) for i in range(d)]
     low, high = _bounds(lower, d), _bounds(upper, d)
@@ -91,6 +95,8 @@ def rational_cells(
         for unit, kind in zip(h, kinds, strict=True):
             breaks = [Fraction(t) for t in kind.breaks]
             parts = [(c, (*p, k)) for part, p in parts for k, c in _pieces(part, unit, breaks)]
+            if only is not None:
+                parts = [(c, p) for c, p in parts if p[-1] == only[len(pattern) + len(p) - 1]]
         for part, pieces in parts:
             after = [
                 Affine(

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, sparse
+from scipy import integrate
 
 from nets import random_net
-from reluscope import activations as ac
-from reluscope.cells.compare import distance, equivalent, side_by_side
+from reluscope.cells.compare import distance, equivalent
 from reluscope.cells.regions import regions
 from reluscope.errors import InputError
 from reluscope.network import Network
@@ -41,31 +40,6 @@ def affine(C, d):
 
 
 # -- side by side --------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=20)
-@given(
-    st.integers(0, 10**6),
-    st.sampled_from([(3, 2), (3, 4, 2), (3, 5, 4, 2)]),
-    st.sampled_from([(3, 1), (3, 2, 3), (3, 3, 3, 3, 2)]),
-)
-def test_side_by_side_computes_both(seed, one, two):
-    net, other = random_net(one, seed, ac.hardtanh()), random_net(two, seed + 1, ac.leaky_relu(0.1))
-    both = side_by_side(net, other)
-    X = np.random.default_rng(seed).normal(size=(50, 3)) * 3
-    np.testing.assert_allclose(both(X), np.concatenate([net(X), other(X)], axis=1), rtol=1e-13, atol=1e-13)
-    assert len(both.layers) == max(len(net.layers), len(other.layers))
-
-
-def test_side_by_side_keeps_sparse_layers_sparse():
-    rng = np.random.default_rng(0)
-    W = sparse.random_array((200, 100), density=0.02, rng=rng, format="csr")
-    net = Network([(W, rng.normal(size=200)), (np.ones((1, 200)), [0.0])])
-    other = random_net((100, 3, 1), 0)
-    both = side_by_side(net, other)
-    assert sparse.issparse(both.layers[0].weight)
-    X = rng.normal(size=(5, 100))
-    np.testing.assert_allclose(both(X), np.concatenate([net(X), other(X)], axis=1), rtol=1e-12)
 
 
 # -- equality ------------------------------------------------------------------------------------------------------
@@ -300,6 +274,45 @@ def test_distances_are_metrics(seed, widths):
     assert size[2] <= np.sqrt(volume * outputs) * size[inf] * (1 + 1e-12)
 
 
+def test_any_p_and_the_euclidean_norm_in_closed_form():
+    net = Network([([[1.0], [-1.0]], None), ([[1.0, 1.0]], None)])  # |x|
+    line = Network([([[1.0]], None)])
+    for p in (1.5, 3, 7.25):  # the difference is 2 |x| on the left half: its p-th power has the integral 2^p / (p + 1)
+        found = distance(net, line, (-1, 1), p)
+        truth = (2**p / (p + 1)) ** (1 / p)
+        assert found.lower <= truth <= found.upper and found.width < 1e-5 and found.guarantee == "sound"
+    one, two = affine([[1.0], [0.0]], [0.0, 1.0]), affine([[0.0], [0.0]], [0.0, 0.0])  # the difference is (x, 1)
+    found = distance(one, two, (0, 1), 1, norm="euclidean")
+    truth = (np.sqrt(2) + np.arcsinh(1)) / 2
+    assert found.lower <= truth <= found.upper and found.width < 1e-5
+    assert distance(one, two, (0, 1), norm="euclidean").value == pytest.approx(np.sqrt(2), rel=1e-15)
+    assert distance(one, two, (0, 1)).value == 1.0
+
+
+@pytest.mark.parametrize("p, norm", [(1, "euclidean"), (1.5, "p"), (3, "euclidean"), (4, "p"), (inf, "euclidean")])
+def test_any_p_against_a_fine_grid(p, norm):
+    net, other = random_net((2, 6, 2), 1), random_net((2, 5, 4, 2), 2)
+    found = distance(net, other, (-1, 1), p, norm=norm)
+    t = (np.arange(1000) + 0.5) / 500 - 1
+    X = np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)
+    g = np.abs(net(X) - other(X))
+    length = np.linalg.norm(g, axis=1)
+    if p == inf:
+        assert length.max() <= found.upper and length.max() == pytest.approx(found.value, rel=5e-3)
+        return
+    truth = (4 * (length**p if norm == "euclidean" else (g**p).sum(axis=1)).mean()) ** (1 / p)
+    assert found.lower * (1 - 1e-4) <= truth <= found.upper * (1 + 1e-4) and found.width < 1e-4 * found.value
+    mean = distance(net, other, (-1, 1), p, norm=norm, normalised=True)
+    assert mean.value == pytest.approx(found.value / 4 ** (1 / p), rel=1e-9)
+
+
+def test_a_budget_keeps_the_bracket_of_any_p():
+    net, other = random_net((2, 12, 12, 2), 1), random_net((2, 12, 2), 2)
+    whole = distance(net, other, (-1, 1), 3)
+    part = distance(net, other, (-1, 1), 3, budget="10 regions")
+    assert part.lower <= whole.lower <= whole.upper <= part.upper and part.note
+
+
 # -- records and refusals ------------------------------------------------------------------------------------------
 
 
@@ -314,8 +327,6 @@ def test_records():
     "call, text",
     [
         (lambda: equivalent("a", affine([[1.0]], [0.0]), (0, 1)), "net must be a Network"),
-        (lambda: side_by_side(affine([[1.0]], [0.0]), 3), "other must be a Network"),
-        (lambda: side_by_side(affine([[1.0]], [0.0]), affine([[1.0, 2.0]], [0.0])), "equally many inputs"),
         (lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0, 1.0]], [0.0]), (0, 1)), "inputs and outputs"),
         (lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0], [2.0]], [0.0, 0.0]), (0, 1)), "inputs and outputs"),
         (lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), None), "box must be a pair"),
@@ -323,9 +334,9 @@ def test_records():
             lambda: equivalent(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), max_difference=-1.0),
             "max_difference",
         ),
-        (lambda: distance(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), 3), "p must be 1, 2 or inf"),
-        (lambda: distance(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), "2"), "p must be 1, 2 or inf"),
-        (lambda: distance(affine(np.ones((1, 7)), [0.0]), affine(np.ones((1, 7)), [0.0]), (0, 1), 2), "p=inf works"),
+        (lambda: distance(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), 0.5), "at least 1"),
+        (lambda: distance(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), "2"), "p must be a number"),
+        (lambda: distance(affine(np.ones((1, 7)), [0.0]), affine(np.ones((1, 7)), [0.0]), (0, 1), 2), "p=inf with"),
     ],
 )
 def test_refusals(call, text):

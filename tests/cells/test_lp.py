@@ -8,13 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from reluscope.cells.lp import Outcome, Program, interior_point, irredundant, maximise
+from reluscope.cells.lp import Outcome, Program, interior_point, irredundant
 from reluscope.cells.simplex import maximise_small
 from reluscope.errors import InputError, ReluscopeError
 
 FREE = (None, None)
 OUTCOME = {0: Outcome.OPTIMAL, 2: Outcome.INFEASIBLE, 3: Outcome.UNBOUNDED}
 SMALL_OUTCOME = {0: Outcome.OPTIMAL, 1: Outcome.UNBOUNDED, 2: Outcome.INFEASIBLE}
+
+
+def maximise(c, A, b, lower=None, upper=None):
+    return Program(A, b, lower, upper).maximise(c)
 
 
 def reference(c, A, b, bounds=FREE):

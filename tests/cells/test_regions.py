@@ -102,7 +102,7 @@ def test_interrupt_keeps_what_was_found(monkeypatch):
 
     real = module.subdivide
 
-    def interrupted(net, cell):
+    def interrupted(net, cell, **options):
         for i, leaves in enumerate(real(net, cell, batch=8)):
             if i == 3:
                 raise KeyboardInterrupt
@@ -290,3 +290,14 @@ def test_a_wide_first_layer_in_space_can_be_stopped():
     split = subdivide._group(3, 400, 1, 1)
     assert split < 400
     assert sum(math.comb(split, i) for i in range(4)) <= subdivide.MOST_CHILDREN
+
+
+def test_two_pairs_that_make_two_boxes_are_refused():
+    """[[-1, 1], [0, 2]] was taken for lower and upper sides, and most people mean one pair per input."""
+    for box in ([[-1, 1], [0, 2]], np.array([[-1.0, 1.0], [0.0, 2.0]]), [(-1, 1), (0, 2)]):
+        with pytest.raises(InputError, match=r"two ways.*box=\(\[-1, 1\], \[0, 2\]\).*box=\(\[-1, 0\], \[1, 2\]\)"):
+            regions(NET, box)
+    sides = regions(NET, ([-1, 1], [0, 2]), progress=None).domain.box
+    assert sides[0].tolist() == [-1, 1] and sides[1].tolist() == [0, 2]
+    assert len(regions(NET, [[-1, -1], [1, 1]], progress=None)) == len(regions(NET, (-1, 1), progress=None))
+    assert regions(NET, [[0, 1], [1, 2]], progress=None).domain.box[1].tolist() == [1, 2]  # both readings agree

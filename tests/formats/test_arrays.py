@@ -161,11 +161,11 @@ def test_bfloat16(tmp_path: Path) -> None:
 
 
 def refused(path: Path, kind=InputError, match: str | None = None, **options) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(kind, match=match) as caught:
         load(path, **options)
     assert "\n" not in str(caught.value), str(caught.value)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def npy(array: np.ndarray) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import warnings
 
 import numpy as np
@@ -16,6 +17,7 @@ from reluscope.errors import InputError, InputLimitError, MissingExtraError, Rel
 from reluscope.formats.onnx import load_onnx, save_onnx
 from reluscope.limits import Limits
 from reluscope.network import Network
+from reluscope.schema import Column, Output, Schema
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -880,16 +882,7 @@ def test_external_data_only_from_inside_the_folder(tmp_path):
 
 
 def test_without_the_onnx_package_the_error_names_the_extra(monkeypatch):
-    import builtins
-
-    real = builtins.__import__
-
-    def absent(name, *args, **kwargs):
-        if name == "onnx" or name.startswith("onnx."):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
+    monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingExtraError, match=r"pip install reluscope\[onnx\]"):
         load_onnx(b"abc")
 
@@ -990,3 +983,39 @@ def test_failed_writes_leave_nothing_behind(tmp_path):
     with pytest.raises(InputError):
         save_onnx(net, tmp_path / "no such folder" / "n.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_schema_goes_into_the_metadata_and_comes_back(tmp_path):
+    columns = [Column("SEX", "category", levels=["f", "m"]), Column("range", unit="ft", scale=0.5, support=(0, np.inf))]
+    schema = Schema(columns, [Output("PD", link="sigmoid")], cutoff=0.2)
+    net = Network([(np.eye(3), np.zeros(3)), (np.ones((1, 3)), None)], schema=schema)
+    save_onnx(net, tmp_path / "net.onnx")
+    back = load_onnx(tmp_path / "net.onnx")
+    assert back.schema == schema
+    table = {"range": [4.0, 1.0], "SEX": ["m", "f"]}
+    assert (back(table) == net(table)).all() and (runtime(onnx.load(tmp_path / "net.onnx"), np.eye(3)) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("features", "classes", "columns", "outputs"),
+    [
+        ('["a", "b"]', '["no", "yes"]', ("a", "b"), ("no", "yes")),
+        ("a, b", '{"0": "cat", "1": "dog"}', ("a", "b"), ("cat", "dog")),
+        ('["a"]', "[1, 1]", (), ()),  # too few, not different: no names
+        ("[broken", "", (), ()),
+    ],
+)
+def test_names_in_the_metadata_of_other_models(features, classes, columns, outputs):
+    model = make([node("MatMul", "x w")], [1, 2], {"w": np.eye(2)})
+    helper.set_model_props(model, {"feature_names": features, "class_names": classes})
+    net = load_onnx(model.SerializeToString())
+    assert (() if net.schema is None else net.schema.names) == columns
+    assert (() if net.schema is None else net.schema.output_names) == outputs
+
+
+def test_a_damaged_schema_is_refused():
+    model = make([node("MatMul", "x w")], [1, 2], {"w": np.eye(2)})
+    for words, said in {"the schema of the model": "{", "schema has 1 columns": '{"columns": [{"name": "a"}]}'}.items():
+        helper.set_model_props(model, {"reluscope.schema": said})
+        with pytest.raises(InputError, match=words):
+            load_onnx(model.SerializeToString())

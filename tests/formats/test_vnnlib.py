@@ -6,7 +6,6 @@ import csv
 import gzip
 import json
 import os
-import re
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -287,7 +286,7 @@ BAD = {
     "strict contradiction": (XY + "(assert (< X_1 0))(assert (>= X_1 0))", "never hold"),
     "every disjunct empty": (XY + "(assert (<= X_0 0))(assert (or (>= X_0 1) (>= X_0 2)))", "never hold"),
     "constant contradiction": (XY + "(assert (<= 2 1))", "never hold"),
-    "version 2": ("(vnnlib-version <2.0>)\n(declare-network acc)", r"VNN-LIB 2\.0"),
+    "version 3": ("(vnnlib-version <3.0>)\n(declare-network acc)", r"version <3\.0> is not read"),
     "version 2 without header": ("(declare-network acc (declare-input X Real [2]))", r"VNN-LIB 2\.0"),
     "nul": (XY + "\0", "NUL"),
     "quoted name": (XY + "(assert (<= |X_0| 1))", "neither"),
@@ -305,7 +304,7 @@ def test_bad_properties(source, message: str) -> None:
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("name", ["product of variables", "unknown operator", "version 2"])
+@pytest.mark.parametrize("name", ["product of variables", "unknown operator", "version 3"])
 def test_what_is_not_linear_is_unsupported(name: str) -> None:
     with pytest.raises(UnsupportedError):
         vnnlib(BAD[name][0])
@@ -330,10 +329,10 @@ HOSTILE = {
 @pytest.mark.parametrize(("make", "message"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_properties_are_refused_quickly(make, message: str) -> None:
     text = make()
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InputLimitError, match=message):
         vnnlib(text)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_limits_are_obeyed(tmp_path: Path) -> None:
@@ -356,10 +355,10 @@ def test_limits_are_obeyed(tmp_path: Path) -> None:
     ["(", ")", " ", ";", "1", "-", "e", "(assert", "(assert (<= X_0 ", "|", '"', "(<= X_0", "X_", "(declare-const "],
 )
 def test_repeated_pieces_take_linear_time(piece: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InputError):
         vnnlib("(" + piece * 100_000)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 @given(st.text(alphabet='()XY_01<=>+-*. andortse;\n|"', max_size=120))
@@ -376,9 +375,9 @@ def test_large_files_are_read_fast() -> None:
     text = declare(n, 1) + "".join(
         f"(assert (>= X_{i} -0.1234567{i}))\n(assert (<= X_{i} 0.1234567{i}))\n" for i in range(n)
     )
-    start = time.perf_counter()
+    start = time.process_time()
     p = vnnlib(text)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert p.cases[0].upper[7] == 0.12345677
     assert seconds / (len(text) / 1e6) < 3.0  # 0.07 s per MB on an idle machine
 
@@ -393,9 +392,6 @@ def test_every_real_property_is_read() -> None:
     second = {f for f in both if "(vnnlib-version" in f.read_text()}
     files = [f for f in both if f not in second]
     assert len(files) >= 100
-    for file in second:
-        with pytest.raises(UnsupportedError, match=rf"{re.escape(file.name)}.*VNN-LIB 2\.0"):
-            vnnlib(file)
     for file in files:
         p = vnnlib(file)
         text = file.read_text()

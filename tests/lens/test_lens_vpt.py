@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reluscope import lens
-from reluscope.errors import InputError
+from reluscope.errors import InputError, InputLimitError
 from reluscope.lens.vpt import SIZES, read_model_file
 
 torch = pytest.importorskip("torch")
@@ -177,6 +177,29 @@ def test_a_model_file_can_run_nothing(tmp_path):
     (tmp_path / "n.model").write_bytes(b"not a pickle")
     with pytest.raises(InputError, match=r"n\.model does not hold plain data"):
         read_model_file(tmp_path / "n.model")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hidsize", 10**9), ("hidsize", -1), ("hidsize", "many"), ("hidsize", 1.5), ("n_recurrence_layers", 10**12),
+        ("impala_width", float("inf")), ("impala_width", None), ("impala_chans", []), ("impala_chans", [1] * 100),
+        ("impala_chans", {"a": 1}), ("img_shape", [128, 128]), ("img_shape", [10**9, 128, 3]), ("timesteps", True),
+    ],
+)  # fmt: skip
+def test_a_model_file_cannot_ask_for_anything(tmp_path, name, value):
+    """A key with a value that would fill the memory, or is no number at all, is refused by its name."""
+    arguments = dict(SIZES["tiny"]) | {name: value}
+    (tmp_path / "h.model").write_bytes(pickle.dumps({"model": {"args": {"net": {"args": arguments}}}}))
+    with pytest.raises(InputError, match=name):
+        lens.load_vpt(tmp_path / "h.model")
+
+
+def test_a_model_larger_than_the_limits_is_refused_before_it_is_built(tmp_path):
+    for size in ("2x", "3x"):
+        (tmp_path / "l.model").write_bytes(pickle.dumps({"model": {"args": {"net": {"args": SIZES[size]}}}}))
+        with pytest.raises(InputLimitError, match=r"l\.model, as a model, has .* bytes.*limits="):
+            lens.load_vpt(tmp_path / "l.model")
 
 
 def test_the_cache_is_found_again_and_belongs_to_its_frames(tiny, frames, tmp_path):

@@ -127,8 +127,6 @@ def test_intervals_that_cannot_be():
     net = linear([0.9, -0.2])
     with pytest.raises(InputError, match="single class"):
         rs.unwrap(net, X, np.ones(60, dtype=int), task="binary", classes=[0, 1]).intervals(0)
-    with pytest.raises(InputError, match="can be separated"):
-        rs.unwrap(net, X, (X[:, 0] > 0).astype(int)).intervals(0)
     with pytest.raises(InputError, match="rows for 3 coefficients"):
         rs.unwrap(net, X[:3], [0.0, 1.5, 2.0]).intervals(0)
     with pytest.raises(InputError, match="need a response"):
@@ -258,3 +256,108 @@ def test_aliased_coefficients_with_a_ridge_and_by_bootstrap():
     with pytest.raises(InputError, match="6 rows for 10 coefficients"):
         few.intervals(0)
     assert few.intervals(0, penalty=1.0).aliased.sum() == 10
+
+
+# -- separated classes ---------------------------------------------------------------------------------------------
+
+
+def two_by_two(k=6, n=10, m=7):
+    """k of n positive where the dummy is 0, all m positive where it is 1: the coefficient of the dummy is infinite."""
+    x = np.repeat([0.0, 1.0], [n, m])
+    y = np.concatenate([np.arange(n) < k, np.ones(m)]).astype(int)
+    return x[:, None], y
+
+
+def test_a_zero_cell_has_an_infinite_estimate_and_a_one_sided_profile_interval():
+    """Quasi-complete separation: a ridge or a stopped search would invent a number and an interval here."""
+    from scipy.optimize import brentq, minimize_scalar
+    from scipy.stats import chi2
+
+    k, n, m = 6, 10, 7
+    X, y = two_by_two(k, n, m)
+    u = rs.unwrap(linear([0.9]), X, y)
+    found = u.intervals(0, level=0.95)
+    assert found.separated.tolist() == [False, True] and found.penalty == 0
+    assert found.estimate[0] == pytest.approx(np.log(0.6 / 0.4)) and found.estimate[1] == np.inf
+    assert found.error[0] == pytest.approx(np.sqrt(1 / 6 + 1 / 4)) and np.isnan(found.error[1])
+
+    def profile(b):  # the log-likelihood of the table with log odds a and a + b, maximised over a
+        def minus(a):
+            return n * np.logaddexp(0, a) - k * a + m * np.logaddexp(0, -(a + b))
+
+        return -minimize_scalar(minus, bounds=(-30, 30), method="bounded", options={"xatol": 1e-10}).fun
+
+    top = k * np.log(k / n) + (n - k) * np.log(1 - k / n)
+    end = brentq(lambda b: 2 * (top - profile(b)) - chi2.ppf(0.95, 1), -10, 10)
+    assert found.lower[1] == pytest.approx(end, abs=1e-4) and found.upper[1] == np.inf
+    assert found.p_value[1] == pytest.approx(chi2.sf(2 * (top - profile(0.0)), 1), rel=1e-4)
+    mirrored = rs.unwrap(linear([0.9]), -X, y).intervals(0, level=0.95)
+    assert mirrored.estimate[1] == -np.inf and mirrored.upper[1] == pytest.approx(-end, abs=1e-4)
+    assert mirrored.lower[1] == -np.inf
+    assert "1 separated: the likelihood has no maximum" in repr(found) and "maximum likelihood" in repr(found)
+    boot = u.intervals(0, method="bootstrap", draws=40, rng=0)
+    assert boot.separated[1] and boot.estimate[1] == np.inf and np.isnan([boot.lower[1], boot.upper[1]]).all()
+    assert np.isfinite(boot.estimate[0]) and boot.resamples == 40
+    ridge = u.intervals(0, penalty=1.0)
+    assert ridge.separated[1] and np.isfinite(ridge.estimate[1]) and "ridge of 1" in repr(ridge)
+    assert "their size comes from the ridge" in repr(ridge)
+    from matplotlib.figure import Figure
+
+    ax = found.plot(Figure().add_subplot())
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["x0 (separated)"]
+    assert any(line.get_marker() == ">" and line.get_xdata()[0] == found.lower[1] for line in ax.lines)
+
+
+def test_separated_classes_leave_the_other_coefficients_as_the_other_rows_have_them():
+    rng = np.random.default_rng(0)
+    X, y = data(200, 4, "binary")
+    rare = np.zeros(230)
+    rare[200:] = 1.0
+    both = np.vstack([X, rng.normal(size=(30, 2))])
+    found = rs.unwrap(
+        linear([0.9, -0.2, 0.0]), np.column_stack([both, rare]), np.append(y, np.ones(30, int))
+    ).intervals(0)
+    alone = rs.unwrap(linear([0.9, -0.2]), X, y).intervals(0)
+    assert found.separated.tolist() == [False, False, False, True]
+    for name in ("estimate", "error", "lower", "upper", "p_value"):
+        assert np.allclose(getattr(found, name)[:3], getattr(alone, name), rtol=1e-5), name
+    assert found.estimate[3] == np.inf and np.isfinite(found.lower[3])
+
+
+def test_complete_separation_determines_a_sign_at_most():
+    X, _ = data(60, 0, "binary")
+    found = rs.unwrap(linear([0.9, -0.2]), X, (X[:, 0] > 0).astype(int)).intervals(0)
+    assert found.separated.all() and found.estimate[1] == np.inf and found.lower[1] > 0
+    either = np.isnan(found.estimate)  # these may go either way: nothing is known
+    assert either[2] and (found.lower[either] == -np.inf).all() and (found.upper[either] == np.inf).all()
+
+
+def test_near_separation_is_not_separation():
+    """One row on the wrong side, however far the others run: the estimate is finite."""
+    x = np.r_[np.linspace(-5, -0.5, 40), np.linspace(0.5, 5, 40), [-0.6]]
+    y = np.r_[np.zeros(40), np.ones(41)].astype(int)
+    found = rs.unwrap(linear([1.0]), x[:, None], y).intervals(0)
+    assert not found.separated.any() and np.isfinite(found.estimate).all() and found.estimate[1] > 5
+
+
+def test_the_bootstrap_has_no_hidden_ridge():
+    """Its estimate is that of maximum likelihood; a resample that is separated counts as infinite."""
+    X, y = data(120, 3, "binary")
+    u = rs.unwrap(linear([0.9, -0.2]), X, y)
+    assert np.allclose(u.intervals(0, method="bootstrap", draws=20, rng=0).estimate, u.intervals(0).estimate, rtol=1e-8)
+    X, y = two_by_two(6, 10, 7)
+    y[-1] = 0  # one row in the cell: a third of the resamples miss it
+    found = rs.unwrap(linear([0.9]), X, y).intervals(0, method="bootstrap", draws=60, rng=0, level=0.9)
+    assert not found.separated.any() and 5 < found.resamples < 40 and found.upper[1] == np.inf
+    assert np.isfinite(found.estimate).all() and np.isfinite(found.lower[1])
+    assert "resamples were separated" in repr(found)
+
+
+def test_intervals_of_merged_models_are_headed_by_what_they_show():
+    X, y = data(300, 1, "binary")
+    u = rs.unwrap(random_net((2, 6, 1), 0), X, y)
+    m = u.merge(2)
+    found = m.intervals(0)
+    assert "merged" in found.rows()[0] and "network" not in found.rows()[0]
+    assert np.allclose([row["merged"] for row in found.rows()], np.append(m.d[0], m.C[0, 0]))
+    assert "network" in u.intervals(0, penalty=1.0).rows()[0]

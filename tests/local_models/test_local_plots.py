@@ -58,8 +58,10 @@ def check_importance(u, ax):
     found = u.importance()
     order = np.argsort(-found.variance)
     widths = [bar.get_width() for bar in ax.patches]
-    assert np.allclose(widths, np.concatenate([found.variance[order], found.squares[order]]))
-    assert sum(widths) == pytest.approx(2.0)
+    assert not found.standardised and np.allclose(widths, found.variance[order])
+    assert sum(widths) == pytest.approx(1.0)
+    both = [bar.get_width() for bar in u.plot("importance", Figure().add_subplot(), squares=True).patches]
+    assert np.allclose(both, np.concatenate([found.variance[order], found.squares[order]]))
 
 
 def cloud(ax):
@@ -143,23 +145,25 @@ def test_each_kind_draws_its_numbers(kind, task):
     CHECKS[kind](u, ax)
 
 
-@pytest.mark.parametrize("centred", [True, False])
-def test_a_waterfall_ends_at_the_prediction(centred):
+@pytest.mark.parametrize("local", [True, False])
+def test_a_waterfall_ends_at_the_prediction(local):
     u = unwrapped("binary", 8)
     e = u.explain(0)
-    ax = e.plot(Figure().add_subplot(), centred=centred, top=3)
-    steps = e.centred[0] if centred else e.contribution[0]
+    ax = e.plot(Figure().add_subplot(), local=local, top=3)
+    steps = e.contribution[0] if local else e.path[0]
     largest = np.sort(np.abs(steps))[::-1][:3]
     bars = ax.patches
     assert np.allclose([abs(bar.get_width()) for bar in bars[:3]], largest)
     assert bars[3].get_width() == pytest.approx(steps.sum() - steps[np.argsort(-np.abs(steps))[:3]].sum())
     start, end = (next(line.get_xdata()[0] for line in ax.lines if line.get_marker() == m) for m in ("|", "D"))
-    assert start == pytest.approx(e.baseline[0] if centred else e.d[0])
+    assert start == pytest.approx(e.d[0] if local else e.base[0])
     assert end == pytest.approx(u.network(u.X[:1])[0, 0])
     assert bars[0].get_x() == pytest.approx(start)
     for one, after in pairwise(bars):  # each bar begins where the last one ends
         assert after.get_x() == pytest.approx(one.get_x() + one.get_width())
-    assert "5 others" in [t.get_text() for t in ax.get_yticklabels()]
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert "5 others" in labels and ax.get_xlabel() == "logit of class 1"
+    assert labels[0].startswith("intercept of this region" if local else "at the mean of the data")
 
 
 def test_intervals_are_drawn_where_they_are():
@@ -223,3 +227,31 @@ def test_what_cannot_be_drawn():
         u.prune(3).plot("dendrogram")
     with pytest.raises(InputError, match="nothing was cross-validated"):
         u.merge(2).plot("validation")
+
+
+def test_pictures_say_which_features_they_leave_out():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 23)) * np.geomspace(1, 1e6, 23)
+    net = random_net((23, 6, 1), 0).after(np.diag(1 / np.geomspace(1, 1e6, 23)), np.zeros(23))
+    u = rs.unwrap(net, X)
+    for kind in ("violin", "parallel"):
+        assert "(3 less important ones not shown)" in u.plot(kind, Figure().add_subplot()).get_xlabel()
+        assert "not shown" not in u.plot(kind, Figure().add_subplot(), features=23).get_xlabel()
+    ax = u.plot(ax=Figure().add_subplot())  # above two inputs: importance, of all features
+    assert len(ax.get_yticklabels()) == len(ax.patches) == 23 and "not shown" not in ax.get_xlabel()
+    assert "(19 less important ones not shown)" in u.plot("importance", Figure().add_subplot(), features=4).get_xlabel()
+    assert "3 more features" in repr(u.importance())
+
+
+def test_importance_by_squares_is_shown_for_standardised_inputs_only():
+    """In raw units a feature measured in cents has a share of 0 by squares, whatever it does."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    net, size = random_net((3, 6, 1), 0), np.array([1.0, 1e3, 1e6])
+    plain, raw = rs.unwrap(net, X), rs.unwrap(net.after(np.diag(1 / size), np.zeros(3)), X * size)
+    assert np.allclose(plain.importance().variance, raw.importance().variance)
+    assert plain.importance().standardised and "squares" in repr(plain.importance())
+    assert not raw.importance().standardised and "squares" not in repr(raw.importance())
+    assert "squares" not in raw.importance().rows()[0]
+    for u, asked, bars in ((plain, None, 6), (raw, None, 3), (raw, True, 6), (plain, False, 3)):
+        assert len(u.plot("importance", Figure().add_subplot(), squares=asked).patches) == bars

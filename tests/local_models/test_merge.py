@@ -1,5 +1,7 @@
 """Merging, pruning, flattening, saving."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,9 +11,11 @@ from sklearn.datasets import make_circles
 import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
-from reluscope.local_models import _adjacency, merge
+from reluscope.local_models import MergedModels, _adjacency, merge
 from reluscope.local_models._agglomerate import agglomerate, polish
+from reluscope.local_models._grouping import pack
 from reluscope.local_models.merge import candidates
+from reluscope.local_models.table import pooled
 
 
 def slow_agglomeration(theta, gram, edges):
@@ -131,7 +135,7 @@ def test_classes_pruning_and_flattening():
     assert m.score(X, labels) > 0.9
     proba = m.predict_proba(X)
     assert np.allclose(proba.sum(axis=1), 1) and np.array_equal(proba[:, 1] > 0.5, m.predict(X) == "yes")
-    assert np.array_equal(m.assign(X), m.cluster_of_centroid[u.region])
+    assert np.array_equal(m.assign(X), m.cluster_of_region[u.region])
     far = np.random.default_rng(0).uniform(-1.2, 1.2, (400, 2))
     assert (u.find(far) < 0).any() and m.assign(far).max() < 6  # rows in regions without data get a model too
     small = u.prune(10)
@@ -175,15 +179,16 @@ def test_saved_models_predict_the_same(tmp_path):
         m.save(tmp_path / "m.csv")
 
 
-@pytest.mark.parametrize("field", ["owner", "cluster_of_centroid", "C", "words", "centroid", "facts", "tree.merges"])
+PLACES = ("owner", "cluster_of_centroid", "cluster_of_region", "tree.merges")
+
+
+@pytest.mark.parametrize("field", [*PLACES, "C", "words", "centroid", "facts"])
 def test_damaged_files_are_refused(tmp_path, field):
     net, X, y = circles()
     rs.unwrap(net, X, y).merge(5).save(tmp_path / "m.npz")
     with np.load(tmp_path / "m.npz") as file:
         arrays = dict(file)
-    arrays[field] = (
-        arrays[field] + 100 if field in ("owner", "cluster_of_centroid", "tree.merges") else arrays[field][:-1]
-    )
+    arrays[field] = arrays[field] + 100 if field in PLACES else arrays[field][:-1]
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(InputError, match="damaged"):
         rs.local_models.MergedModels.load(tmp_path / "bad.npz")
@@ -336,7 +341,7 @@ def test_dropped_regions_are_adopted_where_they_cost_least(task, weighted):
     C, d = u.maps()
     for r in range(len(u)):
         if u.count[r] >= 12:
-            assert m.kept_region[m.cluster_of_centroid[r]] == r
+            assert m.kept_region[m.cluster_of_region[r]] == r
             continue
         rows = u.region == r
         costs = []
@@ -344,7 +349,7 @@ def test_dropped_regions_are_adopted_where_they_cost_least(task, weighted):
             gap = (X @ (C[k] - C[r]).T + d[k] - d[r]) @ centre  # difference of the two models on all rows
             square = (gap**2).sum(axis=1)
             costs.append(h[rows] @ square[rows] + 0.3 * h[rows].sum() * np.average(square, weights=w))
-        assert m.kept_region[m.cluster_of_centroid[r]] == kept[np.argmin(costs)]
+        assert m.kept_region[m.cluster_of_region[r]] == kept[np.argmin(costs)]
     assert np.allclose(m.outputs(X)[np.isin(u.region, kept)], eta[np.isin(u.region, kept)])
 
 
@@ -379,4 +384,79 @@ def test_regions_are_adopted_by_the_side_with_the_same_function():
     both = next(k for k in range(2, 17) if len(set(slope[:k])) == 2)  # the first regions that hold both slopes
     m = u.prune(int(u.count[both - 1]))
     assert len(m) < 8 and m.data_score == 1.0
-    assert np.array_equal(m.C[m.cluster_of_centroid, 0, 0], slope)
+    assert np.array_equal(m.C[m.cluster_of_region, 0, 0], slope)
+
+
+def test_the_heading_says_that_refits_are_shrunk(tmp_path):
+    net, X, y = circles()
+    u = rs.unwrap(net, X, y)
+    m = u.merge(3)
+    assert m.penalty == 1.0 and "ridge of 1 towards the one model of all rows" in repr(m)
+    m.save(tmp_path / "m.npz")
+    assert "ridge of 1 towards" in repr(MergedModels.load(tmp_path / "m.npz"))
+    free = u.merge(3, penalty=0.0)
+    assert free.penalty == 0.0 and "maximum likelihood" in repr(free)
+    own = u.prune(5)
+    assert own.penalty is None and "refitted" not in repr(own) and u.prune(5, refit=True).penalty == 1.0
+
+
+# -- model files hold no data --------------------------------------------------------------------------------------
+
+
+def held(thing, depth=0):
+    """All arrays of numbers that a pickled object holds, however deep."""
+    if isinstance(thing, np.ndarray):
+        return [thing] if thing.dtype.kind == "f" else []
+    inside = thing.values() if isinstance(thing, dict) else thing if isinstance(thing, (list, tuple)) else []
+    state = thing.__reduce_ex__(4)[2] if not inside and hasattr(thing, "__dict__") and depth < 12 else None
+    parts = [*inside, *((state,) if isinstance(state, dict) else state if isinstance(state, tuple) else ())]
+    return [a for part in parts for a in held(part, depth + 1)]
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_pickled_estimators_and_saved_models_hold_no_rows(kind, tmp_path):
+    """Most regions hold one row here, and the mean of one row is that row."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 6))
+    y = np.sin(X[:, 0]) + X[:, 1] ** 2
+    make = rs.LocalLinearClassifier if kind == "classifier" else rs.LocalLinearRegressor
+    model = make(3, hidden=(16, 8), epochs=10, random_state=0).fit(X, y > 1 if kind == "classifier" else y)
+    assert (model.models_.unwrapped.count == 1).mean() > 0.5
+    data = pickle.dumps(model)
+    assert b"Unwrapped" not in data
+    again = pickle.loads(data)
+    model.models_.save(tmp_path / "m.npz")
+    loaded = MergedModels.load(tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as file:
+        saved = [file[name] for name in file.files if file[name].dtype.kind == "f"]
+    found = held(again)
+    assert sum(a.size for a in found) > 1000  # the walk does see the models
+    for arrays in (found, saved):
+        numbers = np.concatenate([a.ravel() for a in arrays])
+        assert not np.isin(X, numbers).any()
+        assert not np.isin(y.round(12), numbers.round(12)).any()
+    new = rng.normal(size=(300, 6)) * 1.5
+    assert (model.models_._lookup.find(pack(model.network_, model.network_.pattern(new))) < 0).any()
+    want = model.models_.outputs(new)
+    assert np.array_equal(again.models_.outputs(new), want) and np.array_equal(loaded.outputs(new), want)
+    assert np.array_equal(again.predict(new), model.predict(new))
+    with pytest.raises(InputError, match="needs the data"):
+        again.models_.intervals(0)
+
+
+def test_centroids_stand_for_five_rows_or_more():
+    rng = np.random.default_rng(1)
+    for n, clusters in ((400, 7), (60, 9), (3, 2), (9, 1)):
+        centroid, count = rng.normal(size=(n, 3)), rng.choice([1, 1, 1, 2, 4, 5, 30], n)
+        cluster = rng.integers(0, clusters, n)
+        mean, of = pooled(centroid, np.ones(3), count, cluster)
+        assert len(mean) == len(of) > 0 and set(of.tolist()) <= set(cluster.tolist())
+        large = count >= 5
+        assert np.array_equal(mean[: large.sum()], centroid[large])
+        if n >= 60:  # the means of the small ones, weighted by some rows each, lie among them
+            rest = mean[large.sum() :]
+            assert len(rest) > 0 and not np.isin(rest, centroid).any()
+            assert (rest <= centroid.max(axis=0)).all() and (rest >= centroid.min(axis=0)).all()
+            for k in range(clusters):
+                mine = (cluster == k) & ~large
+                assert (of[large.sum() :] == k).sum() <= count[mine].sum() // 5

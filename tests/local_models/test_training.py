@@ -1,5 +1,7 @@
 """Training with L1, the path, the estimators."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_circles
@@ -74,11 +76,20 @@ def test_progress_and_divergence():
     response = Response("binary", None, y, (0, 1))
     train(X, response, Recipe(hidden=(4,), epochs=3), progress=lambda done, text: seen.append((done, text)))
     assert [done for done, _ in seen] == [1, 2, 3] and "epoch 3 of 3" in seen[-1][1]
-    with pytest.raises(InputError, match="diverged"), np.errstate(all="ignore"):
-        train(1e3 * X, Response("regression", X[:, :1] * 1e200), Recipe(hidden=(4, 4), rate=1e150, standardise=False))
+    for seed in range(12):  # exploding outputs, or dead units and a bias that only overflows in the units of y
+        with pytest.raises(InputError, match="diverged"), np.errstate(all="ignore"):
+            recipe = Recipe(hidden=(4, 4), rate=1e150, standardise=False)
+            train(1e3 * X, Response("regression", X[:, :1] * 1e200), recipe, rng=seed)
     for bad in ({"l1": -1.0}, {"rate": 0.0}, {"hidden": (0,)}, {"epochs": 0}, {"validation_fraction": 1.0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             Recipe(**bad)
+
+
+def test_responses_of_any_size_are_learned():
+    X, _ = make_circles(100, random_state=0)
+    recipe = Recipe(hidden=(4,), epochs=5)
+    plain, huge = (train(X, Response("regression", X[:, :1] * s), recipe, rng=0).network for s in (1.0, 2.0**660))
+    assert np.array_equal(huge(X), plain(X) * 2.0**660)
 
 
 def test_l1_path_trades_regions_for_little():
@@ -92,6 +103,15 @@ def test_l1_path_trades_regions_for_little():
     assert points[1].regions == len(u) and u.certificate.relative < 1e-12
     assert points[1].single_row_share == pytest.approx((u.count == 1).mean())
     assert len(u.region) == 480
+    # Validation rows choose: a test score that is spoilt afterwards changes nothing.
+    spoilt = replace(path, points=tuple(replace(p, test_score=0.0 if k == 1 else 1.0) for k, p in enumerate(points)))
+    for drop in (0.0, 0.01, 0.05):
+        scores = np.array([p.validation_score for p in points])
+        assert path.sparsest(drop) == spoilt.sparsest(drop) == np.flatnonzero(scores >= scores.max() - drop)[-1]
+    held = train(u.X, u.response, Recipe((16, 16), l1=1e-3, rate=3e-3, batch=64, epochs=1), rng=0).held
+    assert 90 < len(held) < 102  # a fifth of the training rows
+    with pytest.raises(InputError, match="no validation rows"):
+        replace(path, points=(replace(points[0], validation_score=np.nan),)).sparsest()
     assert path.sparsest(1.0) == 2 and "penalty" in repr(path) and len(path.to_pandas()) == 3
 
 

@@ -109,7 +109,9 @@ def test_units_that_need_double_precision():
 def test_where_it_does_not_apply_points_are_plain():
     request = Request(levels={0: [9.0]})
     how = {"lines": 1 << 12, "method": "aimed", "rng": 0}
-    assert integrate(LINEAR, STANDARD, request, interval="finite-sample", **how).method == "points"
+    two = rs.GaussianMixture([0.5, 0.5], [STANDARD, rs.Gaussian(np.ones(3), 1.0)])
+    assert integrate(LINEAR, STANDARD, request, interval="finite-sample", **how).method == "aimed points"
+    assert integrate(LINEAR, two, request, interval="finite-sample", **how).method == "points"
     assert integrate(LINEAR, STANDARD, Request(levels={0: [0.0]}), **how).method == "points"
     assert integrate(LINEAR, rs.Uniform([-1.0] * 3, [1.0] * 3), Request(levels={0: [3.4]}), **how).method == "points"
     assert integrate(LINEAR, STANDARD, Request(levels={0: [9.0]}, marginals=True), **how).method == "points"
@@ -186,7 +188,7 @@ def test_parts(seed):
     share = rng.random(rng.integers(2, 15)) ** 3
     parts = aimed._in_parts(share)
     assert parts.sum() == 32
-    assert parts[0] >= aimed._LEAST_OWN
+    assert parts[0] >= aimed.LEAST_OWN
     assert (parts >= 0).all()
     for n in (0, 1, 37, 4096):
         counts = aimed._shared_out(n, share)

@@ -12,6 +12,7 @@ import reluscope as rs
 from nets import random_net
 from reluscope.events import Event
 from reluscope.measure.lines import pilot as _pilot
+from reluscope.measure.lines import plan as _plan
 from reluscope.measure.lines.integration import Request, integrate
 from reluscope.measure.points.small import SmallForms
 from reluscope.network import Network
@@ -148,6 +149,114 @@ def test_enumeration_lines_points_and_draws_agree(r):
     elif r == 5:
         mass = rs.linear_models(net, law, method="enumeration", relative=1e-2, level=SAFE, rng=0).mass(modal)
         assert abs(mass.value - share) <= noisy + mass.upper - mass.lower
+
+
+# -- finite-sample intervals and their values ----------------------------------------------------------------------
+
+
+def behind(*layers):
+    """The same function behind units that see all inputs: x = relu(x) - relu(-x)."""
+    (weight, bias), *rest = layers
+    eye = np.eye(weight.shape[1])
+    return rs.Network([(np.vstack([eye, -eye]), None), (np.hstack([weight, -weight]), bias), *rest])
+
+
+def maximum(directions, distances):
+    """y = max of two half-space functions `d x - b`: max(a, b) = relu(a - b) + relu(b) - relu(-b)."""
+    (a, b), (s, t) = np.asarray(directions, float), distances
+    return behind((np.array([a - b, b, -b]), np.array([t - s, -t, t])), ([[1.0, 1.0, -1.0]], None))
+
+
+def half_space(direction, bias):
+    return behind((np.array([direction]), np.array([bias])))
+
+
+def union(distances):
+    """P(max > 0) of two half-spaces with orthogonal directions."""
+    one, two = ndtr(-np.asarray(distances))
+    return one + two - one * two
+
+
+EYE = np.eye(6)
+BOX = rs.Uniform([-1.0] * 6, [1.0] * 6)
+MIXTURE = rs.GaussianMixture([0.9, 0.1], [rs.Gaussian(np.zeros(6)), rs.Gaussian(2.0 * EYE[0])])
+GUARANTEED = {
+    # (network, law, P(y > 0), settings): what a line contributes is, from above: all alike, next to always 0 and seldom
+    # all of the line, weighted, counted, of a mixture, on a box
+    "alike": (half_space(EYE[0], -2.0), rs.Gaussian(np.zeros(6)), ndtr(-2.0), {"method": "lines"}),
+    "seldom": (
+        maximum(EYE[:2], (3.0, 2.6)), rs.Gaussian(np.zeros(6)), union((3.0, 2.6)),
+        {"method": "lines", "direction": EYE[2]},
+    ),
+    "half": (
+        maximum(EYE[:2], (2.2, 2.6)), rs.Gaussian(np.zeros(6)), union((2.2, 2.6)),
+        {"method": "lines", "direction": EYE[0]},
+    ),
+    "aimed": (maximum(EYE[:2], (2.5, 2.5)), rs.Gaussian(np.zeros(6)), union((2.5, 2.5)), {"method": "aimed"}),
+    "aimed at the complement": (
+        maximum(-EYE[:2], (-2.5, -6.0)), rs.Gaussian(np.zeros(6)), union((-2.5, -6.0)), {"method": "aimed"}
+    ),
+    "points": (maximum(EYE[:2], (2.5, 2.5)), rs.Gaussian(np.zeros(6)), union((2.5, 2.5)), {"method": "points"}),
+    "mixture": (half_space(EYE[0], -2.0), MIXTURE, 0.9 * ndtr(-2.0) + 0.05, {}),
+    "box": (half_space(EYE[0] + EYE[1], -1.5), BOX, 0.5**2 / 8, {}),
+    "open": (maximum(EYE[:2], (2.5, 2.5)), rs.Gaussian(np.zeros(6)), union((2.5, 2.5)), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GUARANTEED)
+def test_finite_sample_intervals_hold_with_any_draws(case):
+    """40 intervals of level 0.8, of 256 draws each: more than 18 misses at exactly one in five: 4e-5, for 9 cases."""
+    net, law, truth, how = GUARANTEED[case]
+    request = Request(events=(Event.below([-1.0], 0.0, 6),), levels=[0.0])
+    missed = np.zeros(3, int)
+    for seed in range(40):
+        found = integrate(net, law, request, lines=256, interval="finite-sample", level=0.8, rng=seed, **how)
+        assert found.interval == "finite-sample" and not found.value_by
+        for i, (answer, target) in enumerate(
+            [(found.events, truth), (found.levels[0].sf, truth), (found.levels[0].cdf, 1.0 - truth)]
+        ):
+            missed[i] += not answer.lower[0] <= target <= answer.upper[0]
+            assert answer.lower[0] <= answer.value[0] <= answer.upper[0]
+    assert missed.max() <= 18
+
+
+@pytest.mark.parametrize("case", GUARANTEED)
+def test_with_a_budget_the_value_has_a_run_of_its_own(case):
+    """Intervals of level 1 - 1e-7; the value is closer to the truth than the interval is wide."""
+    net, law, truth, how = GUARANTEED[case]
+    request = Request(events=(Event.below([-1.0], 0.0, 6),))
+    found = integrate(net, law, request, budget=0.1, interval="finite-sample", level=SAFE, rng=1, **how)
+    assert found.value_by and found.value_lines > 0 and "value by" in found.how
+    assert found.events.lower[0] <= truth <= found.events.upper[0]
+    assert found.events.lower[0] <= found.events.value[0] <= found.events.upper[0]
+    assert abs(found.events.value[0] - truth) < 0.5 * (found.events.upper[0] - found.events.lower[0])
+
+
+def test_a_value_outside_of_its_interval_is_moved_to_its_end(monkeypatch):
+    net, law, truth, _ = GUARANTEED["open"]
+    request = Request(events=(Event.below([-1.0], 0.0, 6),))
+    real = _plan.run_plan
+
+    def wrong(plan, n, groups, rng, per_scramble):
+        tally = real(plan, n, groups, rng, per_scramble)
+        if groups == 16 and per_scramble == 16:  # the value's own run
+            tally.total["events"][:] = 0.9 * tally.count[:, None]
+        return tally
+
+    monkeypatch.setattr(_plan, "run_plan", wrong)
+    found = integrate(net, law, request, budget=0.1, interval="finite-sample", level=SAFE, rng=1)
+    assert found.events.lower[0] <= truth <= found.events.upper[0] < 0.5
+    assert found.events.value[0] == pytest.approx(found.events.upper[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["replicate", "block", "finite-sample"])
+def test_lines_that_are_cut_widen_their_intervals(kind):
+    """All lines say the same, and are cut at six standard deviations, with 2e-9 beyond: no interval is narrower."""
+    net, law, truth = half_space(np.eye(3)[0], 1.0), rs.Gaussian(np.zeros(3), 1.0), ndtr(1.0)
+    request = Request(events=(Event.below([-1.0], 0.0, 3),), levels=[0.0])
+    found = integrate(net, law, request, budget=0.05, interval=kind, method="lines", level=SAFE, rng=0)
+    for answer, target in ((found.events, truth), (found.levels[0].sf, truth), (found.levels[0].cdf, 1 - truth)):
+        assert answer.lower[0] <= target <= answer.upper[0]
 
 
 # -- what no line has met ------------------------------------------------------------------------------------------
@@ -304,9 +413,9 @@ def test_points_under_every_law(kind):
         )
 
 
-def pilot(method: str = "lines", mean: float = 1e-3, variance: float = 1e-9, met: float = 100.0) -> _pilot.Plan:
+def pilot(method: str = "lines", mean: float = 1e-3, variance: float = 1e-9, met: float = 100.0) -> _pilot.LinePlan:
     """A plan after a pilot that has shown the given numbers for one probability, and others for a moment."""
-    made = object.__new__(_pilot.Plan)
+    made = object.__new__(_pilot.LinePlan)
     for name, value in {
         "n": 64, "cost": 1e-5 if method == "lines" else 1e-7, "slope": 1.2, "span": 1.0, "component": None,
         "source": None, "method": method, "job": None, "tracer": None, "quick": None, "aimed": None,

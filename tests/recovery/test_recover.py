@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ import reluscope as rs
 from nets import random_net
 from reluscope.cli import main
 from reluscope.errors import InputError
+from reluscope.recovery import walk
 from reluscope.recovery.align import align
 from reluscope.recovery.balls import gram, lens_moments
 from reluscope.recovery.critical import Chords, find_bends, normals, random_chords
 from reluscope.recovery.nearest_error import nearest_error
 from reluscope.recovery.oracle import QueryLimitError
 from reluscope.recovery.refine import Model, refine
+from reluscope.recovery.samples import l1_path
 from reluscope.recovery.signs import settle
 from reluscope.recovery.trunk import Stage, Trunk
 from reluscope.recovery.view import _bends_everywhere, look
@@ -461,9 +464,9 @@ def test_gram_matrix_is_positive_semidefinite_and_the_fit_is_its_minimum():
     np.testing.assert_allclose(found.gram @ found.weights, found.linear, atol=1e-8 * np.abs(found.linear).max())
     assert found.hessian.smallest == pytest.approx(2 * np.linalg.eigvalsh(found.gram).min(), abs=1e-10)
     top = np.abs(found.linear).max()
-    path = found.lasso([1.01 * top, 0.1 * top, 1e-3 * top])
+    path = l1_path(found.gram, found.linear, top * np.array([1.01, 0.1, 1e-3]))
     assert not path[0].any()
-    assert (path[1] != 0).sum() <= (path[2] != 0).sum()
+    assert 0 < (path[1] != 0).sum() <= (path[2] != 0).sum()
 
 
 def test_nearest_piece_error_is_exact_in_the_plane():
@@ -521,7 +524,7 @@ def test_reproduction_in_short(tmp_path):
     done = reproduce("recover", tmp_path, quick=True, rng=0)
     assert all(row["largest error"] <= 1e-10 for row in done.rows)
     assert (tmp_path / "pieces.txt").exists()
-    assert "published" in str(done)
+    assert "a reduced run" in str(done) and "131,000" not in str(done)
 
 
 @pytest.mark.slow
@@ -539,3 +542,33 @@ def test_every_width_in_turn_finds_its_units():
         net = net_of(inputs, units, 1, seed=units)
         found = rs.recover(rs.Oracle(net), BOX, rng=0, check=0)
         assert found.compare(net, certify=False).sampled < 1e-10
+
+
+@pytest.mark.parametrize("seed", [15, 17])
+def test_regions_that_were_cut_too_little_are_cut_further(seed):
+    """Other regions reach in between the vertices of these: 0.2 % of the box was wrong and called complete."""
+    rng = np.random.default_rng(seed)
+    sizes = (2, 6, 4, 1)
+    net = rs.Network(
+        [(rng.normal(size=(o, i)) * np.sqrt(2 / i), 0.5 * rng.normal(size=o)) for i, o in itertools.pairwise(sizes)]
+    )
+    found = rs.recover(rs.Oracle(net), BOX, method="regions", rng=seed, check=2000)
+    X = np.random.default_rng(1).uniform(-2, 2, (30_000, 2))
+    assert found and np.abs(found(X) - net(X)).max() < 1e-6
+
+
+def test_no_method_says_complete_beside_points_that_disagree():
+    """A walk that never looks again leaves wrong regions: the fresh points say so, whatever the walk believes."""
+    rng = np.random.default_rng(17)
+    sizes = (2, 6, 4, 1)
+    net = rs.Network(
+        [(rng.normal(size=(o, i)) * np.sqrt(2 / i), 0.5 * rng.normal(size=o)) for i, o in itertools.pairwise(sizes)]
+    )
+    nothing = np.zeros((0, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk._Walker, "disagreeing", lambda self, X: nothing)
+        patch.setattr(import_module("reluscope.recovery.recover"), "_failed", lambda *given: nothing)
+        patch.setattr(walk, "_INSIDE", 1)
+        patch.setattr(walk, "_ON_FACET", 1)
+        found = rs.recover(rs.Oracle(net), BOX, method="regions", rng=17, check=10_000)
+    assert found.sampled.share < 1.0 and not found and "incomplete" in found.statement[-1]

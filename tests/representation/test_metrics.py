@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from reluscope.errors import InputError
 from reluscope.representation.metrics import (
     angles,
-    covariance_rank,
     expected_angle,
     mean_width,
-    participation_ratio,
     row_norms,
     spectrum_of,
     stable_rank,
@@ -40,7 +38,7 @@ def test_spectrum_is_that_of_plain_svd(shape):
     s = np.linalg.svd(Z - Z.mean(axis=0), compute_uv=False)
     if s[0] > 0:
         assert stable_rank(Z) == pytest.approx((s**2).sum() / s[0] ** 2)
-        assert participation_ratio(Z) == pytest.approx((s**2).sum() ** 2 / (s**4).sum())
+        assert spectrum_of(Z).participation_ratio == pytest.approx((s**2).sum() ** 2 / (s**4).sum())
     u = np.linalg.svd(Z, compute_uv=False)
     assert stable_rank(Z, centred=False) == pytest.approx((u**2).sum() / u[0] ** 2)
 
@@ -53,14 +51,14 @@ def test_small_singular_values_keep_their_digits():
     Z = U * s @ np.linalg.qr(rng.normal(size=(len(s), len(s))))[0].T
     plain = np.linalg.svd(Z - Z.mean(axis=0), compute_uv=False)
     assert np.abs(spectrum_of(Z, 0.0).centred - plain).max() < 1e-12
-    assert covariance_rank(Z) == (plain > 1e-10 * np.linalg.svd(Z, compute_uv=False)[0]).sum() == 20
-    assert covariance_rank(Z, zero_below=1e-5) == (plain > 1e-5 * np.linalg.svd(Z, compute_uv=False)[0]).sum()
+    assert spectrum_of(Z).rank == (plain > 1e-10 * np.linalg.svd(Z, compute_uv=False)[0]).sum() == 20
+    assert spectrum_of(Z, 1e-5).rank == (plain > 1e-5 * np.linalg.svd(Z, compute_uv=False)[0]).sum()
 
 
 def test_a_collapsed_cloud_has_rank_zero_and_no_width():
     Z = np.full((50, 6), 3.0) + 1e-14 * np.random.default_rng(0).normal(size=(50, 6))
-    assert covariance_rank(Z) == 0
-    assert stable_rank(Z) == participation_ratio(Z) == 0.0
+    assert spectrum_of(Z).rank == 0
+    assert stable_rank(Z) == spectrum_of(Z).participation_ratio == 0.0
     assert stable_rank(Z, centred=False) == pytest.approx(1.0)
     assert mean_width(Z).value == 0.0
     assert stable_rank(np.zeros((4, 3)), centred=False) == 0.0
@@ -131,10 +129,10 @@ def test_rotations_and_shifts_change_nothing_centred(shape):
     Q = np.linalg.qr(np.random.default_rng(shape[2] + 1).normal(size=(Z.shape[1], Z.shape[1])))[0]
     moved = Z @ Q + 2.0
     assert stable_rank(moved) == pytest.approx(stable_rank(Z), rel=1e-6)
-    assert participation_ratio(moved) == pytest.approx(participation_ratio(Z), rel=1e-6)
+    assert spectrum_of(moved).participation_ratio == pytest.approx(spectrum_of(Z).participation_ratio, rel=1e-6)
     rank = min(len(Z) - 1, Z.shape[1])
-    assert 1 - 1e-9 <= stable_rank(Z) <= participation_ratio(Z) * (1 + 1e-9) ** 2
-    assert participation_ratio(Z) <= rank + 1e-9
+    assert 1 - 1e-9 <= stable_rank(Z) <= spectrum_of(Z).participation_ratio * (1 + 1e-9) ** 2
+    assert spectrum_of(Z).participation_ratio <= rank + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -143,7 +141,6 @@ def test_rotations_and_shifts_change_nothing_centred(shape):
         lambda: stable_rank([1.0, 2.0]),
         lambda: stable_rank(np.zeros((0, 3))),
         lambda: stable_rank([[math.nan]]),
-        lambda: covariance_rank([[1.0]], zero_below=-1),
         lambda: angles([[1.0]], [[1.0, 2.0]]),
         lambda: mean_width(np.random.default_rng(0).normal(size=(9, 4)), directions=1),
         lambda: expected_angle(1.0, -1),

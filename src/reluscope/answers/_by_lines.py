@@ -17,7 +17,7 @@ from reluscope._check import FloatArray
 from reluscope.answer import Answer, Answers
 from reluscope.answers.outputs import Atoms, Mixture, Outputs, check_levels, truncated_network
 from reluscope.errors import InputError
-from reluscope.inputs import Law
+from reluscope.inputs import Component, Law
 from reluscope.intervals import DEFAULT_LEVEL, binomial
 from reluscope.network import Network, Pattern
 
@@ -25,7 +25,7 @@ _PILOT = 1 << 14
 _GRID = 32
 _FRESH = 1 << 17
 _FRESH_WORK = 1 << 33
-"""Fresh draws, and multiplications that they may take; at least 4,096 draws."""
+"""Fresh draws, and multiplications that they may take; at least 4,096 draws, or fewer as the time asks for."""
 _MOST_PATTERNS = 1 << 16
 
 
@@ -144,9 +144,17 @@ class LineOutputs(Outputs):
             Request(**request),
             budget=self.seconds,
             level=self.level,
-            method="lines" if request.get("density") or request.get("atoms") else "auto",
+            method="lines" if request.get("density") or request.get("atoms") else self._way,
             rng=self.stream,
         )
+
+    @cached_property
+    def _way(self) -> str:
+        """Points where atoms of the law make units steep: lines would lose the atoms of the output to rounding."""
+        from reluscope.inputs import standard
+        from reluscope.measure.exactness import is_steep
+
+        return "points" if is_steep(standard(self.law, self.network)[0].network) else "auto"
 
     def _at(self, t: npt.ArrayLike, output: int, kind: str, below: float, above: float) -> Answers:
         """One of the level quantities; `below` and `above` are its values at minus and plus infinity."""
@@ -202,53 +210,58 @@ class LinePatterns:
     """Patterns met on lines, their masses with intervals, and an upper bound on the mass of all others."""
 
     pattern: Pattern
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    mass: Answers
     remainder: float
     marginals: Answers
-    method: str
 
 
-def line_patterns(net: Network, law: Law, seconds: float, level: float, rng: np.random.Generator) -> LinePatterns:
+def line_patterns(
+    net: Network, law: Law, seconds: float, level: float, rng: np.random.Generator, components: tuple[Component, ...]
+) -> LinePatterns:
     """Pattern masses by lines; then fresh independent draws bound the mass of the patterns that are not listed.
 
     The bound is exact (Clopper-Pearson, one-sided at `level`) because the list is fixed before the draws. Marginals
     have a run of their own, which may use points: on wide networks these say more about single units in the same time.
+    `components` are those of the law, made once for all.
     """
-    from reluscope.answers._patterns import draw_patterns
-    from reluscope.inputs import standard
+    from reluscope.answers._patterns import affordable, draw_patterns
+    from reluscope.budget import Budget
     from reluscope.measure.lines import Request, integrate
 
+    limit = Budget(seconds)
     found = integrate(
-        net, law, Request(patterns=_MOST_PATTERNS), budget=0.5 * seconds, level=level, method="lines", rng=rng
-    )
-    single = integrate(net, law, Request(marginals=True), budget=0.5 * seconds, level=level, rng=rng)
+        net, law, Request(patterns=_MOST_PATTERNS), budget=0.45 * seconds, level=level, method="lines",
+        components=components, rng=rng,
+    )  # fmt: skip
+    left = max(0.9 * seconds - limit.elapsed(), 0.2 * seconds)
+    single = integrate(net, law, Request(marginals=True), budget=left, level=level, components=components, rng=rng)
     patterns = found.patterns
     assert patterns is not None
     known = set(net.key(patterns.pattern).tolist())
-    components = standard(law, net)
     weights = sum(int(np.prod(layer.weight.shape)) for layer in components[0].network.layers)
     fresh = int(np.clip(_FRESH_WORK // max(weights, 1), 1 << 12, _FRESH))
+    fresh = max(affordable(net, law, components, fresh, Budget(0.1 * seconds), 1.0), 256)
     missed = 0
     for batch in draw_patterns(net, law, components, fresh, rng):
         keys, count = np.unique(net.key(batch), return_counts=True)
         missed += int(sum(c for k, c in zip(keys.tolist(), count.tolist(), strict=True) if k not in known))
     remainder = binomial(missed, fresh, level, side="upper")[1]
-    mass = patterns.mass
-    lower = np.clip(mass.lower, 0.0, mass.value)
-    upper = np.maximum(np.minimum(mass.upper, 1.0), mass.value)
+    value, low, high = patterns.mass.value, patterns.mass.lower, patterns.mass.upper
+    ends = np.clip(low, 0.0, value), np.maximum(np.minimum(high, 1.0), value)
+    mass = Answers(value, *ends, "confidence", level, _method(found))
     units = single.marginals
     assert units is not None
-    method = _method(found)
     kind = "exact" if single.interval == "exact" else "confidence"
     marginals = Answers(units.value, units.lower, units.upper, kind, level, _method(single))
-    return LinePatterns(patterns.pattern, mass.value, lower, upper, remainder, marginals, method)
+    return LinePatterns(patterns.pattern, mass, remainder, marginals)
 
 
 def seconds_of(budget: Any) -> float:
-    """How long a run may take: what the budget says, one second without one."""
-    from reluscope.budget import parse_budget
+    """How long a run may take: what the budget says (or has left, where it runs), one second without one."""
+    from reluscope.budget import Budget, parse_budget
 
-    seconds = parse_budget(budget).seconds
-    return float(seconds) if np.isfinite(seconds) else 1.0
+    limit = parse_budget(budget)
+    if not np.isfinite(limit.seconds):
+        return 1.0
+    gone = limit.elapsed() if isinstance(budget, Budget) else 0.0
+    return max(limit.seconds - gone, 0.1 * limit.seconds)

@@ -8,19 +8,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray
+from reluscope._lazy import late
 from reluscope.answers._event_cells import Inside, Walk
-from reluscope.answers._parts import _gaussian_moments, _volume_moments
 from reluscope.cells.domain import cell_with_vertices
 from reluscope.errors import InputError
+from reluscope.events import decided
 from reluscope.inputs import FAR
 from reluscope.measure.exactness import is_exact, not_exact
-from reluscope.measure.regions import gaussian_mass, gaussian_masses, standard_domain, uniform_masses
+from reluscope.measure.regions import (
+    component_measure,
+    gaussian_masses,
+    gaussian_moments,
+    standard_domain,
+    uniform_masses,
+    volume_moments,
+)
+from reluscope.network import Layer, Network
 
 if TYPE_CHECKING:
     from reluscope.budget import Budget
@@ -46,10 +56,11 @@ _STEPS = 64
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """The part of one component in the event, given the component.
+    """The part of one component in the event, given the component; what `Answer`s are summed from, not one itself.
 
-    `value` within `error`; `left` is mass that a budget left undecided; `visited` counts cells. `first` (r,) and
-    `second` (r, r) are `E[u 1]` and `E[u u' 1]` where asked for.
+    `value` within `error`; `left` is mass that a budget left undecided; `visited` counts cells. Rounding cannot decide
+    `excess`, which is in `value`, and `missing`, which is not. `first` (r,) and `second` (r, r) are `E[u 1]` and `E[u
+    u' 1]` where asked for.
     """
 
     value: float
@@ -59,6 +70,8 @@ class Share:
     stopped: str | None
     first: FloatArray | None = None
     second: FloatArray | None = None
+    excess: float = 0.0
+    missing: float = 0.0
 
 
 def component_share(
@@ -78,6 +91,8 @@ def component_share(
         return _share_of_points(component, event)
     if not is_exact(component):
         raise InputError(not_exact(component))
+    if component.kind == "uniform" and not moments:
+        component = _unit_box(component)
     if component.kind == "gaussian":
         r = component.r
         near = NEAR if tolerance is None else min(max(_radius(r, 0.1 * tolerance), 1.0), FAR)
@@ -86,9 +101,7 @@ def component_share(
         found = _walked(component, event, budget, cell_with_vertices(box), moments, report)
         enough = outside <= _NEGLIGIBLE * found.value if tolerance is None else outside <= 0.1 * tolerance
         if enough or found.stopped is not None:
-            return Share(
-                found.value, found.error, found.left + outside, found.visited, found.stopped, found.first, found.second
-            )
+            return replace(found, left=found.left + outside)
     where = standard_domain(component)
     try:
         start = cell_with_vertices(where["box"], where.get("polytope"))
@@ -98,9 +111,39 @@ def component_share(
     return replace(found, left=found.left + _BEYOND) if component.kind == "gaussian" else found
 
 
+def _unit_box(component: Component) -> Component:
+    """A uniform component in coordinates of one size, so that neither units nor a far box matter.
+
+    Sides are divided by powers of two, and boxes that are far from 0 for their width begin at 0. Both are exact: the
+    difference of two floats within a factor of two is.
+    """
+    low, high = component.lower, component.upper
+    assert low is not None and high is not None
+    width = high - low
+    step = np.exp2(np.ceil(np.log2(width)))
+    far = np.maximum(np.abs(low), np.abs(high)) > 4.0 * width
+    start = np.where(far, low, 0.0)
+    first = component.network.layers[0]
+    W = first.dense()
+    try:
+        bias = [_exact_sum(row, start, b) for row, b in zip(W, first.bias, strict=True)]
+    except OverflowError:  # the plain coordinates have it too, and widen or refuse
+        return component
+    layer = Layer(W * step, np.array(bias), first.units)
+    low, high = (low - start) / step, (high - start) / step
+    network = Network([layer, *component.network.layers[1:]])
+    return replace(component, network=network, lower=low, upper=high, log_mass=float(np.log(high - low).sum()))
+
+
+def _exact_sum(row: FloatArray, x: FloatArray, b: float) -> float:
+    """`row . x + b`, rounded once."""
+    terms = (Fraction(float(w)) * Fraction(float(v)) for w, v in zip(row, x, strict=True) if v)
+    return float(sum(terms, Fraction(float(b))))
+
+
 def _radius(r: int, outside: float) -> float:
     """Half-width of a box outside of which N(0, I_r) has at most `outside`."""
-    from scipy.special import ndtri
+    ndtri = late("scipy.special", "ndtri")
 
     return float(-ndtri(max(outside / (2.0 * r), 1e-300)))
 
@@ -108,15 +151,21 @@ def _radius(r: int, outside: float) -> float:
 def _share_of_points(component: Component, event: PlacedEvent) -> Share:
     if component.kind == "point":
         assert component.points is not None and component.point_weights is not None
-        inside = event.event.holds(event.net, component.points)
-        weights = component.point_weights[inside]
-        value = float(math.fsum(weights))
-        # The weights are the law; only their sum is rounded.
-        return Share(min(value, 1.0), 4 * EPS * value, 0.0, len(inside), None)
-    x = component.to_x(np.zeros((1, component.network.n_inputs)))
-    value = float(event.event.holds(event.net, x)[0])
-    none = np.zeros(0), np.zeros((0, 0))
-    return Share(value, 0.0, 0.0, 1, None, *none)
+        points, weights = component.points, component.point_weights
+    else:
+        points, weights = component.to_x(np.zeros((1, component.network.n_inputs))), np.ones(1)
+    surely, maybe = decided(event.net, event.event, points)
+    if component.kind != "point" and not component.one_value(event.network.layers[0].weight):
+        surely, maybe = np.zeros(1, bool), np.ones(1, bool)
+    some = np.flatnonzero(maybe & ~surely)
+    met = surely.copy()
+    with np.errstate(all="ignore"):
+        met[some] = event.event.holds(event.net, points[some]) if len(some) else False
+    value, low, high = (float(math.fsum(weights[which])) for which in (met, surely, maybe))
+    # The weights are the law; only their sum is rounded.
+    error = 4 * EPS * value if component.kind == "point" else 0.0
+    first, second = (None, None) if component.kind == "point" else (np.zeros(0), np.zeros((0, 0)))
+    return Share(min(value, 1.0), error, 0.0, len(points), None, first, second, value - low, high - value)
 
 
 def _walked(
@@ -128,52 +177,62 @@ def _walked(
     report: Callable[[int, float], None] | None,
 ) -> Share:
     r = component.r
-    whole = _whole(component)
+    whole = component_measure(component)
     walk = Walk(component, event, start, budget)
     values: list[float] = []
-    error = 0.0
+    error, excess, missing = 0.0, 0.0, 0.0
     first, second = np.zeros(r), np.zeros((r, r))
     for inside in walk:
-        mass, rounding = _measured(component, inside.cells)
+        if not inside.counted and inside.blur.any():
+            missing += float(_slabs(component, inside, inside.blur * 0.0).sum())
+            continue
+        mass, rounding = measured(component, inside.cells)
+        if not inside.sure:
+            doubt = float((mass + rounding).sum())
+            excess, missing = excess + doubt * inside.counted, missing + doubt * (not inside.counted)
+        if not inside.counted:
+            continue
         values.append(float(mass.sum()))
         error += float(rounding.sum()) + float(_slabs(component, inside, mass).sum())
         if moments:
-            one, two = (_gaussian_moments if component.kind != "uniform" else _volume_moments)(inside.cells)
+            _, one, two = (gaussian_moments if component.kind != "uniform" else volume_moments)(inside.cells)
             first += one.sum(axis=0)
             second += two.sum(axis=0)
         if report is not None:
             report(walk.visited, sum(values) / whole)
     total = math.fsum(values)
-    left = sum(float(_measured(component, cells)[0].sum()) for cells in walk.pending)
+    left = sum(float(measured(component, cells)[0].sum()) for cells in walk.pending)
     error = (error + _ROUNDING * total) / whole + 2e-12 * (total / whole if whole != 1.0 else 0.0)
     value = min(total / whole, 1.0)
     left = min(left / whole, 1.0)
-    return Share(value, error, left, walk.visited, walk.stopped, first / whole, second / whole)
+    excess, missing = min(excess / whole, 1.0), min(missing / whole, 1.0)
+    return Share(value, error, left, walk.visited, walk.stopped, first / whole, second / whole, excess, missing)
 
 
-def _whole(component: Component) -> float:
-    """Measure of what the component is conditioned on."""
-    if component.kind == "gaussian":
-        return 1.0
-    if component.log_mass is not None:
-        whole = float(np.exp(component.log_mass))
-    else:
-        whole = float(gaussian_mass(*component.inequalities(), 1e-3, 0.999, np.random.default_rng(0)).value[0])
-    if not whole > 0.0:
-        raise InputError("the box of the truncated law holds less mass than float64 can tell from zero; widen it")
-    return whole
-
-
-def _measured(component: Component, cells: Any) -> tuple[FloatArray, FloatArray]:
+def measured(component: Component, cells: Any) -> tuple[FloatArray, FloatArray]:
     """Plain measure of each cell (Gaussian mass or volume) and a bound on its rounding."""
     if not len(cells):
         return np.zeros(0), np.zeros(0)
     if component.kind == "uniform":
         found = uniform_masses(cells, 1.0)
         # Volumes are not probabilities: the bracket is not cut at 1.
-        return found.value, 64 * EPS * cells.dimension * found.value
+        return found.value, 64 * EPS * cells.dimension * found.value + _moved_corners(component, cells)
     found = gaussian_masses(cells)
     return found.value, np.maximum(found.upper - found.value, found.value - found.lower)
+
+
+def _moved_corners(component: Component, cells: Any) -> FloatArray | float:
+    """What rounding of corners does to volumes: corners are rounded on the scale of the box, not of a small cell."""
+    if cells.dimension > 3:  # corners are slow to find
+        return 0.0
+    assert component.lower is not None and component.upper is not None
+    points, offsets = cells.corners()
+    sides = np.maximum.reduceat(points, offsets[:-1]) - np.minimum.reduceat(points, offsets[:-1])
+    scale = np.maximum(np.abs(component.lower), np.abs(component.upper))
+    moved = np.zeros(len(sides))
+    for k in range(cells.dimension):
+        moved += scale[k] * np.prod(np.delete(sides, k, axis=1), axis=1)
+    return 4 * EPS * moved
 
 
 def _slabs(component: Component, inside: Inside, mass: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.network import Layer, Network, Pattern
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def piece_probabilities(mean: FloatArray, sd: FloatArray, breaks: FloatArray) ->
     `mean` and `sd` have shape (..., units), `breaks` (units, k). Differences of Phi are taken on the side where they
     are small; `sd = 0` is a point and follows the tie rule.
     """
-    from scipy.special import ndtr
+    ndtr = late("scipy.special", "ndtr")
 
     ends = np.full((len(breaks), 1), np.inf)
     edges = np.concatenate([-ends, breaks, ends], axis=1)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.answers._event_cells import BoolArray, Walk
 from reluscope.budget import Budget
 from reluscope.cells.domain import cell_with_vertices
@@ -36,6 +37,8 @@ _SCALES = (1.0, 2.0, 4.0)
 _DRAWS = 4096
 _STARTS = 12
 _PULLS = 15
+_INWARDS = (1e-9, 1e-6, 1.0)
+"""How far from the nearest point of a cell towards its middle witnesses are tried."""
 _INSIDE = 1e-9
 """Share of the numbers in a row by which points are kept inside of it, so that rounding leaves them inside."""
 
@@ -51,19 +54,25 @@ class Found:
 
 def nearest_in_polytope(A: FloatArray, b: FloatArray, centre: FloatArray | None = None) -> FloatArray | None:
     """The point of `A u <= b` nearest to `centre` (the origin), None when there is none. Rows need not be scaled."""
-    from scipy.optimize import nnls
+    nnls = late("scipy.optimize", "nnls")
 
-    shift = b if centre is None else b - A @ centre
-    norm = np.linalg.norm(A, axis=1)
-    if (shift[norm == 0] < 0).any():
+    with np.errstate(over="ignore", invalid="ignore"):
+        # In units of each row's largest entry first: squares of extreme numbers over- or underflow.
+        size = np.abs(A).max(axis=1, initial=0.0)
+        shift = b if centre is None else b - A @ centre
+        if (shift[size == 0] < 0).any():
+            return None
+        rows, bound = A[size > 0] / size[size > 0, None], shift[size > 0] / size[size > 0]
+        norm = np.linalg.norm(rows, axis=1)
+        rows, bound = rows / norm[:, None], bound / norm
+    if not (np.isfinite(rows).all() and np.isfinite(bound).all()):  # overflow: nothing to be found this way
         return None
-    rows, bound = A[norm > 0] / norm[norm > 0, None], shift[norm > 0] / norm[norm > 0]
-    size = max(1.0, float(np.abs(bound[bound < 0]).max(initial=0.0)))
+    scale = max(1.0, float(np.abs(bound[bound < 0]).max(initial=0.0)))
     if (bound >= 0).all():
         u = np.zeros(A.shape[1])
     else:
         # min |u|  s.t.  -rows u >= -bound: the dual is a non-negative least-squares problem.
-        E = np.concatenate([-rows.T, -bound[None] / size])
+        E = np.concatenate([-rows.T, -bound[None] / scale])
         target = np.zeros(len(E))
         target[-1] = 1.0
         try:
@@ -73,15 +82,15 @@ def nearest_in_polytope(A: FloatArray, b: FloatArray, centre: FloatArray | None 
         rest = E @ y - target
         if not rest[-1] < -1e-14:
             return None
-        u = -size * rest[:-1] / rest[-1]
-        if (rows @ u > bound + 1e-9 * size).any():
+        u = -scale * rest[:-1] / rest[-1]
+        if (rows @ u > bound + 1e-9 * scale).any():
             return None
     return u if centre is None else u + centre
 
 
 def nearest_in_hull(points: FloatArray) -> FloatArray:
     """The point of the convex hull of `points` (k, d) nearest to the origin."""
-    from scipy.optimize import nnls
+    nnls = late("scipy.optimize", "nnls")
 
     size = max(float(np.abs(points).max()), 1e-300)
     # With weights s * w, sum w = 1, the least squares below are s^2 |p|^2 + (1 - s)^2: least where |p| is.
@@ -106,7 +115,7 @@ class Search:
     def run(self, budget: Budget, wanted: int) -> list[FloatArray]:
         """Points inside the event, each the nearest of its cell after descent, nearest first."""
         found: list[FloatArray] = []
-        for u in self._starts(max(wanted, _STARTS)):
+        for u in self._starts(max(wanted, _STARTS), budget):
             here = self._descended(u, budget)
             if here is not None:
                 found.append(here)
@@ -131,7 +140,7 @@ class Search:
         low, high = np.where(c.lower > 8.0, c.lower, low), np.where(c.upper < -8.0, c.upper, high)
         return low + self.rng.random((n, len(low))) * np.maximum(high - low, 0.0)
 
-    def _starts(self, wanted: int) -> list[FloatArray]:
+    def _starts(self, wanted: int, budget: Budget) -> list[FloatArray]:
         close: list[tuple[float, FloatArray]] = []
         inside: list[FloatArray] = []
         for scale in _SCALES:
@@ -140,7 +149,7 @@ class Search:
             inside.append(U[excess <= 0])
             best = np.argsort(excess)[:wanted]
             close += [(float(excess[i]), U[i]) for i in best]
-            if sum(map(len, inside)) >= 4 * wanted:
+            if sum(map(len, inside)) >= 4 * wanted or budget.spent() is not None:
                 break
         hits = np.concatenate(inside)
         if len(hits):
@@ -149,8 +158,13 @@ class Search:
             spread = order[:: max(1, len(order) // wanted)]
             return [hits[i] for i in dict.fromkeys([*order[:wanted].tolist(), *spread.tolist()])]
         close.sort(key=lambda pair: pair[0])
-        pulled = [self._pulled(u) for _, u in close[: 2 * wanted]]
-        return [u for u in pulled if u is not None]
+        pulled: list[FloatArray] = []
+        for k, (_, u) in enumerate(close[: 2 * wanted]):
+            if k and budget.spent() is not None:
+                break
+            there = self._pulled(u, budget)
+            pulled += [] if there is None else [there]
+        return pulled
 
     def _excess(self, U: FloatArray) -> FloatArray:
         """How far outside of the event (and of the law's own limits) each point is: worst row of the best case."""
@@ -160,13 +174,16 @@ class Search:
         f = event.features(self.net.pattern(U)) if event.event.features else np.zeros((len(U), 0))
         left = (self.net(U) @ event.G.T + f @ event.F.T - event.g) / self.scales
         best: FloatArray = np.maximum.reduceat(left, event.start[:-1], axis=1).min(axis=1)
+        best = np.where(np.isnan(best), np.inf, best)
         if len(self.limits[1]):
             best = np.maximum(best, (U[:, : self.limits[0].shape[1]] @ self.limits[0].T - self.limits[1]).max(axis=1))
         return best
 
-    def _pulled(self, u: FloatArray) -> FloatArray | None:
+    def _pulled(self, u: FloatArray, budget: Budget) -> FloatArray | None:
         """Step after step to the nearest point of the event as the current cell's affine map sees it."""
-        for _ in range(_PULLS):
+        for k in range(_PULLS):
+            if k and budget.spent() is not None:
+                return None
             pattern = self.net.pattern(u)
             C, d = (a[0] for a in self.net.output_maps(pattern[None]))
             best: FloatArray | None = None
@@ -220,6 +237,8 @@ class Search:
             for other in self._across(u, pattern):
                 if other.tobytes() in seen:
                     continue
+                if budget.spent() is not None:
+                    return u
                 seen.add(other.tobytes())
                 v = self._solved(other)
                 if v is not None and v @ v < (u @ u) * (1 - 1e-9):
@@ -302,8 +321,12 @@ def prove(
                 u = nearest_in_hull(inside.cells.vertices(i))
                 distance = float(np.linalg.norm(u))
                 if distance <= limit:
+                    middle = inside.cells.vertices(i).mean(axis=0)
+                    if not inside.sure:  # perhaps in the event: worth a try, but no reason to look no further
+                        found += [middle, u]
+                        continue
                     # A point well inside shares the cell: the nearest one may miss the event by rounding.
-                    found.append(u + 1e-9 * (inside.cells.vertices(i).mean(axis=0) - u))
+                    found += [u + share * (middle - u) for share in _INWARDS]
                     known = sorted([*known, distance])
                     limit = known[wanted - 1] if len(known) >= wanted else limit
         if walk.stopped is not None:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray
-from reluscope.answer import Answer
-from reluscope.budget import parse_budget
+from reluscope._check import EPS
+from reluscope.answer import Answer, Answers, status_of, unless_interrupted
+from reluscope.budget import Budget, parse_budget
+from reluscope.errors import InputError
+from reluscope.inputs import own_pattern
 from reluscope.intervals import binomial
 from reluscope.network import Network, Pattern
+from reluscope.threads import look
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -44,30 +47,43 @@ def draw_patterns(
     for network, count in zip(sources, counts, strict=True):
         size = max(64, _DRAW_NUMBERS // max(network.n_inputs, net.n_units, 1))
         for begin in range(0, int(count), size):
+            look()
             n = min(size, int(count) - begin)
             rows = rng.standard_normal((n, network.n_inputs)) if plain else law.sample(n, rng)
-            yield network.pattern(rows)
+            yield own_pattern(net, network.pattern(rows))
 
 
-class PatternMasses(NamedTuple):
+def affordable(
+    net: Network, law: Law, components: tuple[Component, ...], draws: int, limit: Budget, share: float
+) -> int:
+    """How many of the draws fit into a share of the time that is left, counted by patterns."""
+    rng = np.random.default_rng(0)
+
+    def pilot(n: int) -> None:
+        for batch in draw_patterns(net, law, components, n, rng):
+            np.unique(net.key(batch))
+
+    return limit.afford(pilot, draws, share)
+
+
+class EnumeratedPatterns(NamedTuple):
     """Different patterns (n, units), their masses under a law, and a bound on the mass not enumerated."""
 
     pattern: Pattern
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    mass: Answers
     missing: float
     stopped: str | None
 
 
-def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = None) -> PatternMasses:
+def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = None) -> EnumeratedPatterns:
     """Every pattern that has mass under the law, by enumeration; for laws of which `all_exact` holds."""
     from reluscope.measure.regions import enumerate_law, scaled
 
     parts = enumerate_law(net, law, budget=parse_budget(budget, ENUMERATION_BUDGET), progress=progress)
     masses = [scaled(p.masses, p.component.weight) for p in parts]
-    pattern = np.concatenate([p.regions.pattern for p in parts])
+    pattern = np.concatenate([own_pattern(net, p.regions.pattern) for p in parts])
     stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)
+    unless_interrupted(stopped)
     # The masses of a complete subdivision sum to 1. If they do not, say so instead of calling the answer exact.
     gap = [1.0 - float(p.masses.value.sum()) for p in parts]
     slack = [1e-9 + float((p.masses.upper - p.masses.lower).sum()) for p in parts]
@@ -79,19 +95,28 @@ def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = Non
     missing = max(0.0, 1.0 - float(lower.sum())) if stopped else 0.0
     if stopped:
         lower = np.maximum(lower - max(0.0, float(value.sum()) - 1.0), 0.0)
-    return PatternMasses(pattern[first], value, lower, np.minimum(upper, 1.0), missing, stopped)
+    kind, how = "sound" if stopped else "exact", f"enumeration, {len(value):,} patterns"
+    mass = Answers(
+        value, lower, np.minimum(upper, 1.0), kind, method=how, note=stopped or "", status=status_of(stopped)
+    )
+    return EnumeratedPatterns(pattern[first], mass, missing, stopped)
 
 
-def summed(found: PatternMasses, members: npt.NDArray[np.bool_]) -> Answer:
+def at_least_one(found: EnumeratedPatterns) -> EnumeratedPatterns:
+    """The patterns, unless the budget ended before the first was found: nothing can be said then."""
+    if not len(found.pattern):
+        raise InputError(f"{found.stopped} before the first region was found; give more, or use method='draws'")
+    return found
+
+
+def summed(found: EnumeratedPatterns, members: npt.NDArray[np.bool_]) -> Answer:
     """Mass of the named patterns, with what was not enumerated added to the upper end."""
-    inside = float(found.value[members].sum())
-    low = float(found.lower[members].sum())
+    some = found.mass[members]
+    inside = float(some.value.sum())
     slack = len(members) * EPS * inside
-    high = min(1.0, float(found.upper[members].sum()) + found.missing + slack)
-    how = f"enumeration, {len(found.value):,} patterns"
-    if found.stopped:
-        return Answer(inside, max(0.0, low - slack), high, "sound", method=how, note=found.stopped)
-    return Answer(inside, max(0.0, low - slack), high, "exact", method=how)
+    low = max(0.0, float(some.lower.sum()) - slack)
+    high = min(1.0, float(some.upper.sum()) + found.missing + slack)
+    return Answer(inside, low, high, some.guarantee, method=some.method, note=some.note)
 
 
 def checked(net: Any, law: Law) -> tuple[Component, ...]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from reluscope.answer import Answer, Answers
-from reluscope.answers._patterns import draw_patterns, share
+from reluscope._lazy import late
+from reluscope.answer import Answer, Answers, Status, Stop
+from reluscope.answers._patterns import affordable, draw_patterns, share
 from reluscope.answers._probable_record import Probable
 from reluscope.budget import Budget
 from reluscope.intervals import dkw
@@ -35,6 +36,7 @@ def from_draws(
     budget: Budget,
     rng: np.random.Generator,
 ) -> Probable:
+    asked, draws = draws, affordable(net, law, components, draws, budget, 0.45)
     candidates, seen = _tally(net, draw_patterns(net, law, components, draws, rng))
     order = np.argsort(-seen, kind="stable")
     candidates = candidates[order]
@@ -59,6 +61,8 @@ def from_draws(
         found = Answer(value, max(0.0, value - half), min(1.0, value + half), "confidence", level)
         if not len(enough):
             stopped = f"{draws:,} draws do not show a mass of {target:g}; more draws may"
+    if draws < asked and stopped is not None:
+        stopped = Stop(f"budget of {budget.seconds:g} s reached: {stopped}", Status.BUDGET)
     chosen = candidates[:size]
     each = [share(int(h), draws, level) for h in again[:size]]
     columns = [np.array([getattr(a, name) for a in each]) for name in ("value", "lower", "upper")]
@@ -96,8 +100,8 @@ def most_mass_with(hits: int, draws: int, risk: float) -> float:
     `P(Bin(n, p) <= c)`. So the mass is the p where `P(Bin(n, p) <= c) / p` falls to `risk / ((c+1)(c+2))`; these shares
     sum to `risk` over c = 0, 1, 2, ...
     """
-    from scipy.optimize import brentq
-    from scipy.special import bdtr
+    brentq = late("scipy.optimize", "brentq")
+    bdtr = late("scipy.special", "bdtr")
 
     allowed = np.log(risk / ((hits + 1.0) * (hits + 2.0)))
 
@@ -122,7 +126,7 @@ def refined(
     rng: np.random.Generator,
 ) -> Answers:
     """Masses of the leading patterns computed as those of polytopes where that is cheap; the others as they were."""
-    if any(c.kind != "gaussian" or c.r > _MOST_POLYTOPE_DIMENSIONS for c in components):
+    if any(c.lead or c.kind != "gaussian" or c.r > _MOST_POLYTOPE_DIMENSIONS for c in components):
         return counted
     from reluscope.measure.regions import gaussian_mass
 

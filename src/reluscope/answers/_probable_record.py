@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ class Probable:
     pattern : (n, units) array
     mass : Answers
         Shape (n,). With guarantee "confidence" each interval holds on its own at the stated level.
-    found, left : Answer
+    total, left : Answer
         Probability of all listed patterns together, and of all others.
     next : Answer
         Bounds the mass of any single pattern that is not listed: [0, upper].
@@ -37,7 +37,7 @@ class Probable:
     network: Network
     pattern: Pattern
     mass: Answers
-    found: Answer
+    total: Answer
     left: Answer
     next: Answer
     stopped: str | None
@@ -52,9 +52,7 @@ class Probable:
 
     def __getitem__(self, i: int) -> tuple[Pattern, Answer]:
         i = integer(i, "i", low=-len(self), high=len(self) - 1) % len(self)
-        m = self.mass
-        answer = Answer(float(m.value[i]), float(m.lower[i]), float(m.upper[i]), m.guarantee, m.level, self.method)
-        return self.pattern[i], answer
+        return self.pattern[i], replace(self.mass[i], method=self.method)
 
     @property
     def reached(self) -> bool:
@@ -79,7 +77,7 @@ class Probable:
             "mass_lower": self.mass.lower.tolist(),
             "mass_upper": self.mass.upper.tolist(),
             "guarantee": self.mass.guarantee,
-            "found": self.found.to_dict(),
+            "total": self.total.to_dict(),
             "left": self.left.to_dict(),
             "next": self.next.to_dict(),
             "stopped": self.stopped,
@@ -90,6 +88,6 @@ class Probable:
     def __repr__(self) -> str:
         state = "" if self.reached else f", {self.stopped}"
         return (
-            f"Probable({len(self):,} patterns, mass {self.found}, any other at most {self.next.upper:.3g}, "
+            f"Probable({len(self):,} patterns, mass {self.total}, any other at most {self.next.upper:.3g}, "
             f"{self.method}{state})"
         )

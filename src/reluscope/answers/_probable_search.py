@@ -16,11 +16,11 @@ from reluscope.answer import Answer, Answers
 from reluscope.answers._probable_draws import refined
 from reluscope.answers._probable_record import Probable
 from reluscope.budget import Budget
-from reluscope.cells.subdivide import Batch, BestFirst, Entry, Plan, Waiting, traverse
+from reluscope.cells.subdivide import Batch, BestFirst, CutPlan, Entry, Waiting, traverse
 from reluscope.measure.exactness import all_exact
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
 from reluscope.progress import Report
+from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.cells.regions import Domain
@@ -64,7 +64,7 @@ class Search:
         self.defect = 0.0
         self.stopped: str | None = None
         self.domains = [_domain(c) for c in components]
-        self.plans = [Plan.whole_layers(c.network, _MOST_IN_BATCH) for c in components]
+        self.plans = [CutPlan.whole_layers(c.network, _MOST_IN_BATCH) for c in components]
         self.number = {id(plan): i for i, plan in enumerate(self.plans)}
         self.frontier = _Frontier(self)
         self.known: dict[bytes, dict[int, tuple[float, float, float]]] = {}

@@ -1,14 +1,15 @@
-"""How likely a network's linear model, or its decision, changes when some inputs are re-drawn or disturbed.
+"""How likely a network's linear model, or its decision, changes when some inputs are re-drawn, flipped or disturbed.
 
 With `x = (a, s)`, `s` the named inputs, a partner `x' = (a, s')` has `s'` drawn from the law of s given a,
 independently of s. The question is `P(f_x != f_x')`, where `f_x` is the linear model at x. Both copies
-together are one network of the pair, so the answer is a sum over the cells of that network.
+together are one network of the pair, so the answer is a sum over the cells of that network. Or `s'` is drawn from the
+marginal of s, or is each other level of a category.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,18 +17,21 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import EPS, FloatArray, choice, describe, integer, real, real_array, seeded
+from reluscope._text import percent
 from reluscope.activations import Units
 from reluscope.answer import Answer
-from reluscope.answers._patterns import ENUMERATION_BUDGET, checked, enumerated_patterns, share, summed
+from reluscope.answers._named import Chosen, chosen, law_of, level_codes, level_of, listed
+from reluscope.answers._patterns import ENUMERATION_BUDGET, at_least_one, checked, enumerated_patterns, share, summed
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import MOST_VOLUME_DIMENSIONS, all_exact
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads, clean_interrupt
 
 if TYPE_CHECKING:
     from reluscope.inputs import Factor, Gaussian, Law
+    from reluscope.schema import Schema
 
 Index = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
@@ -37,6 +41,15 @@ _DRAW_NUMBERS = 1 << 21
 """Numbers in one batch of pairs."""
 _MOST_PAIR_COLUMNS = 512
 """Pairs with more independent variables than this are not tried by enumeration."""
+_MOST_ROW_PAIRS = 4_000_000
+"""Rows times values: more pairs than this are drawn, not counted."""
+_HOW = {
+    "given": "re-drawn given the others",
+    "marginal": "re-drawn from the marginal",
+    "flipped": "flipped to every other level",
+}
+_ATOM = 1e-5
+"""Atoms that are less likely are the ends of marginals: nothing is said about them."""
 _SAME = 1e-9
 """Two linear models whose values at a random point agree to this relative accuracy are the same."""
 _RANK = 1e-12
@@ -55,9 +68,16 @@ class Change:
     decision : Answer or None
         The decisions differ, if asked for.
     features : tuple of int
+        The inputs that were re-drawn.
     how : str
     seed : int or None
         The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given.
+    name : str
+        What was re-drawn, by name.
+    rows : int or None
+        How many rows of data the answer is about; None if it is about a law.
+    to_level : dict
+        For flips: the share of all rows that change when they are flipped to this level (rows that have it stay).
     """
 
     pattern: Answer
@@ -66,6 +86,9 @@ class Change:
     features: tuple[int, ...]
     how: str
     seed: int | None = None
+    name: str = ""
+    rows: int | None = None
+    to_level: dict[Any, Answer] = field(default_factory=dict)
 
     @property
     def probability(self) -> Answer:
@@ -75,9 +98,21 @@ class Change:
     def __float__(self) -> float:
         return float(self.probability)
 
-    def __repr__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
         what = "linear model" if self.decision is None else "decision"
-        return f"Change(P({what} changes) = {self.probability}, inputs {list(self.features)[:8]} {self.how})"
+        name = self.name or listed(self.features)
+        p = self.probability
+        if self.rows is None:
+            return f"P({what} changes) = {p}, {name} {self.how}"
+        found = percent(p.value)
+        if p.guarantee == "confidence":
+            found += f" ({percent(p.lower)} to {percent(p.upper)})"
+        return f"{found} of {self.rows:,} rows change their {what} when {name} is {self.how}"
+
+    def __repr__(self) -> str:
+        return f"Change({self.sentence})"
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, fit for JSON."""
@@ -88,6 +123,9 @@ class Change:
             "features": list(self.features),
             "how": self.how,
             "seed": self.seed,
+            "name": self.name,
+            "rows": self.rows,
+            "to_level": {str(k): v.to_dict() for k, v in self.to_level.items()},
         }
 
 
@@ -101,12 +139,14 @@ class _Pair(NamedTuple):
     c: FloatArray
 
 
+@clean_interrupt()
 def change(
     net: Network,
     law: Law,
-    features: Sequence[int] | None = None,
+    features: str | Sequence[int | str] | None = None,
     *,
-    decision: bool = False,
+    how: str | None = None,
+    decision: bool | None = None,
     noise: Any = None,
     draws: int = 50_000,
     method: str = "auto",
@@ -119,23 +159,28 @@ def change(
     Parameters
     ----------
     net : Network
-    law : Law
-        The distribution of the inputs.
-    features : sequence of int, optional
-        The inputs to re-draw; None (all) only with `noise`.
-    decision : bool
-        Whether to ask for the decision as well: the index of the largest output (the first one, in a tie), or the sign
-        `y > 0` of a single output.
+    law : Law, or rows of data
+        The distribution of the inputs. For a table (or particles) the answer is about its rows.
+    features : str or sequence of int or str, optional
+        What to re-draw: the name of a column (all inputs of a category together) or group of the schema, or indices of
+        inputs; None (all) only with `noise`.
+    how : {"given", "marginal", "flipped"}, optional
+        "given": from its law given the other inputs. "marginal": from its own law, whatever the others. "flipped": each
+        other level of a category. Unless given: "flipped" for categories of rows, else "given".
+    decision : bool, optional
+        Whether to ask for the decision as well: by the rule of the schema, else the index of the largest output (the
+        first one, in a tie), or the sign `y > 0` of a single output. Unless given: yes if the network has such a rule.
     noise : float, array or Law, optional
         Add noise to the named inputs instead: a standard deviation, one per named input, or a law of that many inputs.
     draws : int
-        Pairs of "draws".
+        Pairs of "draws"; fewer where the budget does not allow so many (each answer's `method` says how many).
     method : {"auto", "enumeration", "draws"}
         "auto": enumeration where it is possible and completes, else draws. Particles are counted exactly in any case.
     level : float
         Confidence level of estimates.
     budget : optional
-        For the enumeration: a time or a number of regions (30 s and 200,000 regions if not given).
+        A time or a number of regions. Where both ways may be taken, half of the time is for the enumeration (30 s and
+        200,000 regions if not given).
     rng : optional
         None, an int, a SeedSequence or a Generator.
 
@@ -153,7 +198,12 @@ def change(
     `P(f(a, s) != f(a, s'))` with s, s' two independent draws of the named inputs given the others: conditional
     Gaussian for a Gaussian, the exact conditional mixture for a mixture (the component is drawn anew too), a fresh
     draw where inputs are independent (uniform laws, truncated ones without correlation), and for particles among those
-    that agree in all other inputs.
+    that agree in all other inputs (refused where none do). The inputs of a copula are re-drawn given the normal scores
+    of the others: the same as given their values, except at atoms, where the score tells more; `how` says so.
+
+    For rows, "marginal" puts every value that occurs, with its frequency, in the place of each row's own, and "flipped"
+    asks whether any other level changes the row; `to_level` has the levels one by one. Both are counted, and exact
+    about the rows.
 
     "enumeration": the network of the pair is cut into regions with exact masses; possible where it sees at most three
     dimensions in all (one re-drawn input of two, say; six for uniform laws) and not for a mixture's conditional. When
@@ -166,52 +216,85 @@ def change(
     >>> change(net, Gaussian([0.0]), [0]).linear_model.value  # on and off with probability 1/2 each
     0.5
     """
+    law = law_of(net, law)
     components = checked(net, law)
-    how = choice(method, "method", ("auto", "enumeration", "draws"))
+    way = choice(method, "method", ("auto", "enumeration", "draws"))
     count = integer(draws, "draws", low=1)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
-    gen, seed = seeded(rng)
-    if not isinstance(decision, (bool, np.bool_)):
+    limit, (gen, seed) = parse_budget(budget), seeded(rng)
+    if decision is not None and not isinstance(decision, (bool, np.bool_)):
         raise InputError(f"decision must be True or False, got {describe(decision)}")
+    if decision is None:
+        decision = net.schema is not None and bool(net.schema.rule)
     if features is None and noise is None:
-        raise InputError("features must name the inputs to re-draw, such as [0, 3]; None is for noise on all inputs")
-    named = _features(features, net.n_inputs)
+        raise InputError("features must name what to re-draw, such as 'SEX' or [0, 3]; None is for noise on all inputs")
+    asked = chosen(net, features)
+    named, schema = asked.inputs, net.schema
+    net = net.deciding() if decision else net
     e = None if noise is None else _noise(noise, len(named))
-    others = " given the others" if len(named) < net.n_inputs else ""
-    text = f"re-drawn{others}" if e is None else "with noise added"
+    kind = _how(how, asked, law, e)
+    others = _told(law, named) if len(named) < net.n_inputs else ""
+    text = "with noise added" if e is not None else f"re-drawn{others}" if kind == "given" else _HOW[kind]
+    name = asked.name if asked.columns and features is not None else ""
     if e is None and law.atoms is not None:
         points, weights = law.atoms
-        return _among_particles(net, points, weights, named, bool(decision), text)
-    if how != "draws":
-        must = how == "enumeration"
+        if kind == "given":
+            return _among_particles(net, points, weights, named, bool(decision), text, name)
+        rows = _Rows(net, points, weights, named, bool(decision))
+        if kind == "flipped":
+            return rows.flipped(*_levels(schema, asked), asked.name)
+        return rows.marginal(asked.name, count, level, gen, seed)
+    if e is None and kind != "given":
+        if way == "enumeration":
+            raise InputError(f"how={kind!r} is answered by draws; leave method out")
+        if kind == "flipped":
+            return _flipped_draws(net, law, schema, asked, bool(decision), count, level, gen, seed)
+        redrawn = _counted(net, _from_marginal(law, named), bool(decision), count, level, gen)
+        return Change(*redrawn, tuple(named.tolist()), text, seed, name)
+    if way != "draws":
+        must = way == "enumeration"
+        within = None if budget is None else limit.part(0.8 if must else 0.5)
         if e is None and len(named) == net.n_inputs and all_exact(components):
-            found = _independent(net, law, bool(decision), budget, must)
+            found = _independent(net, law, bool(decision), within, must)
         else:
             pairs = _exact_pairs(law, named, e) if max(c.r for c in components) <= MOST_VOLUME_DIMENSIONS else None
-            found = None if pairs is None else _enumerated(net, pairs, bool(decision), budget, must)
+            found = None if pairs is None else _enumerated(net, pairs, bool(decision), within, must)
         if found is not None:
-            return Change(*found, tuple(named.tolist()), text)
-        if how == "enumeration":
+            return Change(*found, tuple(named.tolist()), text, None, name)
+        if must:
             raise InputError(
                 "method='enumeration' needs pairs (x, x') that the network sees in at most 3 dimensions, and no "
                 "conditional mixture; use method='draws'"
             )
     sampler = _redrawn(law, named) if e is None else _disturbed(law, named, e)
-    return Change(*_counted(net, sampler, bool(decision), count, level, gen), tuple(named.tolist()), text, seed)
+    other = np.random.default_rng(0)
+    count = limit.afford(lambda n: _counted(net, sampler, bool(decision), n, level, other), count)
+    counted = _counted(net, sampler, bool(decision), count, level, gen)
+    return Change(*counted, tuple(named.tolist()), text, seed, name)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------
 
 
-def _features(features: Any, n: int) -> Index:
-    if features is None:
-        return np.arange(n)
-    if isinstance(features, (str, bytes)) or not np.iterable(features):
-        raise InputError(f"features must be a list of input indices, got {describe(features)}")
-    named = [integer(f, "features", low=0, high=n - 1) for f in features]
-    if not named or len(set(named)) != len(named):
-        raise InputError(f"features must name at least one input, each once, got {named}")
-    return np.sort(np.array(named, dtype=np.intp))
+def _how(how: Any, asked: Chosen, law: Law, noise: Any) -> str:
+    """Where the new values come from."""
+    if how is None:
+        return "flipped" if noise is None and law.atoms is not None and asked.categories else "given"
+    if noise is not None:
+        raise InputError("how says where re-drawn inputs come from; leave it out with noise")
+    return choice(how, "how", tuple(_HOW))
+
+
+def _told(law: Law, named: Index) -> str:
+    """What the named inputs are re-drawn given: at an atom of a copula the normal score, which knows more."""
+    from reluscope.inputs import Copula
+
+    if isinstance(law, Copula):
+        for i in np.setdiff1d(np.arange(law.n), named).tolist():
+            at = law.marginals[i].atoms[0]
+            if len(at) and float((law.cdf(at, i) - law.cdf(at, i, strict=True)).max()) > _ATOM:
+                return " given the normal scores of the others"
+    return " given the others"
 
 
 def _noise(noise: Any, n: int) -> Law:
@@ -297,7 +380,7 @@ def _enumerated(
         found = enumerated_patterns(both, pair.law, limit)
         if found.stopped and not must:
             return None
-        here, there = _halves(net, found.pattern)
+        here, there = _halves(net, at_least_one(found).pattern)
         masks = [*_differences(net, here, there)]
         if decision:
             masks.append(_winner(net, found.pattern, 0) != _winner(net, found.pattern, 1))
@@ -313,20 +396,19 @@ def _independent(
     found = enumerated_patterns(_compared(net, 1) if decision else net, law, budget)
     if found.stopped and not must:
         return None
-    hidden = found.pattern[:, : net.n_units]
+    hidden = at_least_one(found).pattern[:, : net.n_units]
     states = [_labels(hidden), _labels_of_models(net, hidden)]
     if decision:
         states.append(_winner(net, found.pattern, 0, 1))
     answers = []
     for state in states:
-        value, low, high = (np.bincount(state, a) for a in (found.value, found.lower, found.upper))
+        value, low, high = (np.bincount(state, a) for a in (found.mass.value, found.mass.lower, found.mass.upper))
         rest = found.missing
         slack = len(value) * EPS
         most = float((high**2).sum()) + rest * (2 * float(high.max()) + rest) + slack
         differ = min(max(1.0 - float((value**2).sum()), 0.0), 1.0)
         bracket = max(0.0, 1.0 - most), min(1.0, 1.0 - float((low**2).sum()) + slack)
-        kind, how = "sound" if found.stopped else "exact", f"enumeration, {len(found.value):,} patterns"
-        answers.append(Answer(differ, *bracket, kind, method=how, note=found.stopped or ""))
+        answers.append(Answer(differ, *bracket, found.mass.guarantee, method=found.mass.method, note=found.mass.note))
     return answers[0], answers[1], answers[2] if decision else None
 
 
@@ -486,9 +568,13 @@ def _given(factor: Factor, named: Index) -> _Given:
 
 def _redrawn(law: Law, named: Index) -> _Pairs:
     """Draws of x and of its partner with the named inputs drawn anew given the others."""
+    if law.pushed is not None:
+        return _redrawn_scores(law, named)
     if len(law.gaussians) == 1:
-        return _redrawn_gaussian(law.gaussians[0][1], named)
-    if law.gaussians:
+        law = law.gaussians[0][1]
+        if not law.independent_inputs:
+            return _redrawn_gaussian(law.gaussians[0][1], named)
+    elif law.gaussians:
         return _redrawn_mixture(law, named)
     if law.independent_inputs:
 
@@ -499,9 +585,11 @@ def _redrawn(law: Law, named: Index) -> _Pairs:
             return X, partner
 
         return fresh
+    if law.is_mixture and all(part.independent_inputs for _, part in law.components):
+        return _redrawn_independent(law, named)
     raise InputError(
-        "law must be Gaussian, a mixture, uniform, particles, or truncated with independent inputs: the named inputs "
-        "of a correlated truncated law cannot be re-drawn given the others"
+        "law must be Gaussian, a mixture, uniform, particles, or truncated with independent inputs (also in a "
+        "mixture): the named inputs of a correlated truncated law cannot be re-drawn given the others"
     )
 
 
@@ -518,6 +606,24 @@ def _redrawn_gaussian(law: Gaussian, named: Index) -> _Pairs:
     return pairs
 
 
+def _redrawn_scores(law: Law, named: Index) -> _Pairs:
+    """The partners of the scores that the law is a function of."""
+    from reluscope.inputs import Copula
+
+    if not isinstance(law, Copula):
+        raise InputError(f"{describe(law)} cannot be re-drawn given some of its inputs; use how='marginal'")
+    scores = _redrawn(law.scores, named)
+
+    def pairs(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        here, there = scores(n, rng)
+        X, partner = law.push(here), law.push(there)
+        stay = np.setdiff1d(np.arange(law.n), named)
+        partner[:, stay] = X[:, stay]
+        return X, partner
+
+    return pairs
+
+
 def _redrawn_mixture(law: Law, named: Index) -> _Pairs:
     """The conditional mixture: the component's posterior given the other inputs, then its conditional Gaussian."""
     from reluscope.inputs import Gaussian
@@ -528,29 +634,38 @@ def _redrawn_mixture(law: Law, named: Index) -> _Pairs:
         if id(g.factor) not in conditional:
             conditional[id(g.factor)] = _given(g.factor, named)
     others = conditional[id(gaussians[0].factor)].others
+    # Inputs without spread in any component, such as categories, have the values of the component.
+    still = np.array([g.sd[others] == 0 for g in gaussians]).all(axis=0)
+    held, moving = others[still], others[~still]
     parts: list[Gaussian] = []
-    if len(others):
+    if len(moving):
         from reluscope.inputs import loading_factor
 
         small: dict[int, Factor] = {}
         for g in gaussians:
             if id(g.factor) not in small:
-                small[id(g.factor)] = loading_factor(g.factor.rows(others))
-            parts.append(Gaussian.of_factor(g.mean[others], small[id(g.factor)]))
-        if any(p.factor.log_det == -np.inf for p in parts):
+                small[id(g.factor)] = loading_factor(g.factor.rows(moving))
+            parts.append(Gaussian.of_factor(g.mean[moving], small[id(g.factor)]))
+        if any(f.log_det == -np.inf for f in small.values()):
             raise InputError(
                 "law: the inputs that stay have no density in some component of the mixture (zero variance, or inputs "
                 "that determine one another), so the component cannot be inferred from them; drop those inputs first"
             )
     log_weights = np.log([w for w, _ in law.gaussians])
+    values, group = np.unique(np.array([g.mean[held] + 0.0 for g in gaussians]), axis=0, return_inverse=True)
+    group = np.ravel(group)
+    place = {row.tobytes(): k for k, row in enumerate(values)}
 
     def pairs(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         X = law.sample(n, rng)
-        if parts:
-            scores = np.stack([p.log_density(X[:, others]) for p in parts], axis=1) + log_weights
-        else:
-            scores = np.broadcast_to(log_weights, (n, len(gaussians)))
-        which = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+        which = np.empty(n, np.intp)
+        of = np.array([place[row.tobytes()] for row in X[:, held] + 0.0]) if len(values) > 1 else np.zeros(n, np.intp)
+        for k in np.unique(of):
+            rows, mine = np.flatnonzero(of == k), np.flatnonzero(group == k)
+            scores = np.broadcast_to(log_weights[mine], (len(rows), len(mine)))
+            if parts:
+                scores = scores + np.stack([parts[i].log_density(X[np.ix_(rows, moving)]) for i in mine], axis=1)
+            which[rows] = mine[(scores + rng.gumbel(size=scores.shape)).argmax(axis=1)]
         partner = X.copy()
         for i in np.unique(which):
             rows = np.flatnonzero(which == i)
@@ -564,6 +679,92 @@ def _redrawn_mixture(law: Law, named: Index) -> _Pairs:
         return X, partner
 
     return pairs
+
+
+def _redrawn_independent(law: Law, named: Index) -> _Pairs:
+    """As `_redrawn_mixture`, for components with independent inputs: given the component, the others say nothing."""
+    parts = [(w, part) for w, part in law.components if w > 0]
+    stay = np.setdiff1d(np.arange(law.n), named)
+    log_weights = np.log([w for w, _ in parts])
+    given = [_marginal(part, stay) for _, part in parts] if len(stay) else []
+
+    def pairs(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        X = law.sample(n, rng)
+        scores = np.broadcast_to(log_weights, (n, len(parts)))
+        if given:
+            scores = scores + np.stack([part.log_density(X[:, stay]) for part in given], axis=1)
+        which = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+        partner = X.copy()
+        for i in np.unique(which).tolist():
+            rows = np.flatnonzero(which == i)
+            partner[np.ix_(rows, named)] = parts[i][1].sample(len(rows), rng)[:, named]
+        return X, partner
+
+    return pairs
+
+
+def _marginal(law: Law, inputs: Index) -> Law:
+    """The law of some inputs of a law with independent inputs."""
+    from reluscope.inputs import Gaussian, Truncated, Uniform
+
+    lower, upper = (side[inputs] for side in law.support())
+    base = law.unrestricted
+    if not base.gaussians:
+        return Uniform(lower, upper)
+    gaussian = Gaussian(base.mean[inputs], base.variance[inputs])
+    if (gaussian.variance == 0).any():
+        raise InputError(
+            "law: the inputs that stay have no density in some component of the mixture (zero variance), so the "
+            "component cannot be inferred from them; drop those inputs first"
+        )
+    return Truncated(gaussian, lower, upper)
+
+
+def _from_marginal(law: Law, named: Index) -> _Pairs:
+    """Draws of x, and of a partner whose named inputs come from another draw."""
+
+    def pairs(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        X = law.sample(n, rng)
+        partner = X.copy()
+        partner[:, named] = law.sample(n, rng)[:, named]
+        return X, partner
+
+    return pairs
+
+
+def _levels(schema: Schema | None, asked: Chosen) -> tuple[list[tuple[Any, ...]], FloatArray]:
+    """The levels that a category can be flipped to, and their codes."""
+    if schema is None:
+        raise InputError(f"{asked.name} cannot be flipped: net has no schema that says which inputs are a category")
+    levels, codes = level_codes(schema, asked)
+    if len(codes) < 2:
+        raise InputError(f"{asked.name} has one level, so there is nothing to flip it to")
+    return levels, codes
+
+
+def _flipped_draws(
+    net: Network,
+    law: Law,
+    schema: Schema | None,
+    asked: Chosen,
+    decision: bool,
+    draws: int,
+    level: float,
+    gen: np.random.Generator,
+    seed: int | None,
+) -> Change:
+    """Every other level of a category, for draws from a law: shares with the binomial interval."""
+    levels, codes = _levels(schema, asked)
+    rows = _Rows(net, law.sample(draws, gen), np.full(draws, 1.0 / draws), asked.inputs, decision)
+    found = rows.flipped(levels, codes, asked.name)
+
+    def counted(answer: Answer) -> Answer:
+        return share(round(answer.value * draws), draws, level, f"{draws:,} draws, flipped")
+
+    decided = None if found.decision is None else counted(found.decision)
+    each = {key: counted(value) for key, value in found.to_level.items()}
+    both = counted(found.pattern), counted(found.linear_model)
+    return Change(*both, decided, found.features, found.how, seed, asked.name, None, each)
 
 
 def _disturbed(law: Law, named: Index, e: Law) -> _Pairs:
@@ -580,11 +781,25 @@ def _disturbed(law: Law, named: Index, e: Law) -> _Pairs:
 
 
 def _among_particles(
-    net: Network, points: FloatArray, weights: FloatArray, named: Index, decision: bool, text: str
+    net: Network, points: FloatArray, weights: FloatArray, named: Index, decision: bool, text: str, name: str = ""
 ) -> Change:
     """Pairs of particles that agree in all other inputs: `sum over groups of W - sum_state (W_state)^2 / W`."""
     others = np.setdiff1d(np.arange(net.n_inputs), named)
     group = _labels(points[:, others])
+    # A particle without another one beside it has nothing to be compared with: its 0 would say nothing.
+    several = np.bincount(group, minlength=int(group.max()) + 1) > 1
+    paired = int(several[group].sum())
+    if not paired and len(points) > 1:
+        raise InputError(
+            f"no two of the {len(points):,} rows agree in all other inputs, so nothing is known of "
+            f"{name or listed(named.tolist())} given the others; use how='marginal' or how='flipped', or a law "
+            "fitted to the rows"
+        )
+    note = (
+        ""
+        if paired == len(points)
+        else f"only {paired:,} of {len(points):,} rows agree with another in all other inputs"
+    )
     pattern = net.pattern(points)
     states = [_labels(pattern), _labels_of_models(net, pattern)]
     if decision:
@@ -600,10 +815,89 @@ def _among_particles(
         slack = 8 * len(points) * EPS
         answers.append(
             Answer(
-                value, max(0.0, value - slack), min(1.0, value + slack), "exact", method=f"{len(points):,} particles"
+                value,
+                max(0.0, value - slack),
+                min(1.0, value + slack),
+                "exact",
+                method=f"{len(points):,} particles",
+                note=note,
             )
         )
-    return Change(answers[0], answers[1], answers[2] if decision else None, tuple(named.tolist()), text)
+    return Change(answers[0], answers[1], answers[2] if decision else None, tuple(named.tolist()), text, None, name)
+
+
+class _Rows:
+    """Rows of data, and what changes when some of their inputs take other values."""
+
+    def __init__(self, net: Network, points: FloatArray, weights: FloatArray, named: Index, decision: bool) -> None:
+        self.net, self.points, self.weights, self.named, self.decision = net, points, weights, named, decision
+        self.size = max(64, _DRAW_NUMBERS // max(net.widths))
+
+    def changed(self, rows: FloatArray, values: FloatArray) -> npt.NDArray[np.bool_]:
+        """(3, rows): pattern, linear model and decision differ when the named inputs become `values`."""
+        partner = rows.copy()
+        partner[:, self.named] = values
+        here, one = _traced(self.net, rows)
+        there, two = _traced(self.net, partner)
+        pattern, model = _differences(self.net, here, there)
+        decided = _decided(one) != _decided(two) if self.decision else np.zeros(len(rows), dtype=bool)
+        return np.stack([pattern, model, decided])
+
+    def flipped(self, levels: list[tuple[Any, ...]], codes: FloatArray, name: str) -> Change:
+        """Every other level, for every row."""
+        own = level_of(codes, self.points[:, self.named], name)
+        some, each = np.zeros(3), np.zeros((len(codes), 3))
+        with blas_threads(max(self.net.widths)):
+            for part in _slices(len(self.points), self.size):
+                rows, weight = self.points[part], self.weights[part]
+                any_ = np.zeros((3, len(rows)), dtype=bool)
+                for k, code in enumerate(codes):
+                    at = np.flatnonzero(own[part] != k)
+                    if len(at):
+                        differs = self.changed(rows[at], code)
+                        any_[:, at] |= differs
+                        each[k] += differs @ weight[at]
+                some += any_ @ weight
+        last = 2 if self.decision else 1
+        shown = {key[0] if len(key) == 1 else key: self.answer(each[k, last]) for k, key in enumerate(levels)}
+        return self.change(some, _HOW["flipped"], name, shown)
+
+    def marginal(self, name: str, draws: int, level: float, gen: np.random.Generator, seed: int | None) -> Change:
+        """Every value that occurs, with its frequency, for every row; pairs are drawn where there are too many."""
+        values, place = np.unique(self.points[:, self.named], axis=0, return_inverse=True)
+        share_of = np.bincount(place.reshape(-1), self.weights)
+        if len(values) * len(self.points) > _MOST_ROW_PAIRS:
+
+            def pairs(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+                X = self.points[rng.choice(len(self.points), n, p=self.weights)]
+                partner = X.copy()
+                partner[:, self.named] = values[rng.choice(len(values), n, p=share_of / share_of.sum())]
+                return X, partner
+
+            found = _counted(self.net, pairs, self.decision, draws, level, gen)
+            return Change(*found, tuple(self.named.tolist()), _HOW["marginal"], seed, name, len(self.points))
+        total = np.zeros(3)
+        with blas_threads(max(self.net.widths)):
+            for part in _slices(len(self.points), self.size):
+                for k, value in enumerate(values):
+                    total += share_of[k] * (self.changed(self.points[part], value) @ self.weights[part])
+        return self.change(total, _HOW["marginal"], name)
+
+    def answer(self, value: float) -> Answer:
+        slack = 8 * len(self.points) * EPS
+        value = min(max(float(value), 0.0), 1.0)
+        low, high = max(0.0, value - slack), min(1.0, value + slack)
+        return Answer(value, low, high, "exact", method=f"{len(self.points):,} rows, counted")
+
+    def change(self, total: FloatArray, how: str, name: str, levels: dict[Any, Answer] | None = None) -> Change:
+        found = [self.answer(v) for v in total.tolist()]
+        decision = found[2] if self.decision else None
+        index = tuple(self.named.tolist())
+        return Change(found[0], found[1], decision, index, how, None, name, len(self.points), levels or {})
+
+
+def _slices(n: int, size: int) -> Iterator[slice]:
+    return (slice(i, min(i + size, n)) for i in range(0, n, size))
 
 
 def _labels(rows: npt.NDArray[Any]) -> Index:

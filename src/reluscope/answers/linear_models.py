@@ -11,6 +11,7 @@ is never inverted, so more units than inputs and dead units are no special case.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,14 +21,15 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, generator, integer, real, seeded
 from reluscope._text import in_dimensions, table
-from reluscope.answer import Answer, Answers
-from reluscope.answers._parts import _summed, merged
+from reluscope.answer import Answer, Answers, status_of
+from reluscope.answers._output_regions import merged, summed_by_group
 from reluscope.answers.orthant import ORTHANT_METHODS, orthant_masses
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
-from reluscope.inputs import Law
+from reluscope.inputs import Component, Law, standard
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.network import Network, Pattern, check_network
+from reluscope.threads import clean_interrupt
 
 METHODS = ("auto", "enumeration", "lines", *ORTHANT_METHODS)
 
@@ -44,23 +46,20 @@ class LinearModelTable:
 
     Attributes
     ----------
-    mass, lower, upper : (k,) arrays
+    mass : Answers
+        Shape (k,).
     pattern : (k, units) array
     C, d : (k, outputs, inputs) and (k, outputs) arrays
         The linear models `y = C x + d` in the original input.
     remainder : float
         Upper bound on the mass of all other patterns together.
-    guarantee : str
     """
 
-    mass: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    mass: Answers
     pattern: Pattern
     C: FloatArray
     d: FloatArray
     remainder: float
-    guarantee: str
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -68,9 +67,9 @@ class LinearModelTable:
     def to_dict(self) -> dict[str, Any]:
         """Columns by name: mass, lower, upper, pattern (a string of piece indices), C<o>_<i> and d<o>."""
         columns: dict[str, Any] = {
-            "mass": self.mass,
-            "lower": self.lower,
-            "upper": self.upper,
+            "mass": self.mass.value,
+            "lower": self.mass.lower,
+            "upper": self.mass.upper,
             "pattern": pattern_text(self.pattern),
         }
         for o in range(self.C.shape[1]):
@@ -87,16 +86,16 @@ class LinearModelTable:
     def __repr__(self) -> str:
         rows = [
             {
-                "mass": float(self.mass[i]),
-                "lower": float(self.lower[i]),
-                "upper": float(self.upper[i]),
+                "mass": mass.value,
+                "lower": mass.lower,
+                "upper": mass.upper,
                 "pattern": _short(text),
-                "linear model": _formula(self.C[i], self.d[i]),
+                "linear model": _formula(C, d),
             }
-            for i, text in enumerate(pattern_text(self.pattern[:_SHOWN]))
+            for mass, text, C, d in zip(self.mass, pattern_text(self.pattern[:_SHOWN]), self.C, self.d, strict=False)
         ]
         more = f"\n... {len(self) - _SHOWN:,} more rows" if len(self) > _SHOWN else ""
-        return f"{table(rows)}{more}\nall others together: at most {self.remainder:.3g} ({self.guarantee})"
+        return f"{table(rows)}{more}\nall others together: at most {self.remainder:.3g} ({self.mass.guarantee})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +108,13 @@ class DistinctLinearModels:
         The linear model of each pattern.
     first : (models,) array
         Index of each linear model's most probable pattern.
-    mass, lower, upper : (models,) arrays
+    mass : Answers
+        Shape (models,).
     """
 
     group: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
-    mass: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    mass: Answers
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -124,7 +122,15 @@ class DistinctLinearModels:
 
 @dataclass(frozen=True, eq=False)
 class ExpectedLinearModel:
-    """`E C` (outputs, inputs) and `E d` (outputs,): the mean linear model, `x -> E[C] x + E[d]`."""
+    """`E C` (outputs, inputs) and `E d` (outputs,): the mean linear model, `x -> E[C] x + E[d]`.
+
+    Attributes
+    ----------
+    C : Answers
+        Shape (outputs, inputs).
+    d : Answers
+        Shape (outputs,).
+    """
 
     C: Answers
     d: Answers
@@ -139,72 +145,108 @@ class LinearModels:
     network : Network
     law : Law
     pattern : (n, units) array
-    value, lower, upper : (n,) arrays
-        The probabilities and their brackets.
+    masses : Answers
+        The probabilities, shape (n,). Their guarantee is "exact" (every pattern, masses up to rounding), "sound" (a
+        budget ended the search; the brackets hold), "confidence" (each bracket holds with probability `level`), or
+        "approximation" (no bracket: the paper's formula or a simplification of it).
     remainder : float
         Upper bound on the mass that is not listed (0 when the enumeration is complete).
-    guarantee : str
-        "exact" (every pattern, masses up to rounding), "sound" (a budget ended the search; the brackets hold),
-        "confidence" (each bracket holds with probability `level`), or "approximation" (no bracket: the paper's formula
-        or a simplification of it).
-    level : float or None
-    method : str
     stopped : str or None
         Why the search ended early.
+    independent : bool
+        Whether the errors of estimated masses are independent, so that they add in squares (else they just add).
+    unit_marginals : Answers or None
+        Marginals that were estimated on their own, where there are such.
     """
 
     network: Network
     law: Law
     pattern: Pattern
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    masses: Answers
     remainder: float
-    guarantee: str
-    level: float | None
-    method: str
     stopped: str | None = None
     independent: bool = True
-    """Whether the errors of estimated masses are independent, so that they add in squares (else they just add)."""
     unit_marginals: Answers | None = None
-    """Marginals that were estimated on their own, where there are such."""
-    seed: int | None = None
-    """The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given."""
 
     def __len__(self) -> int:
-        return len(self.value)
+        return len(self.masses)
+
+    @property
+    def guarantee(self) -> str:
+        """What holds for the masses."""
+        return self.masses.guarantee
+
+    @property
+    def method(self) -> str:
+        """How the masses were computed."""
+        return self.masses.method
+
+    @property
+    def seed(self) -> int | None:
+        """The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given."""
+        return self.masses.seed
 
     # -- single patterns -----------------------------------------------------------------------------------------
 
     def top(self, k: int = 10) -> LinearModelTable:
-        """The k most probable patterns with their linear models, and a bound on the mass of all the others."""
+        """The k most probable patterns with their linear models, and a bound on the mass of all the others.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        LinearModelTable
+        """
         k = min(integer(k, "k", low=1), len(self))
         C, d = self._maps if k == len(self) else self.network.output_maps(self.pattern[:k])
-        others = float(self._bounds(self.value[k:], self.lower[k:], self.upper[k:])[1]) + self.remainder
-        listed = 1.0 - float(self._bounds(self.value[:k], self.lower[:k], self.upper[:k])[0])
+        others = self._bounds(self.masses[k:])[1] + self.remainder
+        listed = 1.0 - self._bounds(self.masses[:k])[0]
         remainder = min(others, max(listed, 0.0)) if k < len(self) else self.remainder
-        return LinearModelTable(
-            self.value[:k], self.lower[:k], self.upper[:k], self.pattern[:k], C[:k], d[:k], remainder, self.guarantee
-        )
+        return LinearModelTable(self.masses[:k], self.pattern[:k], C[:k], d[:k], remainder)
 
     def mass(self, pattern: npt.ArrayLike) -> Answer:
-        """The probability of one pattern (units,); between 0 and `remainder` when it is not listed."""
+        """The probability of one pattern (units,); between 0 and `remainder` when it is not listed.
+
+        Parameters
+        ----------
+        pattern : (units,)
+
+        Returns
+        -------
+        Answer
+
+        Raises
+        ------
+        InputError
+            If it is not one pattern of this network.
+        """
         key = self.network.key(pattern)
         if not isinstance(key, bytes):
             raise InputError(f"pattern must be one pattern of shape ({self.network.n_units},), got {np.shape(pattern)}")
         i = self._index.get(key)
         if i is not None:
-            return Answer(
-                float(self.value[i]), float(self.lower[i]), float(self.upper[i]),
-                self.guarantee, self.level, self.method,
-            )  # fmt: skip
+            found: Answer = self.masses[i]
+            return found
         note = "this pattern has no interior" if self.remainder == 0 else "not among the patterns found"
-        return Answer(0.0, 0.0, self.remainder, self.guarantee, self.level, self.method, note)
+        return Answer(0.0, 0.0, self.remainder, **self._facts, note=note)
 
     def sample(self, n: int, rng: Any = None) -> Pattern:
-        """`n` independent patterns, shape (n, units), in proportion to the masses listed."""
+        """`n` independent patterns, shape (n, units), in proportion to the masses listed.
+
+        Parameters
+        ----------
+        n : int
+        rng : optional
+            None, an int, a SeedSequence or a Generator.
+
+        Returns
+        -------
+        (n, units) array
+        """
         n = integer(n, "n", low=0, high=10**9)
-        rows = generator(rng).choice(len(self), size=n, p=self.value / self.value.sum())
+        rows = generator(rng).choice(len(self), size=n, p=self.masses.value / self.masses.value.sum())
         return self.pattern[rows]
 
     # -- the whole distribution ----------------------------------------------------------------------------------
@@ -222,7 +264,7 @@ class LinearModels:
     @property
     def support_size(self) -> int:
         """Number of patterns whose mass is not zero (or below the smallest float)."""
-        return int((self.value > 0).sum())
+        return int((self.masses.value > 0).sum())
 
     @cached_property
     def entropy(self) -> Answer:
@@ -231,10 +273,10 @@ class LinearModels:
         Unlisted mass R can be spread over at most `N = prod(pieces)` patterns: it adds between 0 and R log2(N / R).
         For estimates the errors of the masses are independent, and the bracket is their root sum of squares.
         """
-        p = self.value[self.value > 0]
+        p = self.masses.value[self.masses.value > 0]
         value = abs(float((p * np.log2(p)).sum()))
         if self._in_squares and self.remainder == 0:
-            half = 0.5 * (self.upper - self.lower)[self.value > 0]
+            half = 0.5 * self.masses.width[self.masses.value > 0]
             error = float(np.sqrt((((np.log2(p) + 1 / np.log(2)) * half) ** 2).sum()))
             low, high = value - error, value + error
         elif self.guarantee == "approximation":
@@ -242,7 +284,7 @@ class LinearModels:
         else:
             low, high = self._entropy_bounds()
         high = min(high, self._most_bits) if self._most_bits > 0 else max(high, value)
-        return Answer(value, max(min(low, value), 0.0), max(high, value), self.guarantee, self.level, self.method)
+        return Answer(value, max(min(low, value), 0.0), max(high, value), **self._facts)
 
     @cached_property
     def marginals(self) -> Answers:
@@ -254,36 +296,35 @@ class LinearModels:
             return self.unit_marginals
         most = int(self.network.pieces.max(initial=1))
         shape = (self.network.n_units, most)
-        value, lower, upper = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        half2 = np.zeros(shape)
+        value, lower, upper, half2 = (np.zeros(shape) for _ in range(4))
         for piece in range(most):
             here = (self.pattern == piece).T
-            value[:, piece] = here @ self.value
-            lower[:, piece] = here @ self.lower
-            upper[:, piece] = here @ self.upper + self.remainder * (self.network.pieces > piece)
-            half2[:, piece] = here @ (0.5 * (self.upper - self.lower)) ** 2
+            value[:, piece] = here @ self.masses.value
+            lower[:, piece] = here @ self.masses.lower
+            upper[:, piece] = here @ self.masses.upper + self.remainder * (self.network.pieces > piece)
+            half2[:, piece] = here @ (0.5 * self.masses.width) ** 2
         if self._in_squares and self.remainder == 0:
             lower, upper = value - np.sqrt(half2), value + np.sqrt(half2)
         rounding = 4 * EPS * len(self)
         value = np.minimum(value, 1.0)
         lower = np.clip(lower - rounding * value, 0.0, value)
         upper = np.maximum(np.minimum(upper + rounding * value, 1.0), value)
-        return Answers(value, lower, upper, self.guarantee, self.level, self.method)
+        return Answers(value, lower, upper, **self._facts)
 
     @cached_property
     def expected_linear_model(self) -> ExpectedLinearModel:
         """`E[C]` and `E[d]`, the mass-weighted linear model, in the original input."""
-        half = 0.5 * (self.upper - self.lower) + EPS * self.value
+        half = 0.5 * self.masses.width + EPS * self.masses.value
 
         def mean(maps: FloatArray) -> Answers:
-            value = np.tensordot(self.value, maps, 1)
+            value = np.tensordot(self.masses.value, maps, 1)
             if self._in_squares:
                 error = np.sqrt(np.tensordot(half**2, maps**2, 1))
             else:
                 error = np.tensordot(half, np.abs(maps), 1)
             if self.remainder > 0 or self.guarantee == "approximation":
                 error = np.full_like(value, np.inf)  # nothing is known about the linear models that are not listed
-            return Answers(value, value - error, value + error, self.guarantee, self.level, self.method)
+            return Answers(value, value - error, value + error, **self._facts)
 
         return ExpectedLinearModel(mean(self.C), mean(self.d))
 
@@ -292,22 +333,34 @@ class LinearModels:
 
         Two linear models are the same when every entry agrees within `agreement` of the larger model's largest
         entry, or within rounding of the largest model of all.
+
+        Parameters
+        ----------
+        agreement : float
+            Relative; see above.
+
+        Returns
+        -------
+        DistinctLinearModels
         """
         agreement = real(agreement, "agreement", low=0.0, high=1.0)
         n = len(self)
         flat = np.concatenate([self.C.reshape(n, -1), self.d.reshape(n, -1)], axis=1)
         label = _equal_rows(flat, agreement)
         _, first, group = np.unique(label, return_index=True, return_inverse=True)
-        mass, lower, upper = (_summed(group, m, len(first)) for m in (self.value, self.lower, self.upper))
+        parts = self.masses.value, self.masses.lower, self.masses.upper
+        mass, lower, upper = (summed_by_group(group, m, len(first)) for m in parts)
         if self._in_squares:
-            half = np.sqrt(_summed(group, (0.5 * (self.upper - self.lower)) ** 2, len(first)))
+            half = np.sqrt(summed_by_group(group, (0.5 * self.masses.width) ** 2, len(first)))
             lower, upper = np.maximum(mass - half, 0.0), mass + half
         upper = np.minimum(upper + self.remainder, 1.0)
         order = np.argsort(-mass, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         return DistinctLinearModels(
-            place[group].astype(np.int64), first[order].astype(np.int64), mass[order], lower[order], upper[order]
+            place[group].astype(np.int64),
+            first[order].astype(np.int64),
+            Answers(mass[order], lower[order], upper[order], **self._facts),
         )
 
     # -- out -----------------------------------------------------------------------------------------------------
@@ -321,13 +374,14 @@ class LinearModels:
         return self.top(len(self)).to_pandas()
 
     def __repr__(self) -> str:
-        kind = self.guarantee if self.level is None else f"{self.guarantee} {100 * self.level:g} % each"
+        level = self.masses.level
+        kind = self.guarantee if level is None else f"{self.guarantee} {100 * level:g} % each"
         head = f"LinearModels({len(self):,} patterns of {self.network!r}, {kind}: {self.method}"
         if self.stopped:
             head += f", {self.stopped}: in the order found (rs.probable finds the heaviest first)"
         bits = self.entropy
-        spread = "" if bits.upper - bits.lower < 1e-3 else f" (in [{bits.lower:.4g}, {bits.upper:.4g}])"
-        return f"{head}; entropy {bits.value:.4g} bits{spread}, mass not listed at most {self.remainder:.3g})"
+        said = f"{bits.value:.4g}" if bits.width < 1e-3 else f"in [{bits.lower:.4g}, {bits.upper:.4g}]"
+        return f"{head}; entropy {said} bits, mass not listed at most {self.remainder:.3g})"
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -348,15 +402,20 @@ class LinearModels:
         """log2 of the number of conceivable patterns."""
         return float(np.log2(self.network.pieces.astype(float)).sum())
 
-    def _bounds(self, value: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[float, float]:
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """What every number derived from the masses says about itself."""
+        return {name: getattr(self.masses, name) for name in ("guarantee", "level", "method", "seed")}
+
+    def _bounds(self, some: Answers) -> tuple[float, float]:
         """Bracket of the sum of some masses."""
         if self._in_squares:
-            half = float(np.sqrt(((0.5 * (upper - lower)) ** 2).sum()))
-            return max(float(value.sum()) - half, 0.0), min(float(value.sum()) + half, 1.0)
-        return float(lower.sum()), min(float(upper.sum()), 1.0)
+            half = float(np.sqrt(((0.5 * some.width) ** 2).sum()))
+            return max(float(some.value.sum()) - half, 0.0), min(float(some.value.sum()) + half, 1.0)
+        return float(some.lower.sum()), min(float(some.upper.sum()), 1.0)
 
     def _entropy_bounds(self) -> tuple[float, float]:
-        low, high = self.lower, np.minimum(self.upper, 1.0)
+        low, high = self.masses.lower, np.minimum(self.masses.upper, 1.0)
         ends = np.stack([_bits(low), _bits(high)])
         peak = np.exp(-1.0)
         top = np.where((low <= peak) & (high >= peak), _bits(np.array(peak)), ends.max(axis=0))
@@ -421,6 +480,7 @@ def _equal_rows(rows: FloatArray, agreement: float) -> npt.NDArray[np.int64]:
     return label
 
 
+@clean_interrupt()
 def linear_models(
     net: Network,
     law: Law,
@@ -485,13 +545,14 @@ def linear_models(
     >>> from reluscope import Gaussian, Network, linear_models
     >>> net = Network([([[1.0], [1.0]], [0.0, -1.0]), ([[1.0, 1.0]], None)])
     >>> found = linear_models(net, Gaussian([0.0]))
-    >>> found.pattern.tolist(), found.value.round(4).tolist()
+    >>> found.pattern.tolist(), found.masses.value.round(4).tolist()
     ([[0, 0], [1, 0], [1, 1]], [0.5, 0.3413, 0.1587])
     >>> found.C[:, 0, 0].tolist()
     [0.0, 1.0, 2.0]
     """
     check_network(net)
     choice(method, "method", METHODS)
+    integer(rank, "rank", low=1)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(level, "level", low=0.0, high=1.0, open_=True)
     rng, seed = seeded(rng)
@@ -500,55 +561,61 @@ def linear_models(
     counted = np.isfinite(parse_budget(budget).regions)  # a number of regions asks for them
     if method in ORTHANT_METHODS:
         out = _by_formula(net, law, method, patterns, rank, budget, rng)
-    elif method == "lines" or (method == "auto" and not counted and _too_many(net, law)):
-        out = _by_lines(net, law, level, budget, rng)
+    elif method == "lines" or (method == "auto" and not counted):
+        components = standard(law, net)
+        if method == "lines" or _too_many(components):
+            out = _by_lines(net, law, components, level, budget, rng)
+        else:
+            out = _by_enumeration(net, law, relative, level, budget, progress, rng)
     else:
         out = _by_enumeration(net, law, relative, level, budget, progress, rng)
-    return replace(out, seed=seed) if out.guarantee in ("confidence", "approximation") else out
+    drawn = out.guarantee in ("confidence", "approximation")
+    return replace(out, masses=replace(out.masses, seed=seed)) if drawn else out
 
 
-def _too_many(net: Network, law: Law) -> bool:
+def _too_many(components: Sequence[Component]) -> bool:
     """Whether there are more regions than masses by quasi-Monte Carlo should be worked out for without being asked."""
-    from reluscope.cells.regions import regions
-    from reluscope.inputs import standard
+    from reluscope.cells.regions import regions, uninterrupted
     from reluscope.measure.exactness import is_exact
     from reluscope.measure.regions import standard_domain
 
-    for component in standard(law, net):
+    for component in components:
         if not is_exact(component):
             if component.r > _MOST_DIMENSIONS:
                 return True
             domain = standard_domain(component)
             # Compiles what is needed, so that the clock of the next search sees only the search.
             regions(component.network, **domain, budget="1 regions", progress=None)
-            found = regions(component.network, **domain, budget=_MOST_CELLS, progress=None)
+            found = uninterrupted(regions(component.network, **domain, budget=_MOST_CELLS, progress=None))
             if not found.complete:
                 return True
     return False
 
 
-def _by_lines(net: Network, law: Law, level: float, budget: Any, rng: np.random.Generator) -> LinearModels:
+def _by_lines(
+    net: Network, law: Law, components: tuple[Component, ...], level: float, budget: Any, rng: np.random.Generator
+) -> LinearModels:
     from reluscope.answers._by_lines import line_patterns, seconds_of
 
-    found = line_patterns(net, law, seconds_of(budget), level, rng)
+    found = line_patterns(net, law, seconds_of(budget), level, rng, components)
     return LinearModels(
-        net, law, found.pattern, found.value, found.lower, found.upper,
-        found.remainder, "confidence", level, found.method, None, False, found.marginals,
-    )  # fmt: skip
+        net, law, found.pattern, found.mass, found.remainder, independent=False, unit_marginals=found.marginals
+    )
 
 
 def _by_enumeration(
     net: Network, law: Law, relative: float, level: float, budget: Any, progress: Any, rng: np.random.Generator
 ) -> LinearModels:
+    from reluscope.inputs import own_pattern
     from reluscope.measure.regions import enumerate_law, scaled
 
     found = enumerate_law(net, law, relative=relative, level=level, budget=budget, progress=progress, rng=rng)
-    pattern, places = merged([e.regions.pattern for e in found], net)
+    pattern, places = merged([own_pattern(net, e.regions.pattern) for e in found], net)
     n = len(pattern)
     value, lower, upper, remainder, misses = np.zeros(n), np.zeros(n), np.zeros(n), 0.0, np.zeros(n)
     for e, place in zip(found, places, strict=True):
-        masses = scaled(e.masses, e.component.weight)
-        here = [np.bincount(place, m, minlength=n) for m in (masses.value, masses.lower, masses.upper)]
+        own = scaled(e.masses, e.component.weight)
+        here = [np.bincount(place, m, minlength=n) for m in (own.value, own.lower, own.upper)]
         value, lower, upper = value + here[0], lower + here[1], upper + here[2]
         if e.masses.level is not None:
             misses += np.bincount(place, minlength=n) * (1.0 - e.masses.level)
@@ -566,10 +633,10 @@ def _by_enumeration(
     order = np.argsort(-value, kind="stable")
     count = sum(len(e.regions) for e in found)
     method = f"enumeration of {count:,} regions in {in_dimensions(e.component.r for e in found)}"
-    return LinearModels(
-        net, law, pattern[order], value[order], lower[order], upper[order],
-        min(remainder, 1.0), guarantee, joint, method, stopped,
-    )  # fmt: skip
+    masses = Answers(
+        value[order], lower[order], upper[order], guarantee, joint, method, stopped or "", status=status_of(stopped)
+    )
+    return LinearModels(net, law, pattern[order], masses, min(remainder, 1.0), stopped)
 
 
 def _by_formula(
@@ -590,6 +657,5 @@ def _by_formula(
     order = np.argsort(-value, kind="stable")
     n = len(rows)
     text = {"orthant": "formula (11) by scipy", "diagonal": "diagonal covariance", "lowrank": f"{rank} factors"}
-    return LinearModels(
-        net, law, rows[order], value[order], np.zeros(n), np.ones(n), 1.0, "approximation", None, text[method]
-    )
+    masses = Answers(value[order], np.zeros(n), np.ones(n), "approximation", method=text[method])
+    return LinearModels(net, law, rows[order], masses, 1.0)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, describe, generator, integer
+from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.inputs import Law
 from reluscope.network import Network
@@ -40,17 +41,50 @@ def orthant_masses(
     rng: Any = None,
     max_points: int | None = None,
 ) -> FloatArray:
-    """Probabilities of `patterns` (n, units) by formula (11), shape (n,); estimates without a guarantee.
+    """Probabilities of patterns by formula (11) of the paper; estimates without a guarantee.
 
-    - `"orthant"`: the Gaussian box probability by `scipy.stats.multivariate_normal.cdf` (randomised, absolute error
-      1e-5 at best; `max_points` bounds its work). Singular covariances are passed on as they are; units that are
-      constant on a component are decided and left out, since the formula has no meaning for them.
-    - `"diagonal"`: the covariance's off-diagonal entries are dropped, a product of Phi's. Off by factors of 1.2 to 250
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        Gaussian, or a mixture of Gaussians.
+    patterns : (n, units)
+    method : {"orthant", "diagonal", "lowrank"}
+        See Notes.
+    rank : int
+        Factors of "lowrank".
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
+    max_points : int, optional
+        Bounds the work of scipy.
+
+    Returns
+    -------
+    (n,) array
+
+    Raises
+    ------
+    InputError
+        If the law has no Gaussian components, or a pattern does not fit the network.
+
+    Notes
+    -----
+    - "orthant": the Gaussian box probability by `scipy.stats.multivariate_normal.cdf` (randomised, absolute error
+      1e-5 at best). Singular covariances are passed on as they are; units that are constant on a component are decided
+      and left out, since the formula has no meaning for them.
+    - "diagonal": the covariance's off-diagonal entries are dropped, a product of Phi's. Off by factors of 1.2 to 250
       in practice: hidden units that see the same few inputs are anything but independent.
-    - `"lowrank"`: correlation matrix = diagonal + `rank` principal factors, `E_z prod_i P(h_i in side_i | z)` over z in
+    - "lowrank": correlation matrix = diagonal + `rank` principal factors, `E_z prod_i P(h_i in side_i | z)` over z in
       R^rank by 8192 scrambled Sobol points. Rank 0 is the diagonal one; from the law's own rank on nothing is dropped.
 
-    Only Gaussian laws and mixtures. Cost: one dense map of all units per pattern and component.
+    Cost: one dense map of all units per pattern and component.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network
+    >>> net = Network([([[1.0], [1.0]], [0.0, -1.0]), ([[1.0, 1.0]], None)])
+    >>> orthant_masses(net, Gaussian([0.0]), [[0, 0], [1, 1]], "diagonal").round(4).tolist()
+    [0.4207, 0.0793]
     """
     from reluscope.inputs import check_law
 
@@ -107,7 +141,7 @@ def _box(
     max_points: int | None,
 ) -> float:
     """`P(lower < unit u < upper)` for u ~ N(0, I), rows of `unit` of length one."""
-    from scipy.special import ndtr
+    ndtr = late("scipy.special", "ndtr")
 
     if not len(lower):
         return 1.0
@@ -123,7 +157,7 @@ def _box(
             # Where nothing is left over the factor decides: a step, here one of tiny width.
             width = np.maximum(rest, 1e-9)
             return float(np.prod(ndtr((upper - shift) / width) - ndtr((lower - shift) / width), axis=1).mean())
-    from scipy.stats import multivariate_normal
+    multivariate_normal = late("scipy.stats", "multivariate_normal")
 
     correlation = unit @ unit.T
     # One-sided boxes (every ReLU pattern) are mirrored so that all lower ends are -inf, as scipy likes it best.
@@ -148,8 +182,8 @@ def _sides(lower: FloatArray, upper: FloatArray) -> FloatArray:
 
 
 def _sobol(rank: int, rng: np.random.Generator) -> FloatArray:
-    from scipy.special import ndtri
-    from scipy.stats import qmc
+    ndtri = late("scipy.special", "ndtri")
+    qmc = late("scipy.stats", "qmc")
 
     points = qmc.Sobol(rank, scramble=True, rng=rng).random(_POINTS)
     return ndtri(np.clip(points, 1e-16, 1 - 1e-16))

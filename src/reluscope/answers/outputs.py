@@ -18,12 +18,14 @@ import numpy.typing as npt
 from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array, seeded
 from reluscope._text import in_dimensions
 from reluscope.answer import Answer, Answers
-from reluscope.answers._parts import Cells, build
+from reluscope.answers._output_regions import ComponentRegions, OutputRegions, Points, output_regions
+from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures, Law, check_law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import LIMITS, is_exact
 from reluscope.network import Network, Pattern, check_network
+from reluscope.threads import clean_interrupt
 
 METHODS = ("auto", "enumeration", "lines")
 
@@ -33,7 +35,14 @@ _LEAST_MASS = 1e-290
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Atoms:
-    """Values that an output takes with positive probability, in increasing order, and their masses (Answers, (k,))."""
+    """Values that an output takes with positive probability, in increasing order, and their masses (Answers, (k,)).
+
+    Attributes
+    ----------
+    value : (k,) array
+    mass : Answers
+        Shape (k,).
+    """
 
     value: FloatArray
     mass: Answers
@@ -55,7 +64,8 @@ class Mixture:
 
     Attributes
     ----------
-    mass, lower, upper : (n,) arrays
+    mass : Answers
+        Shape (n,).
     component : (n,) array
         The component of the input law.
     pattern : (n, units) array
@@ -66,9 +76,7 @@ class Mixture:
         density: it lives on an affine subspace of that dimension (a point for rank 0).
     """
 
-    mass: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    mass: Answers
     component: npt.NDArray[np.int64]
     pattern: Pattern
     mean: FloatArray
@@ -86,11 +94,11 @@ class Mixture:
     @property
     def degenerate_mass(self) -> float:
         """Total mass of the rows without a joint density."""
-        return float(self.mass[self.degenerate].sum())
+        return float(self.mass.value[self.degenerate].sum())
 
     def __repr__(self) -> str:
         return (
-            f"Mixture({len(self):,} regions, total mass {self.mass.sum():.12g}, "
+            f"Mixture({len(self):,} regions, total mass {self.mass.value.sum():.12g}, "
             f"{self.degenerate_mass:.6g} of it without a joint density)"
         )
 
@@ -112,7 +120,7 @@ class Outputs:
     method : str
     stopped : str or None
         Why the search ended early.
-    cells : Cells
+    regions : OutputRegions
         What the sums run over.
     seed : int or None
         The `rng=` that repeats the answer; None where nothing was drawn or a Generator was given.
@@ -123,7 +131,7 @@ class Outputs:
     guarantee: str
     method: str
     stopped: str | None
-    cells: Cells
+    regions: OutputRegions
     seed: int | None = None
 
     # -- one output ----------------------------------------------------------------------------------------------
@@ -132,35 +140,84 @@ class Outputs:
         """`P(y <= t)`: right-continuous, never decreasing in one call, with jumps exactly at `atoms`.
 
         `t` may hold infinities. Cost in two dimensions: about a microsecond per threshold and straddling cell.
+
+        Parameters
+        ----------
+        t : float or array
+            Thresholds.
+        output : int
+            Index of the output.
+
+        Returns
+        -------
+        Answers
+            Of the shape of `t`.
         """
-        return self._both(t, output, self.cells.below)
+        return self._both(t, output, self.regions.below)
 
     def sf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
-        """`P(y > t) = 1 - cdf(t)`, summed on its own so that it is accurate where it is small."""
-        return self._both(t, output, self.cells.above)
+        """`P(y > t) = 1 - cdf(t)`, summed on its own so that it is accurate where it is small.
+
+        Parameters
+        ----------
+        t : float or array
+        output : int
+            Index of the output.
+
+        Returns
+        -------
+        Answers
+            Of the shape of `t`.
+        """
+        return self._both(t, output, self.regions.above)
 
     def pdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """Density of the continuous part of y, `sum over regions of P_slice(y = t) / |c|`; it integrates to 1 - atoms.
 
         A finite number at every finite t; where two cells meet in a level set it is the limit from the right. Zero
         for particles (their output has atoms only).
+
+        Parameters
+        ----------
+        t : float or array
+        output : int
+            Index of the output.
+
+        Returns
+        -------
+        Answers
+            Of the shape of `t`.
+
+        Raises
+        ------
+        InputError
+            If the law is seen in more dimensions than densities are exact in.
         """
         o, levels, shape, order = self._levels(t, output)
         finite = np.isfinite(levels)
         value, error = np.zeros(len(levels)), np.zeros(len(levels))
-        value[finite], error[finite] = self.cells.density(o, levels[finite])
-        upper = np.full(len(levels), np.inf) if self.cells.missing else value + error
+        value[finite], error[finite] = self.regions.density(o, levels[finite])
+        upper = np.full(len(levels), np.inf) if self.regions.missing else value + error
         return self._values(order, shape, value, np.maximum(value - error, 0.0), upper)
 
     def atoms(self, output: int = 0) -> Atoms:
         """The values the output takes with positive probability: cells on which it is constant, equal values merged.
 
         Values closer than the rounding of the affine maps count as equal.
+
+        Parameters
+        ----------
+        output : int
+            Index of the output.
+
+        Returns
+        -------
+        Atoms
         """
         o = self._output(output)
-        found = self.cells.atoms[o]
+        found = self.regions.atoms[o]
         lower = np.maximum(found.mass - found.error, 0.0)
-        upper = np.minimum(found.mass + found.error + self.cells.missing, 1.0)
+        upper = np.minimum(found.mass + found.error + self.regions.missing, 1.0)
         return Atoms(found.value, Answers(found.mass, lower, upper, self.guarantee, None, self.method))
 
     def quantile(self, q: npt.ArrayLike, output: int = 0) -> Answers:
@@ -168,15 +225,27 @@ class Outputs:
 
         The bracket holds the quantiles of all levels within the cdf's own rounding of q, so it is wide where the cdf
         is flat at q.
+
+        Parameters
+        ----------
+        q : float or array
+            Levels, strictly between 0 and 1.
+        output : int
+            Index of the output.
+
+        Returns
+        -------
+        Answers
+            Of the shape of `q`.
         """
         o = self._output(output)
         levels = self._checked_q(q)
         flat, rest = levels.ravel(), 1.0 - levels.ravel()
-        if self.cells.missing:
+        if self.regions.missing:
             return self._partial_quantile(o, levels)
         value = self._inverse(o, flat, rest)
-        _, blur = _ordered(lambda s: self.cells.below(o, s), value)
-        _, tail_blur = _ordered(lambda s: self.cells.above(o, s), value)
+        _, blur = _ordered(lambda s: self.regions.below(o, s), value)
+        _, tail_blur = _ordered(lambda s: self.regions.above(o, s), value)
         blur = np.where(flat > 0.5, tail_blur, blur)
         lower = np.minimum(self._inverse(o, flat - blur, rest + blur, (value, -1.0)), value)
         upper = np.maximum(self._inverse(o, flat + blur, rest - blur, (value, 1.0)), value)
@@ -189,7 +258,7 @@ class Outputs:
     def mean(self) -> Answers:
         """`E y`, shape (outputs,): `sum over regions of C E[u 1] + d P`."""
         mean, _, error, _ = self._moments
-        if self.cells.missing:
+        if self.regions.missing:
             error = np.full_like(mean, np.inf)
         return Answers(mean, mean - error, mean + error, self.guarantee, None, self.method)
 
@@ -197,45 +266,61 @@ class Outputs:
     def cov(self) -> Answers:
         """Covariance of the outputs, shape (outputs, outputs)."""
         _, cov, _, error = self._moments
-        if self.cells.missing:
+        if self.regions.missing:
             error = np.full_like(cov, np.inf)
         return Answers(cov, cov - error, cov + error, self.guarantee, None, self.method)
 
     @cached_property
     def mixture(self) -> Mixture:
         """The regions of the output's law, with conditional moments and the dimension of each image."""
-        rows = [_part_rows(part) for part in self.cells.parts] + [_point_rows(p) for p in self.cells.points]
+        rows = [_region_rows(c) for c in self.regions.components] + [_point_rows(p) for p in self.regions.points]
         mass, error, component, pattern, mean, cov, rank = (np.concatenate(c) for c in zip(*rows, strict=True))
         order = np.argsort(-mass, kind="stable")
         order = order[mass[order] > _LEAST_MASS]
         mass, error = mass[order], error[order]
-        return Mixture(
-            mass,
-            np.maximum(mass - error, 0.0),
-            np.minimum(mass + error, 1.0),
-            component[order],
-            pattern[order],
-            mean[order],
-            cov[order],
-            rank[order],
-        )
+        ends = np.maximum(mass - error, 0.0), np.minimum(mass + error, 1.0)
+        masses = Answers(mass, *ends, self.guarantee, None, self.method)
+        return Mixture(masses, component[order], pattern[order], mean[order], cov[order], rank[order])
 
     def probability(self, rows: tuple[npt.ArrayLike, npt.ArrayLike]) -> Answer:
         """`P(G y <= g)` for `rows = (G, g)`, G of shape (rows, outputs): all inequalities at once.
 
         Each cell is cut by the rows and its part measured. On a cell where a row is constant it holds or fails as a
         whole; a value within rounding of the bound counts as on it.
+
+        Parameters
+        ----------
+        rows : (G, g)
+            Arrays of shapes (rows, outputs) and (rows,).
+
+        Returns
+        -------
+        Answer
+
+        Raises
+        ------
+        InputError
+            If the shapes do not fit the network.
         """
         G, g = self._rows(rows)
         if not len(g):
             return Answer(1.0, 1.0, 1.0, "exact", method="no rows")
-        value, error = self.cells.event(G, g)
-        lower, upper = max(value - error, 0.0), min(value + error + self.cells.missing, 1.0)
+        value, error = self.regions.event(G, g)
+        lower, upper = max(value - error, 0.0), min(value + error + self.regions.missing, 1.0)
         note = self.stopped or ""
         return Answer(min(value, 1.0), lower, upper, self.guarantee, None, self.method, note)
 
     def hidden(self, layer: int) -> Outputs:
-        """The distribution of a layer's pre-activations (from 0), as outputs; the last layer is the output itself."""
+        """The distribution of a layer's pre-activations (from 0), as outputs; the last layer is the output itself.
+
+        Parameters
+        ----------
+        layer : int
+
+        Returns
+        -------
+        Outputs
+        """
         return outputs(truncated_network(self.network, self._layer(layer)), self.law)
 
     # -- text ----------------------------------------------------------------------------------------------------
@@ -263,7 +348,7 @@ class Outputs:
         return out
 
     def __repr__(self) -> str:
-        state = f", {self.stopped}: brackets allow for {self.cells.missing:.2g} of the mass" if self.stopped else ""
+        state = f", {self.stopped}: brackets allow for {self.regions.missing:.2g} of the mass" if self.stopped else ""
         n = self.network.n_outputs
         return f"Outputs({n} output{'s' * (n > 1)} of {self.network!r}, {self.guarantee}: {self.method}{state})"
 
@@ -271,7 +356,7 @@ class Outputs:
 
     @cached_property
     def _moments(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        return self.cells.moments()
+        return self.regions.moments()
 
     def _checked_q(self, q: npt.ArrayLike) -> FloatArray:
         levels = real_array(q, "q")
@@ -310,7 +395,7 @@ class Outputs:
     def _both(self, t: npt.ArrayLike, output: int, side: Any) -> Answers:
         o, levels, shape, order = self._levels(t, output)
         value, error = side(o, levels)
-        lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error + self.cells.missing, 1.0)
+        lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error + self.regions.missing, 1.0)
         return self._values(order, shape, np.minimum(value, 1.0), np.minimum(lower, 1.0), upper)
 
     def _rows(self, rows: Any) -> tuple[FloatArray, FloatArray]:
@@ -327,8 +412,8 @@ class Outputs:
     def _partial_quantile(self, o: int, levels: FloatArray) -> Answers:
         """Quantiles when some mass was not found: it may lie anywhere, so the cdf is between F and F + missing."""
         q = levels.ravel()
-        total = float(self.cells.below(o, np.array([np.inf]))[0][0])
-        wanted = np.concatenate([q * total, q - self.cells.missing, q])
+        total = float(self.regions.below(o, np.array([np.inf]))[0][0])
+        wanted = np.concatenate([q * total, q - self.regions.missing, q])
         found = self._inverse(o, np.minimum(wanted, total), np.full(len(wanted), np.nan))
         found = np.where(wanted <= 0, -np.inf, np.where(wanted >= total, np.inf, found))
         arrays = [a.reshape(levels.shape) for a in np.split(found, 3)]
@@ -343,9 +428,9 @@ class Outputs:
         not far below (sign -1) or above (1) the quantile, found by growing steps from t.
         """
         tail = (q > 0.5) & ~np.isnan(rest)
-        low, high = self.cells.limits(o)
-        atoms = self.cells.atoms[o]
-        under, over = self.cells.below(o, atoms.value)[0], self.cells.above(o, atoms.value)[0]
+        low, high = self.regions.limits(o)
+        atoms = self.regions.atoms[o]
+        under, over = self.regions.below(o, atoms.value)[0], self.regions.above(o, atoms.value)[0]
         # The first atom whose cdf reaches q: it is the answer, or the root lies between it and the atom before.
         k = np.where(
             tail,
@@ -374,10 +459,10 @@ class Outputs:
             out, error = np.empty(len(t)), np.empty(len(t))
             up = tail[which]
             if (~up).any():
-                out[~up], error[~up] = _ordered(lambda s: self.cells.below(o, s), t[~up])
+                out[~up], error[~up] = _ordered(lambda s: self.regions.below(o, s), t[~up])
                 out[~up] -= q[which[~up]]
             if up.any():
-                out[up], error[up] = _ordered(lambda s: self.cells.above(o, s), t[up])
+                out[up], error[up] = _ordered(lambda s: self.regions.above(o, s), t[up])
                 out[up] = rest[which[up]] - out[up]
             return np.where(np.abs(out) <= 0.25 * error, 0.0, out)  # what rounding leaves open is a root
 
@@ -488,19 +573,19 @@ def bracketed_roots(gap: Any, low: FloatArray, high: FloatArray) -> FloatArray:
     return np.where(fa >= 0, a, b)
 
 
-def _part_rows(part: Any) -> tuple[Any, ...]:
-    first, second = part.moments
-    safe = np.where(part.mass > 0, part.mass, 1.0)
+def _region_rows(regions: ComponentRegions) -> tuple[Any, ...]:
+    first, second = regions.moments
+    safe = np.where(regions.mass > 0, regions.mass, 1.0)
     centre = first / safe[:, None]
     spread = second / safe[:, None, None] - centre[:, :, None] * centre[:, None, :]
-    mean = np.einsum("noi,ni->no", part.C, centre) + part.d
-    cov = np.einsum("noi,nij,npj->nop", part.C, spread, part.C, optimize=True)
-    rank = np.linalg.matrix_rank(part.C, rtol=1e-10).astype(np.int64)
-    component = np.full(len(mean), part.component, np.int64)
-    return part.mass, part.error, component, part.pattern, mean, cov, rank
+    mean = np.einsum("noi,ni->no", regions.C, centre) + regions.d
+    cov = np.einsum("noi,nij,npj->nop", regions.C, spread, regions.C, optimize=True)
+    rank = np.linalg.matrix_rank(regions.C, rtol=1e-10).astype(np.int64)
+    component = np.full(len(mean), regions.component, np.int64)
+    return regions.mass, regions.error, component, regions.pattern, mean, cov, rank
 
 
-def _point_rows(points: Any) -> tuple[Any, ...]:
+def _point_rows(points: Points) -> tuple[Any, ...]:
     n, m = points.y.shape
     component, rank = np.full(n, points.component, np.int64), np.zeros(n, np.int64)
     return points.mass, points.error, component, points.pattern, points.y, np.zeros((n, m, m)), rank
@@ -512,6 +597,7 @@ def truncated_network(net: Network, layer: int) -> Network:
     return Network(kept, input_shape=net.input_shape, name=f"{net.name}, layer {layer}")
 
 
+@clean_interrupt()
 def outputs(
     net: Network,
     law: Law,
@@ -586,7 +672,7 @@ def outputs(
             "confidence",
             f"lines or points in {in_dimensions(c.r for c in components)}",
             None,
-            Cells((), (), 0.0, net.n_outputs),
+            OutputRegions((), (), 0.0, net.n_outputs),
             seed,
             level,
             seconds_of(budget),
@@ -594,16 +680,16 @@ def outputs(
         )
     parts = enumerate_law(net, law, budget=budget, progress=progress, rng=rng)
     stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)
-    cells, points, missing = build(parts)
-    count = sum(len(p.mass) for p in cells) + sum(len(p.mass) for p in points)
-    dimensions = in_dimensions([*(p.dimension for p in cells), *([0] if points else [])])
+    regions = output_regions(parts, net.n_outputs)
+    masses = [c.mass for c in regions.components] + [p.mass for p in regions.points]
+    dimensions = in_dimensions([*(c.dimension for c in regions.components), *([0] if regions.points else [])])
     return Outputs(
         net,
         law,
         "exact" if stopped is None else "sound",
-        f"{count:,} regions in {dimensions}",
+        f"{sum(map(len, masses)):,} regions in {dimensions}",
         stopped,
-        Cells(cells, points, missing, net.n_outputs),
+        regions,
     )
 
 
@@ -626,6 +712,7 @@ class ErrorRates:
     error: Answers
 
 
+@clean_interrupt()
 def error_rates(
     net: Network,
     laws: ClassMixtures | tuple[Law, Law],
@@ -650,7 +737,7 @@ def error_rates(
     output : int
         Index of the output.
     budget, rng : optional
-        As in `outputs`.
+        As in `outputs`; both classes share the budget.
 
     Returns
     -------
@@ -684,9 +771,10 @@ def error_rates(
         (bad, good), share = (check_law(law, net, f"laws[{i}]") for i, law in enumerate(laws)), 0.5
     else:
         raise InputError(f"laws must be a ClassMixtures or a pair (negative law, positive law), got {describe(laws)}")
-    rng = generator(rng)
-    false_positive = outputs(net, bad, budget=budget, rng=rng).sf(t, output)
-    false_negative = outputs(net, good, budget=budget, rng=rng).cdf(t, output)
+    rng, limit = generator(rng), parse_budget(budget)
+    first, second = (None, None) if budget is None else (limit.part(0.5), limit)
+    false_positive = outputs(net, bad, budget=first, rng=rng).sf(t, output)
+    false_negative = outputs(net, good, budget=second, rng=rng).cdf(t, output)
     weakest = max((false_positive, false_negative), key=lambda v: ("exact", "sound", "confidence").index(v.guarantee))
     parts = [
         (1.0 - share) * getattr(false_positive, k) + share * getattr(false_negative, k)

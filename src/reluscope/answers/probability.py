@@ -9,8 +9,9 @@ See `docs/events.md` for the language of events and for what each guarantee mean
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,19 +23,20 @@ from reluscope._text import count, in_dimensions
 from reluscope.answer import Answer, Status, status_of
 
 # The engines are imported here and not where they are called: a budget pays for the work, not for first imports.
-from reluscope.answers._event_mass import component_share
+from reluscope.answers._event_mass import Share, component_share
 from reluscope.answers._nearest import known_inputs
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Case, Event, PlacedEvent, as_event, place_parts
-from reluscope.inputs import Law, check_law
+from reluscope.events import Case, Event, PlacedEvent, as_event, decided, joined, lifted_question, place, place_parts
+from reluscope.inputs import Component, Law, Mixture, OpenLaw, check_law
 from reluscope.intervals import DEFAULT_LEVEL
-from reluscope.measure.exactness import all_exact, is_exact, not_exact
+from reluscope.measure.exactness import all_exact, is_exact, is_steep, not_exact
 from reluscope.measure.lines import Request, integrate, segment_patterns
-from reluscope.measure.rare import rare_probability
+from reluscope.measure.rare import RAYS_UP_TO, rare_probability
 from reluscope.measure.sound import bound_event
 from reluscope.network import Network
 from reluscope.progress import meter
+from reluscope.threads import clean_interrupt
 
 GUARANTEES = ("auto", "exact", "sound", "confidence")
 INTERVALS = ("finite-sample", "replicate")
@@ -47,6 +49,9 @@ _LONGEST = 60.0
 
 _TRY = 10.0
 """Seconds that `auto` gives to enumeration before it turns to estimates (half the budget when there is one)."""
+
+_MANY_DIMENSIONS = 20.0
+"""Seconds for a rare event in many dimensions when no budget is given: populations have to climb first."""
 
 _RARE = 2e-3
 """Below this, estimates come from the rare-event engine."""
@@ -63,12 +68,41 @@ _QUICK, _LAST = 0.5, 5.0
 _NOTHING = 1e-290
 """Sound brackets that end here or below say that the event never happens where a Gaussian has any mass."""
 
+_TIE_WORK = 20_000_000
+"""Products that the look for values on a limit may take: a few hundredths of a second."""
+
+_ON_LIMIT = 1e-9
+"""Rows this close to their limit, as a share of their terms, count as on it where units are steep."""
+
+_EXTREME = 1e60
+"""Weights above this, or below one over it, are left to points: squares of what they give would overflow."""
+
+_MOST_GROUPS = 256
+"""Groups of components of a mixture that are bounded one by one."""
+
+_SIDE = 1e-14
+"""More than the probability by which rounding moves a bound on an input when it becomes one on its score."""
+
+_WORTH_A_WORD = 1e-10
+"""An exact bracket that rounding makes wider than this says why."""
+
+_COMPONENT_SECONDS, _FRAME_SECONDS = 0.01, 4e-9
+"""What lines cost for each component of a law: at least so much, and this times its dimensions cubed for a pilot."""
+
+_RAY_SECONDS, _CLIMB = 0.12, 70_000
+"""What the search for a rare event costs for each component: by rays, or evaluations of the network by populations."""
+
+_FEW_COMPONENTS, _LEAST_TURN = 8, 0.002
+"""Up to so many components each may take all the time; of more, each this share of the rest at least at first."""
+
 _PILOT_LINES = 4096
+_PILOT_DRAWS = 1 << 15
 _POINTS_AT_ONCE = 1 << 15
 
 
+@clean_interrupt()
 def probability(
-    net: Network,
+    net: Network | Mapping[str, Network],
     law: Law,
     event: Any,
     *,
@@ -85,9 +119,12 @@ def probability(
 
     Parameters
     ----------
-    net : Network
+    net : Network, or mapping of str to Network
+        Several networks by name make the event relational: `"abs(f.y[0] - g.y[0]) > 0.05"`, `"argmax f != argmax g"`.
     law : Law
-        The distribution of the inputs.
+        The distribution of the inputs. For several networks it is a law of the input that they share, or of all their
+        inputs, one network after the other. A law of twice the inputs of one network is one of a pair: the event then
+        speaks of x and x', y and y'.
     event : str, Event or pair (G, g)
         Text (`"y[0] > y[1] and x[2] <= 0.3"`, `"argmax != argmax at mean"`, `"J[0,3] < 0"`: see `event`), an `Event`
         (also that of a VNN-LIB file), or a pair meaning `G y <= g`.
@@ -138,9 +175,12 @@ def probability(
     >>> answer = probability(net, Gaussian([0.0]), "y > 2")
     >>> round(answer.value, 6), answer.guarantee
     (0.0455, 'exact')
+    >>> line = Network([([[1.0]], None)])
+    >>> probability({"f": net, "g": line}, Gaussian([0.0]), "f.y[0] > g.y[0]").value
+    0.5
     """
     started = time.perf_counter()
-    net, found = _checked(net, law, event, names)
+    net, found = check_question(net, law, event, names)
     choice(guarantee, "guarantee", GUARANTEES)
     if interval is not None:
         choice(interval, "interval", INTERVALS)
@@ -148,9 +188,16 @@ def probability(
     if tolerance is not None:
         tolerance = real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
     limit, (rng, seed) = parse_budget(budget), seeded(rng)
+    moved = 0.0
+    if found.linear and law.pushed is not None:  # a function of another law: the same question about that one
+        net, law, found = lifted_question(net, law, found)
+        moved = _SIDE * sum(int(np.isfinite([c.lower, c.upper]).sum()) for c in found.cases)
     if not found.cases:
-        return Answer(0.0, 0.0, 0.0, "exact", method="the event can never happen", evaluations=0, seconds=0.0)
-    if guarantee == "exact":
+        method = "the event can never happen"
+        return Answer(0.0, 0.0, 0.0, "exact", method=method, note=found.note, evaluations=0, seconds=0.0)
+    if isinstance(law, OpenLaw):
+        answer = _of_draws(net, law, found, guarantee, tolerance, limit, level, rng)
+    elif guarantee == "exact":
         answer = _exact(place_parts(net, law, found), tolerance, limit, progress)
     elif guarantee == "sound":
         answer = _sound(net, law, found, tolerance, limit, progress)
@@ -158,13 +205,17 @@ def probability(
         answer = estimated(net, law, found, tolerance, limit, level, interval, rng)
     else:
         answer = _auto(net, law, found, tolerance, limit, level, interval, rng, progress)
+    if moved and answer.guarantee == "sound" and answer.upper > 0.0:
+        answer = replace(answer, lower=max(answer.lower - moved, 0.0), upper=min(answer.upper + moved, 1.0))
     drawn = guarantee in ("auto", "confidence") and answer.guarantee != "exact"
     if tolerance is not None and answer.status is Status.DONE and answer.width > 2.0 * tolerance:
         answer = replace(answer, status=Status.TOLERANCE)
     return replace(answer, seconds=time.perf_counter() - started, seed=seed if drawn else None)
 
 
-def _checked(net: Any, law: Law, event: Any, names: Any = None) -> tuple[Network, Event]:
+def check_question(net: Any, law: Law, event: Any, names: Any = None) -> tuple[Network, Event]:
+    """The network and the event, or an `InputError` about the argument that does not fit."""
+    net = joined(net, law, event)
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}; reluscope.load makes one from a model")
     check_law(law, net)
@@ -179,26 +230,21 @@ def _exact(parts: Sequence[PlacedEvent], tolerance: float | None, limit: Budget,
         for component in part.components:
             if not is_exact(component):
                 raise InputError(not_exact(component))
-    value, lower, upper, visited = 0.0, 0.0, 0.0, 0
+    value, lower, upper, visited, doubt, blurred = 0.0, 0.0, 0.0, 0, 0.0, 0.0
     stopped: str | None = None
     dimensions: set[int] = set()
     with meter(progress, "regions in the event") as report:
-        for part in parts:
-            for c in part.components:
-                weight = part.mass * c.weight
-                done, before = value, visited
-
-                def show(cells: int, share: float, w: float = weight, v: float = done, n: int = before) -> None:
-                    report(n + cells, f"{n + cells:,} regions, {v + w * share:.4g} so far")
-
-                allowed = None if tolerance is None else tolerance / len(part.components)
-                share = component_share(c, part, limit, tolerance=allowed, report=show)
-                value += weight * share.value
-                lower += part.lower * c.weight * max(share.value - share.error, 0.0)
-                upper += part.upper * c.weight * min(share.value + share.error + share.left, 1.0)
-                visited += share.visited
-                stopped = stopped or share.stopped
-                dimensions.add(0 if c.kind == "point" else c.r)
+        shares = _shares([(part, c) for part in parts for c in part.components], tolerance, limit, report)
+    for part, c, share in shares:
+        weight = part.mass * c.weight
+        value += weight * share.value
+        lower += part.lower * c.weight * max(share.value - share.error - share.excess, 0.0)
+        upper += part.upper * c.weight * min(share.value + share.error + share.left + share.missing, 1.0)
+        doubt += weight * (share.excess + share.missing)
+        blurred += weight * share.error
+        visited += share.visited
+        stopped = stopped or share.stopped
+        dimensions.add(0 if c.kind == "point" else c.r)
     method = f"{count(visited, 'region')} measured or ruled out in {in_dimensions(dimensions)}"
     lower, upper = max(lower * (1 - 1e-15), 0.0), min(upper * (1 + 1e-15), 1.0)
     if stopped is not None:
@@ -216,7 +262,56 @@ def _exact(parts: Sequence[PlacedEvent], tolerance: float | None, limit: Budget,
             visited,
             status=status_of(stopped),
         )
-    return Answer(min(value, 1.0), min(lower, value), max(upper, value), "exact", None, method, "", visited)
+    note = ""
+    if doubt > _WORTH_A_WORD:
+        note = f"{doubt:.3g} of the probability lies on a limit as far as rounding can tell, and may be in or out"
+    elif blurred > _WORTH_A_WORD:
+        note = "rounding of the network's numbers moves the edges of the event: large terms cancel"
+    return Answer(min(value, 1.0), min(lower, value), max(upper, value), "exact", None, method, note, visited)
+
+
+def _shares(
+    asked: list[tuple[PlacedEvent, Component]], tolerance: float | None, limit: Budget, report: Any
+) -> list[tuple[PlacedEvent, Component, Share]]:
+    """The event's share of each component, in their order.
+
+    The heaviest are measured first. Of several, each may first take its share of the time that is left, so that none
+    keeps the others from being looked at; what stays open is taken up again by weight times what is not known.
+    """
+    weights = np.array([part.mass * c.weight for part, c in asked])
+    sliced = len(asked) > _FEW_COMPONENTS and np.isfinite(limit.seconds)
+    done, visited = 0.0, 0
+
+    def measured(k: int, budget: Budget) -> Share:
+        nonlocal done, visited
+        part, c = asked[k]
+        late = limit.spent()
+        if sliced and late is not None and c.kind != "point" and c.r:  # thousands of components: not even begun
+            return Share(0.0, 0.0, 1.0, 0, late)
+
+        def show(cells: int, share: float) -> None:
+            report(visited + cells, f"{visited + cells:,} regions, {done + weights[k] * share:.4g} so far")
+
+        # Shares are of a component, and weights add up to 1: the tolerance is that of the sum.
+        found = component_share(c, part, budget, tolerance=tolerance, report=show)
+        done, visited = done + weights[k] * found.value, visited + found.visited
+        return found
+
+    order = np.argsort(-weights, kind="stable").tolist()
+    rest = np.cumsum(weights[order][::-1])[::-1]
+    found: dict[int, Share] = {}
+    for j, k in enumerate(order):
+        turn = limit.part(max(float(weights[k] / rest[j]), _LEAST_TURN)) if sliced and rest[j] > 0 else limit
+        found[k] = measured(k, turn)
+    if sliced:
+        opened = [k for k in order if found[k].stopped is not None]
+        for k in sorted(opened, key=lambda k: -weights[k] * found[k].left):
+            if limit.spent() is not None:
+                break
+            again = measured(k, limit)
+            if again.left <= found[k].left:
+                found[k] = again
+    return [(part, c, found[k]) for k, (part, c) in enumerate(asked)]
 
 
 # -- sound ---------------------------------------------------------------------------------------------------------
@@ -233,11 +328,74 @@ def _sound(net: Network, law: Law, event: Event, tolerance: float | None, limit:
             "guarantee='sound' is for events on inputs and outputs; one on the Jacobian or on units is answered by "
             "'exact' (few dimensions) or 'confidence'"
         )
-    if law.unrestricted is not law and not law.independent_inputs:
+    if law.pushed is not None:  # a component of a mixture
+        net, law, event = lifted_question(net, law, event)
+        if not event.cases:
+            return Answer(0.0, 0.0, 0.0, "sound", method="the law never meets the event", evaluations=0)
+        moved = _SIDE * sum(int(np.isfinite([c.lower, c.upper]).sum()) for c in event.cases)
+        found = _sound(net, law, event, tolerance, limit, progress)
+        return replace(found, lower=max(found.lower - moved, 0.0), upper=min(found.upper + moved, 1.0))
+    shares = _sound_parts(law, event)
+    if len(shares) > 1:
+        return _sound_mixture(net, shares, event, tolerance, limit, progress)
+    if _needs_ratio(law):
         return _sound_given_box(net, law, event, tolerance, limit, progress)
     # Without any limit the engine's own default applies.
     budget = limit if np.isfinite(min(limit.seconds, limit.regions)) else None
     return bound_event(net, law, event, tolerance=tolerance, budget=budget, progress=progress)
+
+
+def _needs_ratio(law: Law) -> bool:
+    """Whether the law is a Gaussian given a box in correlated inputs, which the sound engine cannot take as it is."""
+    return law.unrestricted is not law and not law.gaussians and not law.independent_inputs
+
+
+def _sound_parts(law: Law, event: Event) -> list[tuple[float, Law]]:
+    """What the sound engine is to be asked about one by one: mostly the law as a whole.
+
+    Points, functions and ratios are apart. Components that have no spread in an input that the event bounds are grouped
+    by its value: the bound then holds or fails before rounding has a say.
+    """
+    parts = [(w, part) for w, part in law.components if w > 0]
+    if not law.is_mixture or law.atoms is not None:
+        return [(1.0, law)]
+    if any(_needs_ratio(part) or part.atoms is not None or part.pushed is not None for _, part in parts):
+        return parts
+    read = np.zeros(law.n, bool)
+    for case in event.cases:
+        read |= np.isfinite(case.lower) | np.isfinite(case.upper)
+        read |= (case.A[case.inputs_alone] != 0).any(axis=0)
+    groups: dict[bytes, list[tuple[float, Law]]] = {}
+    for w, part in parts:
+        low, high = part.support()
+        groups.setdefault(np.where(low == high, low, np.nan)[read].tobytes(), []).append((w, part))
+    if len(groups) == 1 and np.isnan(np.frombuffer(next(iter(groups)))).all():
+        return [(1.0, law)]
+    out = []
+    for some in groups.values():
+        total = math.fsum(w for w, _ in some)
+        out.append(
+            (total, Mixture([w / total for w, _ in some], [p for _, p in some]) if len(some) > 1 else some[0][1])
+        )
+    return out if len(out) <= _MOST_GROUPS else [(1.0, law)]
+
+
+def _sound_mixture(
+    net: Network, parts: list[tuple[float, Law]], event: Event, tolerance: float | None, limit: Budget, progress: Any
+) -> Answer:
+    """The brackets of the components, weighted; each gets its share of the time that is left."""
+    found = []
+    whole = limit.seconds if np.isfinite(limit.seconds) else _SOUND_SECONDS
+    for k, (w, part) in enumerate(parts):
+        share = Budget(max(whole - limit.elapsed(), 0.1 * whole) / (len(parts) - k), limit.regions)
+        found.append((w, _sound(net, part, event, tolerance, share, progress)))
+    lower, upper = (math.fsum(w * getattr(a, side) for w, a in found) for side in ("lower", "upper"))
+    lower, upper = lower * (1 - 1e-15), min(upper * (1 + 1e-15), 1.0)
+    late = next((a.status for _, a in found if a.status is not Status.DONE), Status.DONE)
+    method = f"{len(parts)} components: {'; '.join(dict.fromkeys(a.method for _, a in found))}"
+    note = "; ".join(filter(None, dict.fromkeys(a.note for _, a in found)))
+    work = sum(a.evaluations or 0 for _, a in found)
+    return Answer(0.5 * (lower + upper), lower, upper, "sound", method=method, note=note, evaluations=work, status=late)
 
 
 def _sound_given_box(
@@ -291,26 +449,37 @@ def estimated(
     interval: str | None,
     rng: np.random.Generator,
     *,
+    parts: Sequence[PlacedEvent] | None = None,
     proof: bool = False,
 ) -> Answer:
     """`P(event)` with a confidence interval: lines, the rare-event engine, or points.
 
-    With `proof`, an event that nothing meets is also given to the sound engine, whose bracket is taken if it is better.
+    `parts` is the placed event, where it is known. With `proof`, an event that nothing meets is also given to the sound
+    engine, whose bracket is taken if it is better.
     """
     whole = limit.seconds
     if not np.isfinite(whole):
         whole = _SECONDS if tolerance is None else _LONGEST
     ends = Budget(max(whole - limit.elapsed(), 0.05 * whole), whole=whole)
     pilot, main = rng.spawn(2)
-    parts = place_parts(net, law, event)
-    rough = _rough_if_rare(parts, pilot, 0.15 * whole) if event.linear else None
-    if rough is not None:
+    parts = place_parts(net, law, event) if parts is None else parts
+    if parts and all(c.kind == "point" or c.r <= 1 for part in parts for c in part.components):
+        # One dimension is enumerated faster than it is sampled, and rounding is bounded there.
+        return _exact(parts, tolerance, ends, None)
+    ties = event.linear and any(_rounding_matters(part) for part in parts)
+    seen = _seen_if_rare(parts, pilot, 0.15 * whole) if event.linear and not ties else None
+    crowd = seen is not None and _search_seconds(parts) > 0.5 * whole
+    if seen is not None and not crowd:
+        rough = seen[0]
+        many = any(c.r > RAYS_UP_TO for part in parts for c in part.components)
+        if many and not np.isfinite(limit.seconds):
+            ends = Budget(max(whole, _MANY_DIMENSIONS))
         quick = _proved(net, law, event, tolerance, Budget(min(0.1 * whole, _QUICK))) if proof and not rough else None
         if quick is not None and quick.upper <= _NOTHING:
             return replace(quick, note=f"sound: nothing was met by sampling; {quick.note}")
         if quick is not None:  # the proof needs its time as well
             ends = ends.part(0.6)
-        found = _rare(net, law, event, rough, tolerance, ends, level, interval, main)
+        found = _agreed(_rare(net, law, event, rough, tolerance, ends, level, interval, main, many), *seen)
         if proof and found.lower == 0.0 and found.guarantee != "exact":
             left = limit.seconds - limit.elapsed() if np.isfinite(limit.seconds) else _LAST
             known = limit.seconds if np.isfinite(limit.seconds) else None
@@ -327,8 +496,14 @@ def estimated(
     for part in parts:
         share = seconds / len(parts)
         wanted = None if tolerance is None else tolerance / (part.mass * len(parts))
-        answers.append((part, _part_estimate(part, wanted, share, each, kind, main.spawn(1)[0])))
-    return _added(answers, level)
+        several = len(part.components)
+        alone = ties or crowd or (several > 1 and _COMPONENT_SECONDS * several > 0.25 * share)
+        answers.append((part, _part_estimate(part, wanted, share, each, kind, alone, main.spawn(1)[0])))
+    found = _added(answers, level)
+    if not crowd:
+        return found
+    why = "rare, and the law has too many components to search each of them in the time: points of the law"
+    return replace(found, note=f"{why}; {found.note}", status=Status.BUDGET)
 
 
 def _proved(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget) -> Answer | None:
@@ -360,17 +535,47 @@ def _added(answers: Sequence[tuple[PlacedEvent, Answer]], level: float) -> Answe
 
 
 def _part_estimate(
-    part: PlacedEvent, tolerance: float | None, seconds: float, level: float, interval: str, rng: np.random.Generator
+    part: PlacedEvent,
+    tolerance: float | None,
+    seconds: float,
+    level: float,
+    interval: str,
+    alone: bool,
+    rng: np.random.Generator,
 ) -> Answer:
+    """One part; `alone`: points one by one, where rounding matters or the law has too many components for lines."""
     if not part.n_cases:
         return Answer(0.0, 0.0, 0.0, "exact", method="the law never meets the event", evaluations=0)
     if part.everything:
         return Answer(1.0, 1.0, 1.0, "exact", method="the event always happens", evaluations=0)
-    if part.event.linear:
+    if part.event.linear and not alone:
         return _by_lines(part, tolerance, seconds, level, interval, rng)
-    if interval == "replicate" and not part.G.any():
+    if interval == "replicate" and not alone and not part.G.any():
         return _by_segments(part, seconds, level, rng)
     return _by_points(part, tolerance, seconds, level, rng)
+
+
+def _rounding_matters(part: PlacedEvent) -> bool:
+    """Whether the event holds or fails by rounding at some of a few draws, or the network's numbers are extreme.
+
+    Lines and single precision would then measure rounding; points are decided one by one.
+    """
+    if not part.n_cases or part.everything or part.law.atoms is not None:
+        return False
+    work = sum(layer.width * layer.n_inputs for layer in part.net.layers)
+    for layer in part.net.layers:
+        size = np.abs(layer.weight.data if hasattr(layer.weight, "indptr") else layer.weight)
+        if size.size and (size.max() > _EXTREME or size[size > 0].min(initial=1.0) < 1.0 / _EXTREME):
+            return True
+    n = int(np.clip(_TIE_WORK // work, 64, 1024))
+    # A stream of its own: looking changes no answer.
+    X = part.law.sample(n, np.random.default_rng(0))
+    surely, maybe = decided(part.net, part.event, X, fractions=False)
+    if not (maybe & ~surely).any() and is_steep(part.components[0].network):
+        Z = part.network(X)
+        left, size = Z @ part.G.T - part.g, np.abs(Z) @ np.abs(part.G).T + np.abs(part.g)
+        return bool((np.abs(left) <= _ON_LIMIT * size).any())
+    return bool((maybe & ~surely).any())
 
 
 def _by_lines(
@@ -387,7 +592,8 @@ def _by_lines(
     kind, known = "exact" if exact else "confidence", None if exact else level
     note = "" if exact else f"{found.interval} interval"
     low, high = max(lower, 0.0), min(upper, 1.0)
-    return Answer(value, min(low, value), max(high, value), kind, known, found.how, note, found.lines)
+    work = found.lines + found.value_lines
+    return Answer(value, min(low, value), max(high, value), kind, known, found.how, note, work)
 
 
 def _by_segments(part: PlacedEvent, seconds: float, level: float, rng: np.random.Generator) -> Answer:
@@ -417,60 +623,127 @@ def _by_segments(part: PlacedEvent, seconds: float, level: float, rng: np.random
     return Answer(float(mean), low, high, "confidence", level, method, "replicate interval", groups * per)
 
 
+def _of_draws(
+    net: Network,
+    law: OpenLaw,
+    event: Event,
+    guarantee: str,
+    tolerance: float | None,
+    limit: Budget,
+    level: float,
+    rng: np.random.Generator,
+) -> Answer:
+    """A law of which only draws are known: they are counted."""
+    if guarantee in ("exact", "sound"):
+        raise InputError(
+            f"guarantee={guarantee!r} needs a law that the engines know, and of {describe(law)} only draws are known; "
+            "guarantee='confidence' counts them, and rs.Copula makes a law of distributions of single inputs"
+        )
+    seconds = limit.seconds if np.isfinite(limit.seconds) else _SECONDS if tolerance is None else _LONGEST
+    return _by_points(place(net, law, event), tolerance, max(seconds - limit.elapsed(), 0.05 * seconds), level, rng)
+
+
 def _by_points(
     part: PlacedEvent, tolerance: float | None, seconds: float, level: float, rng: np.random.Generator
 ) -> Answer:
     """Independent draws, their number fixed after a timed pilot; the exact binomial interval."""
     net, law, event = part.net, part.law, part.event
-    if law.atoms is not None:
-        points, weights = law.atoms
-        value = float(weights[event.holds(net, points)].sum())
-        method = f"{len(points):,} particles"
-        return Answer(value, value * (1 - 1e-14), min(value * (1 + 1e-14), 1.0), "exact", None, method, "", len(points))
     scout, main = rng.spawn(2)
-    event.holds(net, law.sample(64, scout))
-    begin = time.perf_counter()
-    share = float(np.mean(event.holds(net, law.sample(4096, scout))))
-    cost = (time.perf_counter() - begin) / 4096
-    n = int(np.clip(0.9 * seconds / max(cost, 1e-9), 1024, 1 << 30))
+    decided(net, event, law.sample(8, scout))
+    share, cost, size = 0.0, 0.0, 64
+    for size in (64, 4096):
+        first = time.perf_counter()
+        share = float(np.mean(decided(net, event, law.sample(size, scout))[1]))
+        cost = (time.perf_counter() - first) / size
+        # Points that fractions decide are slow; a law of many components has a cost for each call.
+        if cost * size > 0.02 * seconds:
+            break
+    n = int(np.clip(0.9 * seconds / max(cost, 1e-9), 256, 1 << 30))
     if tolerance is not None:
         spread = max(share * (1 - share), 1e-3)
-        n = int(np.clip(1.2 * 4.0 * spread / tolerance**2 * (1 + abs(np.log(1 - level))), 1024, n))
-    hits, left = 0, n
+        n = int(np.clip(1.2 * 4.0 * spread / tolerance**2 * (1 + abs(np.log(1 - level))), 256, n))
+    surely, maybe, left = 0, 0, n
     while left:
         size = min(left, _POINTS_AT_ONCE)
-        hits += int(event.holds(net, law.sample(size, main)).sum())
+        some, most = decided(net, event, law.sample(size, main))
+        surely, maybe = surely + int(some.sum()), maybe + int(most.sum())
         left -= size
-    low, high = intervals.binomial(hits, n, level)
-    return Answer(hits / n, low, high, "confidence", level, f"{n:,} points", "finite-sample interval", n)
+    low, high = intervals.binomial(surely, n, level)[0], intervals.binomial(maybe, n, level)[1]
+    note = "finite-sample interval"
+    if maybe > surely:
+        note += f"; rounding cannot decide {maybe - surely:,} of the points, which may be in or out"
+    return Answer(0.5 * (surely + maybe) / n, low, high, "confidence", level, f"{n:,} points", note, n)
 
 
 # -- rare events ---------------------------------------------------------------------------------------------------
 
 
-def _rough_if_rare(parts: Sequence[PlacedEvent], rng: np.random.Generator, seconds: float) -> float | None:
-    """A rough probability (possibly 0) when a short pilot finds the event, its box included, to be rare; else None."""
-    total = 0.0
+def _seen_if_rare(
+    parts: Sequence[PlacedEvent], rng: np.random.Generator, seconds: float
+) -> tuple[float, float, float] | None:
+    """A rough probability (possibly 0) with its bounds when a short pilot finds the event to be rare; else None.
+
+    The box of the event is included.
+    """
+    total, lower, upper = 0.0, 0.0, 0.0
     for part in parts:
         if part.law.atoms is not None:
             return None
         if not part.n_cases:
             continue
         if part.everything:
-            total += part.mass
+            total, lower, upper = total + part.mass, lower + part.lower, upper + part.upper
         else:
-            request = Request(events=(part,))
-            first = Budget(seconds / len(parts))
-            found = integrate(part.net, part.law, request, lines=_PILOT_LINES // 16, rng=rng)
-            if found.interval != "exact" and first.elapsed() < first.seconds / 16:
-                found = integrate(part.net, part.law, request, lines=_PILOT_LINES, rng=rng)
-            assert found.events is not None
-            if found.interval == "exact":
+            seen = _glimpse(part, rng, seconds / len(parts))
+            if seen is None:
                 return None
-            total += part.mass * float(found.events.value[0])
+            total, lower, upper = (
+                total + part.mass * seen[0],
+                lower + part.lower * seen[1],
+                upper + part.upper * seen[2],
+            )
         if total >= _RARE:
             return None
-    return total if parts else None
+    return (total, lower, upper) if parts else None
+
+
+def _search_seconds(parts: Sequence[PlacedEvent]) -> float:
+    """The least that the rare-event engine takes for a law of several components, which it searches one by one."""
+    components = [c for part in parts for c in part.components]
+    if len(components) < 2:
+        return 0.0
+    climb = (_CLIMB * (1e-10 * c.network.n_parameters + 3e-8 * c.r) for c in components)
+    return sum(_RAY_SECONDS if c.r <= RAYS_UP_TO else cost for c, cost in zip(components, climb, strict=True))
+
+
+def _glimpse(part: PlacedEvent, rng: np.random.Generator, seconds: float) -> tuple[float, float, float] | None:
+    """A rough probability with its bounds, from a few lines (None where these are exact) or, if too slow, draws."""
+    cost = sum(_COMPONENT_SECONDS + _FRAME_SECONDS * c.r**3 for c in part.components)
+    if len(part.components) > 1 and cost > seconds:
+        hits = n = 0
+        pilot = Budget(seconds)
+        while n < _PILOT_DRAWS and not (n and pilot.spent()):
+            hits += int(part.event.holds(part.net, part.law.sample(_PILOT_DRAWS // 16, rng)).sum())
+            n += _PILOT_DRAWS // 16
+        return (hits / n, *intervals.binomial(hits, n, DEFAULT_LEVEL))
+    request = Request(events=(part,))
+    first = Budget(seconds)
+    found = integrate(part.net, part.law, request, lines=_PILOT_LINES // 16, rng=rng)
+    if found.interval != "exact" and first.elapsed() < first.seconds / 16:
+        found = integrate(part.net, part.law, request, lines=_PILOT_LINES, rng=rng)
+    assert found.events is not None
+    if found.interval == "exact":
+        return None
+    return float(found.events.value[0]), float(found.events.lower[0]), float(found.events.upper[0])
+
+
+def _agreed(found: Answer, rough: float, lower: float, upper: float) -> Answer:
+    """The rare-event engine's answer, unless the pilot, which shares no draws with it, has seen more than it allows."""
+    if found.guarantee == "exact" or found.upper >= lower:
+        return found
+    why = f"the pilot's lines saw {rough:.2g} (at least {lower:.2g}): the interval holds both"
+    note = "; ".join(filter(None, [found.note, why]))
+    return replace(found, value=rough, upper=max(upper, rough), note=note, status=Status.TOLERANCE)
 
 
 def _rare(
@@ -483,6 +756,7 @@ def _rare(
     level: float,
     interval: str | None,
     rng: np.random.Generator,
+    many: bool,
 ) -> Answer:
     """By the rare-event engine, whose tolerance is relative to the value.
 
@@ -518,7 +792,8 @@ def _rare(
         except InputError:  # no such interval for this law
             return replace(found, lower=0.0, upper=1.0, note="too few rays for an interval", status=Status.TOO_FEW)
 
-    found = asked(1.0 if rough > 0 else 0.6, None)
+    # In many dimensions the climb is the search, and known inputs help little.
+    found = asked(1.0 if rough > 0 else 0.85 if many else 0.6, None)
     if found.value > 0.0 or found.guarantee == "exact":
         return found
     starts = known_inputs(net, law, event, Budget(0.4 * max(ends.seconds - ends.elapsed(), 0.05 * ends.seconds)), rng)
@@ -555,12 +830,13 @@ def _auto(
         if partial.guarantee == "exact":
             points = any(c.kind == "point" for c in components)
             kind = "particles" if points else in_dimensions({c.r for c in components})
-            return replace(partial, note=f"exact: {kind}, all regions that matter were measured")
+            note = f"exact: {kind}, all regions that matter were measured"
+            return replace(partial, note=f"{note}; {partial.note}" if partial.note else note)
         why = f"enumeration did not finish in {seconds:.3g} s ({count(partial.evaluations or 0, 'region')})"
     else:
         worst = max(high, key=lambda c: c.r)
         why = f"{worst.r} dimensions are too many for exact masses"
-    found = estimated(net, law, event, tolerance, limit, level, interval, rng, proof=True)
+    found = estimated(net, law, event, tolerance, limit, level, interval, rng, parts=parts, proof=True)
     if found.guarantee == "sound":
         return found
     note = f"confidence: {why}" + (f"; {found.note}" if found.note else "")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import EPS, choice, integer, real, seeded
-from reluscope.answer import Answer, Answers
+from reluscope.answer import Answer
 from reluscope.answers._patterns import checked, enumerated_patterns
 from reluscope.answers._probable_draws import from_draws
 from reluscope.answers._probable_record import Probable
@@ -25,6 +25,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact
 from reluscope.network import Network
 from reluscope.progress import meter
+from reluscope.threads import clean_interrupt
 
 if TYPE_CHECKING:
     from reluscope.inputs import Law
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _MOST_SEARCH_DIMENSIONS = 6
 
 
+@clean_interrupt()
 def probable(
     net: Network,
     law: Law,
@@ -58,7 +60,7 @@ def probable(
     k : int, optional
         Number of patterns; give one of `mass` and `k`.
     draws : int
-        Random inputs of "draws".
+        Random inputs of "draws"; fewer where the budget does not allow so many (`method` says how many).
     method : {"auto", "search", "draws"}
         See Notes.
     relative : float
@@ -92,7 +94,7 @@ def probable(
 
     "draws" (the default otherwise, so above three dimensions): candidates from `draws` inputs, judged by as many
     independent ones. The certificate holds at `level` whatever the network, but is only as sharp as the draws:
-    nothing below about 20 / draws can be told from 0. `found` has an exact binomial interval for a given `k`, and a
+    nothing below about 20 / draws can be told from 0. `total` has an exact binomial interval for a given `k`, and a
     uniform one (Dvoretzky-Kiefer-Wolfowitz) when their number is chosen to reach `mass`. `next` holds for all patterns
     at once, seen or not: at most `1/p` patterns have mass p or more, so one of them shows up at most c times in n draws
     with probability at most `P(Bin(n, p) <= c) / p`. Masses of the leading patterns are computed as those of polytopes,
@@ -122,8 +124,12 @@ def probable(
             f"method='search' is for laws seen in at most {_MOST_SEARCH_DIMENSIONS} dimensions, got "
             f"{max(c.r for c in components)}; use method='draws'"
         )
-    if components[0].kind == "point":
+    if all(c.kind == "point" for c in components):
         return _of_particles(net, law, target, count)
+    if any(c.lead or c.kind == "point" for c in components):  # several prefixes belong to one pattern, or none does
+        if how == "search":
+            raise InputError("method='search' is for laws made of Gaussians or boxes; use method='draws'")
+        how = "draws"
     if how == "search" or (how == "auto" and all_exact(components)):
         with meter(progress, "patterns") as report:
             out = Search(net, components, target, count, accuracy, level, limit, gen, report).run()
@@ -134,19 +140,18 @@ def probable(
 
 def _of_particles(net: Network, law: Law, target: float | None, count: int | None) -> Probable:
     found = enumerated_patterns(net, law, None)
-    order = np.argsort(-found.value, kind="stable")
-    value = found.value[order]
+    order = np.argsort(-found.mass.value, kind="stable")
+    value = found.mass.value[order]
     sums = np.cumsum(value)
     n = min(count, len(order)) if count else int(np.searchsorted(sums, (target or 0.0) - 1e-12)) + 1
     n = min(n, len(order))
     chosen = order[:n]
-    masses = Answers(found.value[chosen], found.lower[chosen], found.upper[chosen], "exact")
     rest = max(0.0, 1.0 - float(sums[n - 1])) if n < len(order) else 0.0
     nothing = float(value[n]) if n < len(order) else 0.0
     return Probable(
         net,
         found.pattern[chosen],
-        masses,
+        replace(found.mass[chosen], method=""),
         _exact(float(sums[n - 1]), 8 * len(order) * EPS),
         _exact(rest, 8 * len(order) * EPS),
         Answer(nothing, 0.0, nothing, "exact"),

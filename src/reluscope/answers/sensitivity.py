@@ -10,7 +10,6 @@ so both derivatives are moments of u on the cells inside the event: exact where 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,17 +17,19 @@ import numpy as np
 
 from reluscope import intervals
 from reluscope._check import FloatArray, choice, real, seeded
+from reluscope._lazy import late
 from reluscope.answer import Answer, Answers
-from reluscope.answers._event_mass import _whole, component_share
-from reluscope.answers._parts import _gaussian_moments
-from reluscope.answers.probability import GUARANTEES, INTERVALS, _checked, probability
+from reluscope.answers._event_mass import component_share
+from reluscope.answers.probability import GUARANTEES, INTERVALS, check_question, probability
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Event, PlacedEvent, place
-from reluscope.inputs import Component, Law
+from reluscope.events import Event, PlacedEvent, lifted_question, place
+from reluscope.inputs import Component, Law, check_law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, not_exact
+from reluscope.measure.regions import component_measure, gaussian_moments, standard_domain
 from reluscope.network import Network
+from reluscope.threads import clean_interrupt
 
 _SECONDS = 2.0
 _TRY = 10.0
@@ -38,6 +39,15 @@ _PILOT = 11
 
 _RARE = 0.02
 """Share of the pilot, of the event or of its complement, below which rays take over."""
+
+_RAY_SECONDS = 0.25
+"""Time below which a component of a mixture is not searched by rays."""
+
+_MOST_NUMBERS = 1 << 28
+"""Numbers that derivatives by covariances may take: 2 GB."""
+
+_MULTIPLICATIONS = 6e9
+"""Multiplications and additions of matrices in a second, roughly."""
 
 _FEW = 100
 """Draws on the rarer side below which Student's t is not trusted."""
@@ -89,6 +99,7 @@ class Sensitivity:
         return f"Sensitivity({self.probability}; derivatives by {', '.join(parts)}, {self.guarantee})"
 
 
+@clean_interrupt()
 def sensitivity(
     net: Network,
     law: Law,
@@ -143,7 +154,7 @@ def sensitivity(
     >>> sensitivity(net, Gaussian([0.0]), "y > 0").mean.value.round(6).tolist()  # the density at 0
     [0.398942]
     """
-    net, found = _checked(net, law, event, names)
+    net, found = check_question(net, law, event, names)
     choice(guarantee, "guarantee", ("auto", "exact", "confidence"))
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     (rng, seed), limit = seeded(rng), parse_budget(budget)
@@ -151,9 +162,17 @@ def sensitivity(
         inside = found.holds(net, law.atoms[0]).astype(np.float64)
         p = probability(net, law, found, guarantee="exact")
         return Sensitivity(p, "exact", weights=Answers(inside, inside, inside, "exact", None, p.method))
-    solve = _gaussian if law.unrestricted.gaussians else _uniform
+    note = ""
+    if law.pushed is not None:
+        net, law, found = lifted_question(net, law, found)
+        note = "derivatives by the mean and covariance of the normal scores"
+    based = [bool(part.unrestricted.gaussians) for w, part in law.components if w > 0]
+    if law.is_mixture and not all(based):
+        raise InputError("law: a mixture has derivatives here if all its components are Gaussian, truncated or not")
+    solve = _gaussian if all(based) else _uniform
     out = solve(net, law, found, guarantee, limit, level, rng)
-    return replace(out, seed=seed if out.guarantee == "confidence" else None)
+    notes = "; ".join(filter(None, [note, out.note]))
+    return replace(out, note=notes, seed=seed if out.guarantee == "confidence" else None)
 
 
 # -- uniform laws --------------------------------------------------------------------------------------------------
@@ -224,7 +243,17 @@ class _Part:
             return np.abs(S) @ self.first_half, np.abs(S) @ self.second_half @ np.abs(S).T
         one, two = self.groups
         first = self.quantile * intervals.deviation(one @ S.T) + np.abs(S) @ self.first_half
-        return first, self.quantile * intervals.deviation(S @ two @ S.T) + np.abs(S) @ self.second_half @ np.abs(S).T
+        return first, self.quantile * _turned_deviation(S, two) + np.abs(S) @ self.second_half @ np.abs(S).T
+
+
+def _turned_deviation(S: FloatArray, groups: FloatArray) -> FloatArray:
+    """Standard deviation over the groups of each entry of `S group S'`; one group at a time, for there may be many
+    inputs."""
+    scale = float(np.abs(S).max(initial=0.0)) or 1.0, float(np.abs(groups).max(initial=0.0)) or 1.0
+    S, groups = S / scale[0], groups / scale[1]
+    centre = groups.mean(axis=0)
+    squares = sum((S @ (group - centre) @ S.T) ** 2 for group in groups)
+    return np.asarray(scale[0] * scale[0] * scale[1] * np.sqrt(squares / (len(groups) - 1)))
 
 
 def _gaussian(
@@ -233,6 +262,7 @@ def _gaussian(
 
     asked = place(net, law, event)
     components = asked.components
+    _check_memory(components, law.n)
     exact = all_exact(components)
     if guarantee == "exact" and not exact:
         raise InputError(not_exact(next(c for c in components if not is_exact(c))))
@@ -248,16 +278,31 @@ def _gaussian(
     kind = "exact" if parts else "confidence"
     if not parts:
         seconds = limit.seconds if np.isfinite(limit.seconds) else _SECONDS
-        share = max(seconds - limit.elapsed(), 0.2 * seconds) / len(components)
+        share = max(seconds - limit.elapsed() - _turning_seconds(components, law.n), 0.2 * seconds) / len(components)
         seeds = rng.spawn(len(components))
         rays = _ByRays(asked, level)
         found = [
-            _estimated_part(k, c, law, asked, rays, share, level, s)
+            _estimated_part(k, c, asked, rays, share, level, s)
             for k, (c, s) in enumerate(zip(components, seeds, strict=True))
         ]
         components, parts = tuple(c for c, _ in found), [p for _, p in found]
         note = "; ".join(filter(None, [note, *dict.fromkeys(p.unmet for p in parts)]))
     return _joined(law, components, parts, kind, level, note)
+
+
+def _check_memory(components: tuple[Component, ...], n: int) -> None:
+    """Refuse before the derivatives by all covariances, and the moments they are made of, fill the memory."""
+    numbers = sum(4 * n * n + (_GROUPS + 4) * c.r * c.r for c in components)
+    if numbers > _MOST_NUMBERS:
+        raise InputError(
+            f"law has {len(components):,} components of {n:,} inputs: the derivatives by their covariances would take "
+            f"{8 * numbers / 2**30:.0f} GB; ask for fewer components, such as GaussianMixture.fit(X, components=10)"
+        )
+
+
+def _turning_seconds(components: tuple[Component, ...], n: int) -> float:
+    """What it takes to bring the second moments of all groups to the inputs, roughly."""
+    return sum(_GROUPS * 2.0 * n * c.r * (n + c.r) / _MULTIPLICATIONS for c in components)
 
 
 def _joined(
@@ -284,7 +329,7 @@ def _joined(
         value["mean"][k], value["cov"][k] = w * (S @ part.first), 0.5 * w * (S @ part.second @ S.T)
         first_half, second_half = part.halves(S)
         half["mean"][k], half["cov"][k] = w * first_half, 0.5 * w * second_half
-        h = _unseen_pull(law, c)
+        h = _unseen_pull(c)
         if h is not None:
             cross, blur = 0.5 * np.outer(value["mean"][k], h), 0.5 * np.outer(half["mean"][k], np.abs(h))
             value["cov"][k] += cross + cross.T
@@ -321,15 +366,16 @@ def _pull(gaussian: Any, component: Any) -> tuple[FloatArray, bool]:
     return np.asarray(outer), int(rank) == n
 
 
-def _unseen_pull(law: Law, component: Any) -> FloatArray | None:
+def _unseen_pull(component: Any) -> FloatArray | None:
     """`E[u_j] / sd_j` of restricted inputs that the network does not see: a covariance with them moves seen ones."""
+    law = component.law
     if not law.independent_inputs or component.kind != "truncated":
         return None
     before = law.unrestricted
     variance = before.variance
     pull = np.where(variance > 0, (law.mean - before.mean) / np.where(variance > 0, variance, 1.0), 0.0)
     pull[component.chart.keep] = 0.0
-    return pull if pull.any() else None
+    return np.asarray(pull) if pull.any() else None
 
 
 def _exact_part(component: Any, asked: PlacedEvent, limit: Budget) -> _Part:
@@ -340,12 +386,12 @@ def _exact_part(component: Any, asked: PlacedEvent, limit: Budget) -> _Part:
     assert share.first is not None and share.second is not None
     one, two = _own_moments(component)
     first, second = share.first - share.value * one, share.second - share.value * two
-    blur = share.error + 1e-11 * share.value + 1e-300
+    blur = share.error + share.excess + share.missing + 1e-11 * share.value + 1e-300
     # Cells further out hold nothing that counts.
     far = max(9.0, 3.0 + float(np.sqrt(-2.0 * np.log(max(share.value, 1e-300)))))
     return _Part(
         share.value,
-        share.error + share.left,
+        share.error + share.left + share.excess + share.missing,
         first,
         np.full(r, 2 * far * blur),
         second,
@@ -359,15 +405,12 @@ def _own_moments(component: Any) -> tuple[FloatArray, FloatArray]:
     r = component.r
     if component.kind == "gaussian":
         return np.zeros(r), np.eye(r)
-    from reluscope.answers._event_mass import _measured
     from reluscope.cells.domain import cell_with_vertices
-    from reluscope.measure.regions import standard_domain
 
     where = standard_domain(component)
     cell = cell_with_vertices(where["box"], where.get("polytope"))
-    mass = float(_measured(component, cell)[0].sum())
-    first, second = _gaussian_moments(cell)
-    return first[0] / mass, second[0] / mass
+    mass, first, second = gaussian_moments(cell)
+    return first[0] / mass[0], second[0] / mass[0]
 
 
 def _inside(component: Any, asked: PlacedEvent, U: FloatArray) -> FloatArray:
@@ -379,7 +422,6 @@ def _inside(component: Any, asked: PlacedEvent, U: FloatArray) -> FloatArray:
 def _estimated_part(
     number: int,
     component: Any,
-    law: Law,
     asked: PlacedEvent,
     rays: _ByRays,
     seconds: float,
@@ -396,7 +438,7 @@ def _estimated_part(
 
     def group(m: int, seed: np.random.Generator) -> tuple[float, FloatArray, FloatArray]:
         p, one, two, mean, square, done = 0.0, np.zeros(r), np.zeros((r, r)), np.zeros(r), np.zeros((r, r)), 0
-        for U in _draws(component, law, m, seed):
+        for U in _draws(component, m, seed):
             hit = _inside(component, asked, U)
             p += float(hit.sum())
             one += hit @ U
@@ -410,15 +452,17 @@ def _estimated_part(
             mean, square = np.zeros(r), np.eye(r)
         return p, one - p * mean, two - p * square
 
-    group(9, seeds[-1])
-    begin = time.perf_counter()
-    share = group(_PILOT, seeds[-1])[0]
-    cost = (time.perf_counter() - begin) / (1 << _PILOT)
-    if min(share, 1.0 - share) < _RARE:
+    clock, pilot = Budget(), 9
+    share = group(pilot, seeds[-1])[0]
+    if clock.elapsed() * (1 << (_PILOT - pilot)) < 4.0 * seconds:
+        clock, pilot = Budget(), _PILOT
+        share = group(pilot, seeds[-1])[0]
+    cost = clock.elapsed() / (1 << pilot)
+    if min(share, 1.0 - share) < _RARE and (seconds >= _RAY_SECONDS or len(asked.components) == 1):
         made = rays(number, seconds, rng, complement=share > 0.5)
         if made is not None:
             return made
-    m = int(np.clip(np.floor(np.log2(0.9 * seconds / _GROUPS / cost)), 9, 22))
+    m = int(np.clip(np.floor(np.log2(0.9 * seconds / _GROUPS / cost)), 6, 22))
     found = [group(m, s) for s in seeds[:_GROUPS]]
     t = intervals.student_quantile(_GROUPS - 1, level) / np.sqrt(_GROUPS)
     rows = [np.array([f[k] for f in found]) for k in range(3)]
@@ -446,7 +490,7 @@ def _widened(component: Any, part: _Part, low: float, high: float, why: str) -> 
     whole, own = 1.0, np.zeros(1 + r + r * r)
     if component.kind != "gaussian":
         # Given a box of mass Q, E[1 u] is that of a set of mass p Q, over Q.
-        whole = _whole(component)
+        whole = component_measure(component)
         own = own_moments(component) if component.rows is None else own
     first, square, cross = (b / whole for b in largest_moments(p * whole))
     first_half = np.full(r, first) + p * np.abs(own[1 : 1 + r])
@@ -497,14 +541,15 @@ class _ByRays:
             part = _Part(0.0, 0.0, none[0], none[0], none[1], none[1], False, f"{found.rays:,} rays")
             part = _widened(component, part, 0.0, found.most, f"none of {found.rays:,} rays met the event")
         else:
-            t = intervals.student_quantile(_GROUPS - 1, self.level) / np.sqrt(_GROUPS)
+            n = len(found.rows)
+            t = intervals.student_quantile(n - 1, self.level) / np.sqrt(n)
             v, h = found.rows.mean(axis=0), found.unmet
             half = t * float(intervals.deviation(found.rows[:, 0])) + float(h[0]) + found.lost
             groups = found.rows[:, 1 : 1 + r], found.rows[:, 1 + r :].reshape(-1, r, r)
             first, second, square = slice(1, 1 + r), slice(1 + r, None), (r, r)
             part = _Part(
                 float(v[0]), half, v[first], h[first], v[second].reshape(square), h[second].reshape(square),
-                False, f"{found.rays:,} rays in {_GROUPS} groups", "", groups, t,
+                False, f"{found.rays:,} rays or evaluations in {n} groups", "", groups, t,
             )  # fmt: skip
         return component, part.flipped() if complement else part
 
@@ -515,10 +560,10 @@ class _ByRays:
         return known_inputs(self.asked.net, self.asked.law, event, Budget(seconds), rng, only=number)
 
 
-def _draws(component: Any, law: Law, m: int, rng: np.random.Generator) -> Any:
+def _draws(component: Any, m: int, rng: np.random.Generator) -> Any:
     """2^m points of the component, in chunks: scrambled Sobol for a Gaussian, plain draws otherwise."""
-    from scipy.special import ndtri
-    from scipy.stats import qmc
+    ndtri = late("scipy.special", "ndtri")
+    qmc = late("scipy.stats", "qmc")
 
     count, chunk = 1 << m, 1 << 14
     if component.kind == "gaussian":
@@ -527,7 +572,7 @@ def _draws(component: Any, law: Law, m: int, rng: np.random.Generator) -> Any:
             yield ndtri(np.clip(sobol.random(min(chunk, count - begin)), 1e-16, 1 - 1e-16))
     else:
         for begin in range(0, count, chunk):
-            yield component.to_u(law.sample(min(chunk, count - begin), rng))
+            yield component.draws(min(chunk, count - begin), rng)
 
 
 # -- two laws ------------------------------------------------------------------------------------------------------
@@ -561,6 +606,7 @@ class Comparison:
         return f"Comparison({self.probability}; other law {self.other_probability}; difference {self.difference})"
 
 
+@clean_interrupt()
 def compare(
     net: Network,
     law: Law,
@@ -618,8 +664,9 @@ def compare(
         choice(interval, "interval", INTERVALS)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     limit, (rng, seed) = parse_budget(budget), seeded(rng)
-    net, own = _checked(net, law, event, names)
-    _, others = _checked(net, other_law, event, names)
+    net, own = check_question(net, law, event, names)
+    check_law(other_law, net, "other_law")
+    _, others = check_question(net, other_law, event, names)
     seconds = limit.seconds / 3 if np.isfinite(limit.seconds) else None
     each: Any = Budget(limit.seconds / 3, limit.regions) if seconds is not None else budget
     options: dict[str, Any] = {"tolerance": tolerance, "interval": interval, "progress": progress}
@@ -670,10 +717,7 @@ def _paired(
         in_a, in_b = (e.holds(net, X) for e, X in zip(events, draw(n, g), strict=True))
         return int((in_b & ~in_a).sum()), int((in_a & ~in_b).sum())
 
-    both(64, scout)
-    begin = time.perf_counter()
-    both(4096, scout)
-    n = int(np.clip(0.9 * seconds / ((time.perf_counter() - begin) / 4096), 4096, 1 << 28))
+    n = Budget(seconds).afford(lambda m: both(m, scout), 1 << 28, least=1024)
     up, down, left = 0, 0, n
     while left:
         size = min(left, 1 << 14)

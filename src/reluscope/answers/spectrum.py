@@ -7,6 +7,7 @@ constant of the network in the Euclidean norm.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,23 +17,25 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope import intervals
-from reluscope._check import FloatArray, choice, describe, integer, real, seeded
-from reluscope.answer import Answer
+from reluscope._check import FloatArray, choice, describe, integer, real, real_array, seeded
+from reluscope.answer import Answer, Answers
 from reluscope.answers._patterns import (
-    PatternMasses,
+    EnumeratedPatterns,
+    at_least_one,
     checked,
     draw_patterns,
     enumerated_patterns,
     share,
 )
+from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads, clean_interrupt, look
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Law
+    from reluscope.inputs import Component, Law
 
 _JACOBIAN_NUMBERS = 1 << 22
 """Numbers in one batch of Jacobians: 32 MB."""
@@ -43,14 +46,17 @@ _ROUNDING = 1e-12
 
 
 class Histogram(NamedTuple):
-    """Probability of `edges[i] <= s < edges[i + 1]` (the last bin includes its upper edge), with brackets."""
+    """Probability of `edges[i] <= s < edges[i + 1]` (the last bin includes its upper edge), with brackets.
+
+    Attributes
+    ----------
+    edges : (bins + 1,) array
+    mass : Answers
+        Shape (bins,).
+    """
 
     edges: FloatArray
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    guarantee: str
-    level: float | None
+    mass: Answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +64,13 @@ class Modal:
     """The most probable pattern: its probability, the Jacobian there (outputs, inputs) and its singular values.
 
     From draws it is the most frequent pattern; `mass.note` says so when the draws cannot tell which one is ahead.
+
+    Attributes
+    ----------
+    pattern : (units,) array
+    mass : Answer
+    jacobian : (outputs, inputs) array
+    singular : (ranks,) array
     """
 
     pattern: Pattern
@@ -72,6 +85,14 @@ class ExpectedJacobian:
 
     By Weyl's inequality every singular value is within `error` of the true one. These are the singular values *of the
     mean*, not the means of the singular values.
+
+    Attributes
+    ----------
+    jacobian : (outputs, inputs) array
+    singular : (ranks,) array
+    error : float
+    guarantee : str
+    level : float or None
     """
 
     jacobian: FloatArray
@@ -114,7 +135,7 @@ class Spectrum:
     level: float
     draws: int
     stopped: str | None
-    _found: PatternMasses | None
+    _found: EnumeratedPatterns | None
     seed: int | None = None
 
     @property
@@ -125,12 +146,34 @@ class Spectrum:
     # -- one singular value --------------------------------------------------------------------------------------
 
     def cdf(self, t: float, rank: int = 0) -> Answer:
-        """`P(s_rank <= t)`."""
+        """`P(s_rank <= t)`.
+
+        Parameters
+        ----------
+        t : float
+        rank : int
+            Which singular value, 0 for the largest.
+
+        Returns
+        -------
+        Answer
+        """
         column, level = self._column(rank), real(t, "t")
         return self._probability(column <= level, np.abs(column - level) <= self._slack)
 
     def tail(self, t: float, rank: int = 0) -> Answer:
-        """`P(s_rank > t)`; for rank 0 the probability that the local Lipschitz constant exceeds t."""
+        """`P(s_rank > t)`; for rank 0 the probability that the local Lipschitz constant exceeds t.
+
+        Parameters
+        ----------
+        t : float
+        rank : int
+            Which singular value, 0 for the largest.
+
+        Returns
+        -------
+        Answer
+        """
         column, level = self._column(rank), real(t, "t")
         return self._probability(column > level, np.abs(column - level) <= self._slack)
 
@@ -139,6 +182,15 @@ class Spectrum:
 
         From draws the band holds for all t at once with probability `level` (Dvoretzky-Kiefer-Wolfowitz-Massart,
         half-width `sqrt(log(2 / (1 - level)) / (2 draws))`); by enumeration it is the sum of the mass brackets.
+
+        Parameters
+        ----------
+        rank : int
+            Which singular value, 0 for the largest.
+
+        Returns
+        -------
+        t, value, lower, upper : (n,) arrays
         """
         column = self._column(rank)
         order = np.argsort(column, kind="stable")
@@ -148,8 +200,8 @@ class Spectrum:
         if self._found is None:
             half = intervals.dkw(self.draws, self.level)
             return t, value, np.maximum(value - half, 0.0), np.minimum(value + half, 1.0)
-        low = np.cumsum(self._found.lower[order])[ends]
-        high = np.cumsum(self._found.upper[order])[ends] + self._found.missing
+        low = np.cumsum(self._found.mass.lower[order])[ends]
+        high = np.cumsum(self._found.mass.upper[order])[ends] + self._found.missing
         return t, value, low, np.minimum(high, 1.0)
 
     def quantile(self, q: float, rank: int = 0) -> Answer:
@@ -157,6 +209,17 @@ class Spectrum:
 
         From draws the interval is between two order statistics, chosen by the binomial law: it holds whatever the
         law of `s_rank`, atoms included.
+
+        Parameters
+        ----------
+        q : float
+            Strictly between 0 and 1.
+        rank : int
+            Which singular value, 0 for the largest.
+
+        Returns
+        -------
+        Answer
         """
         level = real(q, "q", low=0.0, high=1.0, open_=True)
         column = self._column(rank)
@@ -176,6 +239,15 @@ class Spectrum:
 
         From draws the interval is the empirical Bernstein bound of Maurer and Pontil with the range `[0, bound]`; it
         holds for any law and any number of draws, and is wide when the bound is far from what occurs.
+
+        Parameters
+        ----------
+        rank : int
+            Which singular value, 0 for the largest.
+
+        Returns
+        -------
+        Answer
         """
         column = self._column(rank)
         top = float(self.bound[rank])
@@ -184,8 +256,8 @@ class Spectrum:
             variance = float(self.weight @ (column - value) ** 2) * self.draws / (self.draws - 1)
             half = float(intervals.bernstein(variance, self.draws, 1.0 - self.level, top))
             return self._answer(value, max(0.0, value - half), min(top, value + half))
-        low = float(self._found.lower @ column)
-        high = float(self._found.upper @ column) + self._found.missing * top
+        low = float(self._found.mass.lower @ column)
+        high = float(self._found.mass.upper @ column) + self._found.missing * top
         slack = self._slack
         return self._answer(value, max(0.0, low - slack), high + slack)
 
@@ -193,12 +265,22 @@ class Spectrum:
         """Probabilities of bins: `bins` of equal width over the values seen, or given edges (increasing).
 
         From draws every bin has its own exact binomial interval.
+
+        Parameters
+        ----------
+        rank : int
+            Which singular value, 0 for the largest.
+        bins : int or increasing edges
+
+        Returns
+        -------
+        Histogram
         """
         column = self._column(rank)
-        if np.ndim(bins) == 0:
+        if np.isscalar(bins) or real_array(bins, "bins", finite=False).ndim == 0:
             edges = np.histogram_bin_edges(column, integer(bins, "bins", low=1, high=10**6))
         else:
-            edges = np.asarray(bins, dtype=np.float64)
+            edges = real_array(bins, "bins", finite=False)
             if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all() or not np.isfinite(edges).all():
                 raise InputError(f"bins must be a number of bins or increasing, finite edges, got {describe(bins)}")
         place = np.searchsorted(edges, column, side="right") - 1
@@ -211,7 +293,8 @@ class Spectrum:
             for i in range(len(edges) - 1)
         ]
         value, lower, upper = (np.array([getattr(a, k) for a in inside]) for k in ("value", "lower", "upper"))
-        return Histogram(edges, value, lower, upper, inside[0].guarantee, inside[0].level)
+        first = inside[0]
+        return Histogram(edges, Answers(value, lower, upper, first.guarantee, first.level, self.method, seed=self.seed))
 
     # -- out -----------------------------------------------------------------------------------------------------
 
@@ -264,8 +347,8 @@ class Spectrum:
             hits = round(float(self.weight[holds].sum()) * self.draws)
             return share(hits, self.draws, self.level, self.method)
         value = float(self.weight[holds].sum())
-        low = float(self._found.lower[holds & ~unsure].sum())
-        high = float(self._found.upper[holds | unsure].sum()) + self._found.missing
+        low = float(self._found.mass.lower[holds & ~unsure].sum())
+        high = float(self._found.mass.upper[holds | unsure].sum()) + self._found.missing
         return self._answer(min(value, 1.0), low, min(high, 1.0))
 
     def _drawn_quantile(self, column: FloatArray, q: float, rank: int) -> Answer:
@@ -282,6 +365,7 @@ class Spectrum:
         return self._answer(statistic(max(1, int(np.ceil(q * self.draws)))), lower, upper)
 
 
+@clean_interrupt()
 def spectrum(
     net: Network,
     law: Law,
@@ -301,13 +385,14 @@ def spectrum(
     law : Law
         The distribution of the inputs.
     draws : int
-        Random inputs of "draws".
+        Random inputs of "draws"; fewer where the budget does not allow so many (`method` says how many).
     method : {"auto", "enumeration", "draws"}
         "auto": enumeration where it is possible and completes, else draws.
     level : float
         Confidence level of estimates.
     budget : optional
-        For the enumeration: a time or a number of regions (30 s and 200,000 regions if not given).
+        A time or a number of regions. Where both ways may be taken, half of the time is for the enumeration (30 s and
+        200,000 regions if not given).
     rng : optional
         None, an int, a SeedSequence or a Generator.
     progress : optional
@@ -350,45 +435,59 @@ def spectrum(
     how = choice(method, "method", ("auto", "enumeration", "draws"))
     count = integer(draws, "draws", low=20)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
-    gen, seed = seeded(rng)
+    limit, (gen, seed) = parse_budget(budget), seeded(rng)
     if how == "enumeration" and not all_exact(components):
         raise InputError(
             f"method='enumeration' needs a law seen in at most 3 dimensions, got {max(c.r for c in components)}; "
             "use method='draws'"
         )
-    narrow, turn = _narrowed(net)
+    narrow, turn = narrowed(net)
     bound, frobenius = _bounds(narrow)
     if how == "enumeration" or (how == "auto" and all_exact(components)):
-        found = enumerated_patterns(net, law, budget, progress)
+        within = None if budget is None else limit.part(0.5 if how == "auto" else 0.8)
+        found = enumerated_patterns(net, law, within, progress)
         if how == "enumeration" or not found.stopped:
-            return _enumerated(net, narrow, turn, found, bound, frobenius, level)
+            return _enumerated(net, narrow, turn, at_least_one(found), bound, frobenius, level)
+    count = limit.afford(_pilot(net, law, components, narrow), count, 0.8, least=20)
     return replace(_drawn(net, law, narrow, turn, count, level, gen, bound, frobenius), seed=seed)
+
+
+def _pilot(net: Network, law: Law, components: tuple[Component, ...], narrow: Network) -> Callable[[int], object]:
+    """What n draws take: nearly every one has a pattern of its own, on large networks."""
+    rng = np.random.default_rng(0)
+
+    def work(n: int) -> None:
+        pattern = np.concatenate(list(draw_patterns(net, law, components, n, rng)))
+        _, first = np.unique(net.key(pattern), return_index=True)
+        decomposed(narrow, pattern[first], np.full(len(first), 1.0 / len(first)), None)
+
+    return work
 
 
 def _enumerated(
     net: Network,
     narrow: Network,
     turn: FloatArray | None,
-    found: PatternMasses,
+    found: EnumeratedPatterns,
     bound: FloatArray,
     frobenius: float,
     level: float,
 ) -> Spectrum:
-    singular, mean, _ = _decomposed(narrow, found.pattern, found.value, None)
+    singular, mean, _ = decomposed(narrow, found.pattern, found.mass.value, None)
     jacobian = mean if turn is None else mean @ turn.T
     size = float(np.linalg.norm(singular, axis=1).max(initial=0.0))
-    loose = float(np.maximum(found.upper - found.value, found.value - found.lower).sum())
+    loose = float(np.maximum(found.mass.upper - found.mass.value, found.mass.value - found.mass.lower).sum())
     error = loose * size + found.missing * frobenius + _ROUNDING * size
     kind = "sound" if found.stopped else "exact"
-    expected = ExpectedJacobian(jacobian, _singular(mean[None])[0], error, kind, None)
-    top = int(np.argmax(found.value))
-    sure = found.lower[top] >= max(float(np.delete(found.upper, top).max(initial=0.0)), found.missing)
+    expected = ExpectedJacobian(jacobian, singular_values(mean[None])[0], error, kind, None)
+    top = int(np.argmax(found.mass.value))
+    sure = found.mass.lower[top] >= max(float(np.delete(found.mass.upper, top).max(initial=0.0)), found.missing)
     note = "" if sure else "another pattern may be as probable"
-    value, low, high = (float(a[top]) for a in (found.value, found.lower, found.upper))
+    value, low, high = (float(a[top]) for a in (found.mass.value, found.mass.lower, found.mass.upper))
     mass = Answer(value, low, high, kind, note=note)
     modal = Modal(found.pattern[top], mass, net.output_maps(found.pattern[top])[0][0], singular[top])
     text = f"enumeration, {len(singular):,} patterns"
-    return Spectrum(net, singular, found.value, bound, expected, modal, text, level, 0, found.stopped, found)
+    return Spectrum(net, singular, found.mass.value, bound, expected, modal, text, level, 0, found.stopped, found)
 
 
 def _drawn(
@@ -415,8 +514,8 @@ def _drawn(
     early = np.bincount(inverse[:pilot], minlength=len(first)) / pilot
     late = np.bincount(inverse[pilot:], minlength=len(first)) / (draws - pilot)
     used = early > 0
-    _, centre, _ = _decomposed(narrow, pattern[used], early[used], None)
-    singular, mean, squares = _decomposed(narrow, pattern, late, centre)
+    _, centre, _ = decomposed(narrow, pattern[used], early[used], None)
+    singular, mean, squares = decomposed(narrow, pattern, late, centre)
     n, risk = draws - pilot, 1.0 - level
     # Half of the risk goes to the second moment of the distance from the centre, half to Pinelis' bound for the mean.
     moment = float(late @ squares)
@@ -425,7 +524,7 @@ def _drawn(
     log = np.log(4.0 / risk)
     error = min(float(4 * frobenius * log / n + np.sqrt(2 * moment * log / n)), 2 * frobenius)
     jacobian = mean if turn is None else mean @ turn.T
-    expected = ExpectedJacobian(jacobian, _singular(mean[None])[0], error, "confidence", level)
+    expected = ExpectedJacobian(jacobian, singular_values(mean[None])[0], error, "confidence", level)
     counts = np.bincount(inverse, minlength=len(first))
     return Spectrum(
         net,
@@ -454,7 +553,7 @@ def _most_frequent(
     return Modal(pattern[top], mass, net.output_maps(pattern[top])[0][0], singular[top])
 
 
-def _narrowed(net: Network) -> tuple[Network, FloatArray | None]:
+def narrowed(net: Network) -> tuple[Network, FloatArray | None]:
     """A network whose Jacobians have the same singular values, with at most as many inputs as first-layer units.
 
     With `W_1^T = Q R` the Jacobian `G W_1 = (G R^T) Q^T` has the singular values of `G R^T`. Also Q, or None.
@@ -467,7 +566,7 @@ def _narrowed(net: Network) -> tuple[Network, FloatArray | None]:
     return Network([(R.T, first.bias, first.units), *net.layers[1:]]), np.asarray(Q)
 
 
-def _decomposed(
+def decomposed(
     net: Network, pattern: Pattern, weight: FloatArray, centre: FloatArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Singular values (n, ranks), the weighted mean Jacobian, and squared Frobenius distances from `centre`."""
@@ -478,16 +577,17 @@ def _decomposed(
     size = max(1, _JACOBIAN_NUMBERS // (net.n_outputs * net.n_inputs))
     with blas_threads(max(net.widths)):
         for begin in range(0, len(pattern), size):
+            look()
             part = slice(begin, begin + size)
             J, _ = net.output_maps(pattern[part])
-            singular[part] = _singular(J)
+            singular[part] = singular_values(J)
             mean += np.tensordot(weight[part], J, axes=1)
             if centre is not None:
                 squares[part] = ((J - centre) ** 2).sum(axis=(1, 2))
     return singular, mean, squares
 
 
-def _singular(J: FloatArray) -> FloatArray:
+def singular_values(J: FloatArray) -> FloatArray:
     """Singular values of each matrix (n, outputs, inputs), largest first; long matrices through a QR."""
     rows, columns = J.shape[1:]
     if columns > 2 * rows:

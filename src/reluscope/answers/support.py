@@ -19,14 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope._lazy import late
 from reluscope.answer import Answer
 from reluscope.answers._marginals import Index, Mask, advance, combinations, marginals, products, unique_rows
 from reluscope.answers._patterns import checked, draw_patterns, enumerated_patterns, share, summed
+from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads, clean_interrupt
 
 if TYPE_CHECKING:
     from reluscope.inputs import Law
@@ -75,6 +77,15 @@ class Support:
 
     `pattern in s`, `s.contains(patterns)`, `s.coverage(X)`, `len(s)`, `s.count()`, iteration (most probable first, by
     the algorithm's own score), `s.top(k)`, `s.mass()`.
+
+    Attributes
+    ----------
+    network : Network
+    law : Law
+    thresholds, cap, threshold_kind
+        As given to `support`, one threshold per layer.
+    runs : tuple
+        One pass of the algorithm per component.
     """
 
     network: Network
@@ -95,6 +106,14 @@ class Support:
         Rows are walked together: the maps of a prefix are made once for all rows that share it, and rows leave at the
         first layer that contradicts them. Cost: one product of a layer's weights with an (inputs, r + 1) map per
         prefix that is still alive.
+
+        Parameters
+        ----------
+        patterns : (n, units)
+
+        Returns
+        -------
+        (n,) array of bool
         """
         rows = np.atleast_2d(self.network._patterns(patterns))
         inside = np.zeros(len(rows), dtype=bool)
@@ -107,7 +126,16 @@ class Support:
         return inside
 
     def coverage(self, X: npt.ArrayLike) -> Answer:
-        """Share of the rows of `X` (n, inputs) whose pattern is in the set: a plain count of these rows."""
+        """Share of the rows of `X` (n, inputs) whose pattern is in the set: a plain count of these rows.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+
+        Returns
+        -------
+        Answer
+        """
         patterns = np.atleast_2d(self.network.pattern(X))
         if not len(patterns):
             raise InputError("X has no rows; coverage is a share of rows")
@@ -150,7 +178,7 @@ class Support:
             certainty = top
             free = top <= 0.5 + threshold + 0.5 * 10.0**-_TIES
         else:
-            from scipy.special import entr
+            entr = late("scipy.special", "entr")
 
             certainty = -np.round(entr(probability).sum(axis=2) / np.log(2.0), _TIES)
             free = -certainty >= threshold - 0.5 * 10.0**-_TIES
@@ -177,6 +205,14 @@ class Support:
         Given the pieces of all earlier layers, the last layer adds a product of numbers of free pieces. At most
         `prefixes` prefixes are walked; beyond, each one counts as 1 to the most that `cap` allows. Patterns that
         several passes (components) share count once, up to twelve passes to a prefix; else the answer is a bracket.
+
+        Parameters
+        ----------
+        prefixes : int
+
+        Returns
+        -------
+        Answer
         """
         most = integer(prefixes, "prefixes", low=1)
         if not self.network.hidden:
@@ -274,6 +310,14 @@ class Support:
 
         A score is the product of the algorithm's marginal piece probabilities (times the component's weight): good
         for ordering, not a probability.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        patterns, scores : (k, units) and (k,) arrays
         """
         count = integer(k, "k", low=1)
         found = list(itertools.islice(self._ranked(), count))
@@ -384,11 +428,27 @@ class Support:
         for uniform laws; any for particles). If the budget ends first, a sound bracket. "draws": the share of `draws`
         inputs whose pattern is in the set, with the exact binomial interval. "auto": enumeration where it is possible
         and completes, else draws.
+
+        Parameters
+        ----------
+        method : {"auto", "enumeration", "draws"}
+        draws : int
+            Fewer where the budget does not allow so many.
+        level : float
+            Confidence level of the interval from draws.
+        budget : optional
+            A time or a number of regions; where both ways may be taken, half of the time is for the enumeration.
+        rng : optional
+            None, an int, a SeedSequence or a Generator.
+
+        Returns
+        -------
+        Answer
         """
         how = choice(method, "method", ("auto", "enumeration", "draws"))
         count = integer(draws, "draws", low=1)
         level = real(level, "level", low=0.0, high=1.0, open_=True)
-        gen = generator(rng)
+        limit, gen = parse_budget(budget), generator(rng)
         components = checked(self.network, self.law)
         if how == "enumeration" and not all_exact(components):
             raise InputError(
@@ -396,9 +456,17 @@ class Support:
                 "use method='draws'"
             )
         if how == "enumeration" or (how == "auto" and all_exact(components)):
-            found = enumerated_patterns(self.network, self.law, budget)
+            within = None if budget is None else limit.part(0.8 if how == "enumeration" else 0.5)
+            found = enumerated_patterns(self.network, self.law, within)
             if how == "enumeration" or not found.stopped:
                 return summed(found, self.contains(found.pattern))
+        other = np.random.default_rng(0)
+
+        def pilot(n: int) -> None:
+            for batch in draw_patterns(self.network, self.law, components, n, other):
+                self.contains(batch)
+
+        count = limit.afford(pilot, count)
         hits = sum(
             int(self.contains(batch).sum()) for batch in draw_patterns(self.network, self.law, components, count, gen)
         )
@@ -411,6 +479,7 @@ class Support:
         return f"Support({self.network!r}, {self.threshold_kind} threshold {text or '-'}, cap {self.cap}{passes})"
 
 
+@clean_interrupt()
 def support(
     net: Network,
     law: Law,

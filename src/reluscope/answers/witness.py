@@ -7,20 +7,22 @@ network is a polytope, on which the nearest point is a small quadratic program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, generator, integer, real
+from reluscope._check import FloatArray, integer, real, seeded
+from reluscope._files import as_path
 from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, nearest_in_polytope, prove
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Case, Event, PlacedEvent, as_event, place, place_parts
+from reluscope.events import Case, Event, PlacedEvent, as_event, decided, joined, place, place_parts
 from reluscope.inputs import Component, Law, check_law
-from reluscope.network import Network
+from reluscope.network import Network, check_network
+from reluscope.threads import clean_interrupt
 
 _SECONDS = 10.0
 _SAMPLES = 1 << 14
@@ -108,11 +110,14 @@ class Witnesses:
         deviations).
     note : str
         How the search went.
+    seed : int or None
+        The `rng=` that repeats the search; None where nothing was drawn or a Generator was given.
     """
 
     items: tuple[Witness, ...]
     proved_empty: bool
     note: str
+    seed: int | None = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -153,8 +158,9 @@ class Witnesses:
         return f"Witnesses({len(self)}: {inside or self.note})"
 
 
+@clean_interrupt()
 def witness(
-    net: Network,
+    net: Network | Mapping[str, Network],
     law: Law,
     event: Any,
     n: int = 1,
@@ -169,7 +175,8 @@ def witness(
 
     Parameters
     ----------
-    net : Network
+    net : Network, or mapping of str to Network
+        As in `probability`.
     law : Law
         The distribution of the inputs. To search a box, give `Uniform(lower, upper)`.
     event : str, Event or pair (G, g)
@@ -216,20 +223,28 @@ def witness(
     >>> found.x.round(6).tolist(), found.proved_nearest
     ([2.0, 0.0], True)
     """
+    net = check_network(joined(net, law, event))
     found = as_event(event, net, check_law(law, net), names=names)
     wanted = integer(n, "n", low=1, high=100_000)
     depth = 0.0 if margin is None else real(margin, "margin", low=0.0)
-    limit, rng = parse_budget(_SECONDS if budget is None else budget), generator(rng)
-    checker = _Replay(net, found, replay, None if margin is None else depth)
+    limit, (rng, seed) = parse_budget(_SECONDS if budget is None else budget), seeded(rng)
+    checker = _Replay(net, law, found, replay, None if margin is None else depth)
     found = _deeper(found, depth)
     if not found.cases:
         return Witnesses((), True, "the event can never happen")
     if law.atoms is not None:
         points, weights = law.atoms
         return _particles(points, weights, found, net, wanted, checker)
-    if not law.unrestricted.gaussians:
-        return _in_box(law, found, net, wanted, limit, checker, rng)
-    return _nearest(place(net, law, found), wanted, limit, checker, rng)
+    parts = [part for w, part in law.components if w > 0]
+    if not all(part.unrestricted.gaussians or part.pushed is not None for part in parts):
+        if law.is_mixture:
+            raise InputError(
+                "law: the nearest inputs of a mixture are known if all its components are Gaussian, truncated or not"
+            )
+        out = _in_box(law, found, net, wanted, limit, checker, rng)
+    else:
+        out = _nearest(place(net, law, found), wanted, limit, checker, rng)
+    return replace(out, seed=seed)
 
 
 def _deeper(event: Event, margin: float) -> Event:
@@ -251,6 +266,8 @@ def _nearest(
     checker: _Replay,
     rng: np.random.Generator,
 ) -> Witnesses:
+    if not event.n_cases:
+        return Witnesses((), True, "the law never meets the event")
     components = event.components
     seeds = rng.spawn(len(components))
     searched: list[Found] = []
@@ -258,34 +275,40 @@ def _nearest(
         if c.r == 0:
             points = [np.zeros(c.network.n_inputs)]
         else:
+            if k and limit.elapsed() > 0.5 * limit.seconds:
+                continue
             share = Budget(0.5 * limit.seconds / len(components))
             points = Search(c, event, seed).run(share, wanted)
         searched += [Found(k, u, float(np.linalg.norm(u[: c.r]))) for u in points]
-    made = _made(searched, components, checker, wanted, False)
+    witnesses = _checked(searched, components, checker, wanted, False)
     proved = True
-    seen = [0]
+    met = any(c.r == 0 and bool(decided(event.net, event.event, c.to_x(np.zeros((1, 1))))[1][0]) for c in components)
     for k, c in enumerate(components):
         if c.r == 0:
             continue
-        seen.append(c.r)
         if c.r > MOST_PROOF_DIMENSIONS:
             proved = False
             continue
-        more, done = prove(c, event, [w.distance for w in made if w.distance is not None], wanted, limit)
+        known = [w.distance for w in witnesses if w.distance is not None]
+        more, done = prove(c, event, known, wanted, limit.part(0.9))
         proved &= done
+        met |= bool(more)
         searched += [Found(k, u, float(np.linalg.norm(u))) for u in more]
-        made = _made(searched, components, checker, wanted, False)
+        witnesses = _checked(searched, components, checker, wanted, False)
     if proved:
-        made = _made(searched, components, checker, wanted, True)
-    made = _distinct([checker.settled(w, components[w.component]) for w in made])
-    if made:
+        witnesses = _checked(searched, components, checker, wanted, True)
+    witnesses = _distinct([checker.settled(w, components[w.component], limit) for w in witnesses])
+    if witnesses:
         note = "all nearer regions were searched" if proved else "the best of a search; nearer ones may exist"
     else:
+        proved &= not met
         note = "no input of the event within 38.5 standard deviations" if proved else "the search found no input"
-    return Witnesses(tuple(made), proved and not made, note)
+        if met:
+            note = "regions of the event were found, but rounding leaves no input that is surely inside"
+    return Witnesses(tuple(witnesses), proved and not witnesses, note)
 
 
-def _made(
+def _checked(
     points: list[Found], components: tuple[Component, ...], checker: _Replay, wanted: int, proved: bool
 ) -> list[Witness]:
     """Witnesses of distinct points that pass the replay, nearest first."""
@@ -294,9 +317,9 @@ def _made(
         x = components[p.component].to_x(p.u)
         if any(np.abs(x - w.x).max() <= 1e-6 * (1 + np.abs(x).max()) for w in out):
             continue
-        made = checker(x, p.distance, p.component, proved and not out)
-        if made is not None:
-            out.append(made)
+        witness = checker(x, p.distance, p.component, proved and not out)
+        if witness is not None:
+            out.append(witness)
         if len(out) == wanted:
             break
     return out
@@ -314,16 +337,16 @@ def _distinct(witnesses: list[Witness]) -> list[Witness]:
 def _particles(
     points: FloatArray, weights: FloatArray, event: Event, net: Network, wanted: int, checker: _Replay
 ) -> Witnesses:
-    inside = np.flatnonzero(event.holds(net, points))
+    maybe = decided(net, event, points)[1] & (weights > 0)
+    inside = np.flatnonzero(maybe)
     order = inside[np.argsort(-weights[inside], kind="stable")]
-    made = (checker(points[i], None, 0, False) for i in order.tolist())
     items: list[Witness] = []
-    for w in made:
+    for w in (checker(points[i], None, 0, False) for i in order.tolist()):
         if w is not None:
             items.append(checker.run(w))
         if len(items) == wanted:
             break
-    return Witnesses(tuple(items), not len(inside), f"{len(inside):,} of {len(points):,} particles are in the event")
+    return Witnesses(tuple(items), not maybe.any(), f"{len(inside):,} of {len(points):,} particles are in the event")
 
 
 def _in_box(
@@ -341,20 +364,25 @@ def _in_box(
         X = part.law.sample(_SAMPLES, rng)
         depth = np.array(checker.margins(X, net(X)))
         for i in np.argsort(-depth, kind="stable")[:wanted].tolist():
-            made = checker(X[i], None, 0, False) if depth[i] >= 0 else None
-            if made is not None:
-                items.append(checker.run(made))
+            one = checker(X[i], None, 0, False) if depth[i] >= 0 else None
+            if one is not None:
+                items.append(checker.run(one))
         if items:
             continue
         (component,) = part.components
         if component.r == 0:
+            x = component.to_x(np.zeros(1))
+            made = checker(x, None, 0, False)
+            if made is not None:
+                items.append(checker.run(made))
+            proved &= not decided(net, event, x[None])[1][0]
             continue
         assert component.lower is not None and component.upper is not None
         search = Search(component, part, rng)
         for u in search.run(Budget(0.3 * limit.seconds), wanted):
-            made = checker(component.to_x(u), None, 0, False)
-            if made is not None:
-                items.append(checker.settled(made, component))
+            one = checker(component.to_x(u), None, 0, False)
+            if one is not None:
+                items.append(checker.settled(one, component, limit))
         if items:
             continue
         if component.r > MOST_PROOF_DIMENSIONS:
@@ -362,10 +390,11 @@ def _in_box(
             continue
         walk = Walk(component, part, cell_with_vertices((component.lower, component.upper)), limit)
         for inside in walk:
+            proved = False  # there are regions in the event, though rounding may leave no input
             for u in inside.cells.interior()[:wanted]:
-                made = checker(component.to_x(u), None, 0, False)
-                if made is not None:
-                    items.append(checker.settled(made, component))
+                one = checker(component.to_x(u), None, 0, False)
+                if one is not None:
+                    items.append(checker.settled(one, component, limit))
             if items:
                 break
         proved &= walk.stopped is None
@@ -379,17 +408,25 @@ def _in_box(
 class _Replay:
     """Runs inputs through the layers one by one, apart from all compiled code, and measures how far inside they are."""
 
-    def __init__(self, net: Network, event: Event, model: str | PathLike[str] | None, margin: float | None) -> None:
+    def __init__(
+        self, net: Network, law: Law, event: Event, model: str | PathLike[str] | None, margin: float | None
+    ) -> None:
         self.net, self.event, self.safe = net, event, margin is None
+        self.support = law.support()
         self.depth = margin or 0.0
         self.session = None if model is None else _session(model)
 
     def __call__(self, x: FloatArray, distance: float | None, component: int, proved: bool) -> Witness | None:
+        """The input as a witness; None when it is not in the event, in exact arithmetic where rounding decides."""
+        x = np.clip(x, *self.support)  # coordinates are rounded, the law's sides are not
         y = forward(self.net, x)
-        (depth,) = self.margins(x[None], y[None])
-        if depth < 0 or not self.event.holds(self.net, x):
+        with np.errstate(all="ignore"):
+            (depth,) = self.margins(x[None], y[None])
+            inside = depth >= 0 and bool(self.event.holds(self.net, x))
+        ((surely,), (maybe,)) = decided(self.net, self.event, x[None])
+        if not (surely or (maybe and inside)):
             return None
-        return Witness(x, y, float(depth), distance, proved, component)
+        return Witness(x, y, max(float(depth), 0.0), distance, proved, component)
 
     def run(self, witness: Witness) -> Witness:
         """The witness with what the model file gives for it."""
@@ -400,8 +437,11 @@ class _Replay:
             raise InputError(f"replay: the model file gives {len(y)} outputs but the network has {self.net.n_outputs}")
         return replace(witness, model_y=y, model_margin=float(self.margins(witness.x[None], y[None])[0]))
 
-    def settled(self, witness: Witness, component: Any) -> Witness:
-        """The witness moved inwards until float32 (and the model file) can tell that it is inside, if possible."""
+    def settled(self, witness: Witness, component: Any, limit: Budget) -> Witness:
+        """The witness moved inwards until float32 (and the model file) can tell that it is inside, if possible.
+
+        It stays where it is once the budget has ended.
+        """
         here = self.run(witness)
         if not self.event.linear or component.r == 0:
             return here
@@ -409,7 +449,7 @@ class _Replay:
         for scale in (_FLOAT32 * 4.0**k for k in range(_PUSHES)):
             if best.replayed is not False and (best is not here or not self.safe or self._deep(best, scale)):
                 break
-            moved = self._moved(witness, component, scale)
+            moved = None if limit.spent() else self._moved(witness, component, scale, limit)
             if moved is None:
                 break
             best = self.run(moved)
@@ -436,7 +476,7 @@ class _Replay:
                 return True
         return False
 
-    def _moved(self, witness: Witness, component: Any, scale: float) -> Witness | None:
+    def _moved(self, witness: Witness, component: Any, scale: float, limit: Budget) -> Witness | None:
         """The nearest input with the slack wanted, first in the witness's own cell, then wherever linear steps lead."""
         origin = component.to_x(np.zeros(component.r))
         B = (component.to_x(np.eye(component.r)) - origin).T
@@ -460,7 +500,7 @@ class _Replay:
                 if not first or u_new is None:
                     u_new = _nearest_x(rows, room, B, origin, limits, u)
                 first = False
-                if u_new is None:
+                if u_new is None or limit.spent():
                     break
                 u = u_new
                 x = component.to_x(u)
@@ -551,8 +591,14 @@ def forward(net: Network, x: FloatArray) -> FloatArray:
 def _session(model: str | PathLike[str]) -> Any:
     from reluscope._extras import require
 
+    path = as_path(model, "replay")
+    if not path.is_file():
+        raise InputError(f"replay must be the path of an ONNX file, and there is no file {str(path)!r}")
     runtime = require("onnxruntime", "onnxruntime")
-    return runtime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    try:
+        return runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime has a class of its own for each reason
+        raise InputError(f"replay: the ONNX runtime cannot read {str(path)!r}: {str(error).splitlines()[0]}") from error
 
 
 def _run(session: Any, x: FloatArray, net: Network) -> FloatArray:

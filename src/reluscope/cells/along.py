@@ -12,12 +12,13 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, integer, real_array
+from reluscope._check import FloatArray, flag, integer, real_array
 from reluscope._text import count
 from reluscope.cells.interval import Intervals
 from reluscope.cells.subdivide import subdivide
 from reluscope.errors import InputError
-from reluscope.network import Network, Pattern
+from reluscope.network import Network, Pattern, check_network
+from reluscope.threads import clean_interrupt
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,6 +27,13 @@ class Paths:
 
     Line `i` has the pieces `offsets[i]:offsets[i+1]`, in order of `t`. Piece `k` covers `start[k] <= t <= stop[k]`,
     where the outputs are `slope[k] * t + intercept[k]` (shape (outputs,)) and the hidden units are on `pattern[k]`.
+
+    Attributes
+    ----------
+    offsets : (n + 1,) array
+    start, stop : (pieces,) arrays
+    slope, intercept : (pieces, outputs) arrays
+    pattern : (pieces, units) array
     """
 
     offsets: npt.NDArray[np.int64]
@@ -42,16 +50,44 @@ class Paths:
         return f"Paths({count(len(self), 'line')}, {count(len(self.start), 'piece')})"
 
     def breaks(self, line: int = 0) -> FloatArray:
-        """Where the pieces of one line begin and end, one more than there are pieces."""
+        """Where the pieces of one line begin and end, one more than there are pieces.
+
+        Parameters
+        ----------
+        line : int
+
+        Returns
+        -------
+        (pieces + 1,) array
+        """
         pieces = self._pieces(line)
         return np.append(self.start[pieces], self.stop[pieces][-1:])
 
     def values(self, line: int = 0) -> FloatArray:
-        """Outputs at the break points of one line, shape (breaks, outputs)."""
+        """Outputs at the break points of one line, shape (breaks, outputs).
+
+        Parameters
+        ----------
+        line : int
+
+        Returns
+        -------
+        (pieces + 1, outputs) array
+        """
         return self.at(self.breaks(line), line)
 
     def at(self, t: npt.ArrayLike, line: int = 0) -> FloatArray:
-        """Outputs at the positions `t` on one line, shape (len(t), outputs)."""
+        """Outputs at the positions `t` on one line, shape (len(t), outputs).
+
+        Parameters
+        ----------
+        t : (m,)
+        line : int
+
+        Returns
+        -------
+        (m, outputs) array
+        """
         pieces = self._pieces(line)
         t = np.atleast_1d(real_array(t, "t", ndim=(0, 1), finite=False))
         start, stop = self.start[pieces], self.stop[pieces]
@@ -68,6 +104,7 @@ class Paths:
         return slice(int(self.offsets[line]), int(self.offsets[line + 1]))
 
 
+@clean_interrupt()
 def along(net: Network, a: npt.ArrayLike, b: npt.ArrayLike, *, extend: bool = False) -> Paths:
     """A network along segments or lines, as exact piecewise-linear functions of one variable.
 
@@ -102,8 +139,12 @@ def along(net: Network, a: npt.ArrayLike, b: npt.ArrayLike, *, extend: bool = Fa
     >>> path.breaks().tolist(), path.values()[:, 0].tolist()
     ([0.0, 0.5, 1.0], [0.0, 0.0, 3.0])
     """
+    check_network(net)
+    extend = flag(extend, "extend")
     start, end = real_array(a, "a", ndim=(1, 2)), real_array(b, "b", ndim=(1, 2))
     for name, array in (("a", start), ("b", end)):
+        if not array.size:
+            raise InputError(f"{name} must have at least one row, got shape {array.shape}")
         if array.shape[-1] != net.n_inputs:
             raise InputError(f"{name} must have {net.n_inputs} coordinates, one per input, got shape {array.shape}")
     try:

@@ -17,14 +17,19 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray
 from reluscope.activations import Units
 from reluscope.network import Layer, Network
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 _WIDEST_FOR_LINEAR_BOUNDS = 1500
 
 
 @dataclass(frozen=True, eq=False)
 class LayerBounds:
-    """`lower <= h <= upper` for the pre-activations of one layer all over a box, rounding included; shape (units,)."""
+    """`lower <= h <= upper` for the pre-activations of one layer all over a box, rounding included; shape (units,).
+
+    Attributes
+    ----------
+    lower, upper : (units,) arrays
+    """
 
     lower: FloatArray
     upper: FloatArray

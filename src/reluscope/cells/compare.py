@@ -8,30 +8,38 @@ each region the difference `g = f1 - f2` is affine, so
     g_i)^2)  over simplices S with vertex values g_i.
 
 The values at vertices come from the two networks themselves, so no error of the affine maps enters.
+
+Two networks of one architecture whose weights nearly agree (one rounded to float32, say) have hyperplanes that nearly
+coincide, and a common refinement full of slivers: the wrong thing to enumerate. There the difference is bounded first
+(`reluscope.cells.near`): from the differences of the weights, on the box and on parts of it, until the bound or a
+witness decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
-from reluscope._check import EPS, FloatArray, describe, real
-from reluscope.activations import Units
-from reluscope.answer import Answer
+from reluscope._check import EPS, FloatArray, choice, describe, flag, real
+from reluscope.algebra import stack
+from reluscope.answer import Answer, status_of
+from reluscope.budget import parse_budget
 from reluscope.cells.bounds import box_outputs
 from reluscope.cells.domain import MOST_DIMENSIONS, box_bounds, vertex_geometry
+from reluscope.cells.near import bound_difference, nearly_agree
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, stream_regions, too_large
 from reluscope.cells.subdivide import PROBABLE_ERRORS
 from reluscope.cells.vertex import with_vertices
 from reluscope.cells.vertex_shape import affine_integrals
 from reluscope.errors import InputError
-from reluscope.network import Layer, Network, check_network
+from reluscope.network import Network, check_network
+from reluscope.progress import meter
+from reluscope.threads import clean_interrupt, deadline
 
 _VOLUME_ROUNDING = 1e-12
 """Relative error allowed for volumes and sums in the brackets of integrals."""
@@ -43,12 +51,25 @@ class Equivalence:
 
     `equal` is True when `|f1 - f2| <= max_difference` everywhere (every output counts), False when `witness` shows
     more, None when the budget ended before that was known or when rounding leaves it open. `difference` is the largest
-    one found, at the input `witness`, with the outputs `first` and `second` there. `rounding` bounds the probable
-    rounding of `difference`, `cells` counts the regions of the common refinement that were visited.
+    one found, at the input `witness`, with the outputs `first` and `second` there; `bound` is an upper bound of all
+    differences on the box (`inf` if none is known). `rounding` bounds the probable rounding of `difference`, `cells`
+    counts the regions of the common refinement that were visited (0 where bounds or a witness decided before).
+
+    Attributes
+    ----------
+    equal : bool or None
+    difference, bound : float
+    witness : (inputs,) array
+    first, second : (outputs,) arrays
+    max_difference, rounding : float
+    cells : int
+    stopped : str or None
+    guarantee : str
     """
 
     equal: bool | None
     difference: float
+    bound: float
     witness: FloatArray
     first: FloatArray
     second: FloatArray
@@ -83,6 +104,7 @@ class Equivalence:
         return {
             "equal": self.equal,
             "difference": self.difference,
+            "bound": None if np.isinf(self.bound) else self.bound,
             "witness": self.witness.tolist(),
             "first": self.first.tolist(),
             "second": self.second.tolist(),
@@ -94,31 +116,7 @@ class Equivalence:
         }
 
 
-def side_by_side(net: Network, other: Network) -> Network:
-    """The network `x -> (net(x), other(x))`: stacked first layers, block-diagonal later ones.
-
-    The outputs of the shallower network are carried past the remaining layers by identity units, exactly.
-    """
-    check_network(net)
-    check_network(other, "other")
-    if net.n_inputs != other.n_inputs:
-        raise InputError(f"net and other must have equally many inputs, got {net.n_inputs} and {other.n_inputs}")
-    depth = max(len(net.layers), len(other.layers))
-    layers = []
-    for i, (a, b) in enumerate(zip(_padded(net, depth), _padded(other, depth), strict=True)):
-        units = Units.concatenate([a.units, b.units])
-        if sparse.issparse(a.weight) or sparse.issparse(b.weight):
-            join = sparse.vstack if i == 0 else sparse.block_diag
-            weight = sparse.csr_array(join([sparse.csr_array(a.weight), sparse.csr_array(b.weight)]))
-        elif i == 0:
-            weight = np.concatenate([a.weight, b.weight])
-        else:
-            weight = np.zeros((a.width + b.width, a.n_inputs + b.n_inputs))
-            weight[: a.width, : a.n_inputs], weight[a.width :, a.n_inputs :] = a.weight, b.weight
-        layers.append((weight, np.concatenate([a.bias, b.bias]), units))
-    return Network(layers, name=f"{net.name} | {other.name}")
-
-
+@clean_interrupt()
 def equivalent(
     net: Network, other: Network, box: Any, *, max_difference: float = 1e-9, budget: Any = None, progress: Any = None
 ) -> Equivalence:
@@ -149,6 +147,8 @@ def equivalent(
     -----
     Decided on the common refinement of the regions of both networks: at the vertices of every region (up to 6 inputs),
     or by two small linear programs per output and region (above). Cost: the regions of both networks together.
+    Networks of one architecture whose weights agree to 1e-6 are compared by bounds of the difference first, which end
+    at the first witness; the refinement comes last.
     Guarantee: exact up to rounding, which is estimated and kept apart. If `max_difference` is within the rounding of
     the largest difference, the answer is None. When a budget ends the search, a witness found by then still decides;
     without one the answer is None.
@@ -166,11 +166,18 @@ def equivalent(
     """
     allowed = real(max_difference, "max_difference", low=0.0)
     lower, upper = _same_shape(net, other, box)
+    limit = parse_budget(budget)
+    with meter(progress, "bounds"), deadline(lambda: limit.seconds <= limit.elapsed()):
+        known = _by_bounds(net, other, (lower, upper), allowed)
+    if known is not None and known.equal is not None:
+        return known
     worst, rounding, cells, stopped = -1.0, 0.0, 0, None
-    witness = 0.5 * (lower + upper)
-    for part in _refinement(net, other, (lower, upper), budget, progress):
+    witness = 0.5 * (lower + upper) if known is None else known.witness
+    for part in _refinement(net, other, (lower, upper), limit, progress):
         stopped = part.found.stopped
         cells += len(part.found)
+        if not len(part.found):  # the budget ended before the first region
+            continue
         size, x = _largest(net, other, part)
         rounding = max(rounding, part.rounding)
         if size > worst:
@@ -191,20 +198,39 @@ def equivalent(
         text = f"the largest difference is within rounding ({rounding:.1g}) of max_difference; a larger one decides"
     else:
         text = "exact: every region of the common refinement was visited; only rounding remains"
-    return Equivalence(verdict, worst, witness, first, second, allowed, rounding, cells, stopped, text)
+    bound = worst + rounding if stopped is None else inf if known is None else known.bound
+    return Equivalence(verdict, worst, bound, witness, first, second, allowed, rounding, cells, stopped, text)
 
 
+def _by_bounds(net: Network, other: Network, box: tuple[FloatArray, FloatArray], allowed: float) -> Equivalence | None:
+    """What bounds say about two networks that nearly agree; None for all others."""
+    if not nearly_agree(net, other):
+        return None
+    rounding = _rounding(stack([net, other]), np.stack([*box, 0.5 * (box[0] + box[1])]), box)
+    found = bound_difference(net, other, box, allowed, rounding)
+    first, second = net(found.witness), other(found.witness)
+    worst = float(np.abs(first - second).max())
+    verdict, text = None, "bounds leave it open"
+    if found.bound <= allowed:
+        verdict, text = True, f"sound: no difference on the box exceeds {found.bound:.2g}"
+    elif worst - rounding > allowed:
+        verdict, text = False, "the witness shows the difference; larger ones may exist (rs.distance finds the largest)"
+    return Equivalence(verdict, worst, found.bound, found.witness, first, second, allowed, rounding, 0, None, text)
+
+
+@clean_interrupt()
 def distance(
     net: Network,
     other: Network,
     box: Any,
     p: float = inf,
     *,
+    norm: str = "p",
     normalised: bool = False,
     budget: Any = None,
     progress: Any = None,
 ) -> Answer:
-    """The L^p distance of two networks on a box, for p = 1, 2 or inf.
+    """The L^p distance of two networks on a box, for any p >= 1 and p = inf.
 
     Parameters
     ----------
@@ -212,8 +238,10 @@ def distance(
         Networks with equally many inputs and outputs.
     box : tuple
         `(lower, upper)`, numbers or one entry per input.
-    p : {1, 2, inf}
-        Which distance; see Notes.
+    p : float
+        Which distance, at least 1; see Notes.
+    norm : {"p", "euclidean"}
+        How the outputs are joined at each input: by the same p, or by their Euclidean length.
     normalised : bool
         Divide integrals by the volume of the box, so that they are means.
     budget, progress
@@ -222,19 +250,22 @@ def distance(
     Returns
     -------
     Answer
-        The distance with a bracket: `exact` up to rounding, or `sound` when a budget ended the search (what was found,
-        plus interval bounds on what was not).
+        The distance with a bracket: `exact` up to rounding; `sound` where the integral is bounded by convexity, or when
+        a budget ended the search (what was found, plus interval bounds on what was not).
 
     Raises
     ------
     InputError
-        If the networks do not fit each other, p is another number, or an integral has more than 6 inputs.
+        If the networks do not fit each other, p is less than 1, or an integral has more than 6 inputs.
 
     Notes
     -----
     With `g = net - other`: p = inf is `sup_x max_k |g_k(x)|`, p = 2 is `sqrt(int sum_k g_k(x)^2 dx)`, and p = 1 is
-    `int sum_k |g_k(x)| dx`. On every region of the common refinement g is affine, so all three have closed forms. Cost:
-    the regions of both networks together. p = inf works in any dimension.
+    `int sum_k |g_k(x)| dx`, with closed forms on every region of the common refinement, where g is affine; with
+    `norm="euclidean"` the length `|g(x)|` takes the place of the largest entry and of the sums. Other integrals are of
+    convex functions of g: the mean of the corners is above, the value at the mean below, and regions are halved along g
+    until both agree to about 1e-6. Cost: the regions of both networks together. p = inf works in any dimension (the
+    Euclidean one in up to 6).
 
     Examples
     --------
@@ -244,22 +275,33 @@ def distance(
     >>> distance(net, line, (-1, 1)).value, round(distance(net, line, (-1, 1), 1).value, 9)
     (2.0, 1.0)
     """
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or p not in (1, 2, inf):
-        raise InputError(f"p must be 1, 2 or inf, got {describe(p)}")
+    normalised = flag(normalised, "normalised")
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or not p >= 1:
+        raise InputError(f"p must be a number that is at least 1, or inf, got {describe(p)}")
+    length = choice(norm, "norm", ("p", "euclidean")) == "euclidean"
     lower, upper = _same_shape(net, other, box)
-    if p != inf and net.n_inputs > MOST_DIMENSIONS:
+    if (p != inf or length) and net.n_inputs > MOST_DIMENSIONS:
         raise InputError(
             f"integrals are computed for up to {MOST_DIMENSIONS} inputs, these networks have {net.n_inputs}; "
-            "p=inf works in any dimension"
+            'p=inf with norm="p" works in any dimension'
         )
+    closed = p == 2 or (p == 1 and not length)
+    gap = 0.0
     total = worst = rounding = done = 0.0
     cells, stopped = 0, None
     for part in _refinement(net, other, (lower, upper), budget, progress):
         stopped = part.found.stopped
         cells += len(part.found)
         rounding = max(rounding, part.rounding)
-        if p == inf:
+        if not len(part.found):  # the budget ended before the first region
+            continue
+        if p == inf and length:
+            worst = max(worst, float(np.linalg.norm(part.difference, axis=1).max()))
+        elif p == inf:
             worst = max(worst, _largest(net, other, part)[0])
+        elif not closed:
+            volume, low_part, high_part = _convex_integral(net, other, part, lambda g: _power(g, p, length))
+            done, total, gap = done + volume, total + low_part, gap + high_part - low_part
         else:
             volume, integral = _integral(net, other, part, int(p))
             done, total = done + volume, total + integral
@@ -267,11 +309,20 @@ def distance(
     limit = _interval_difference(net, other, lower, upper) if stopped is not None else np.zeros(outputs)
     rest = max(volume - done, 0.0) if stopped is not None else 0.0
     if p == inf:
-        value, low, high = worst, max(worst - rounding, 0.0), max(worst, float(limit.max(initial=0.0))) + rounding
+        blur = rounding * (np.sqrt(outputs) if length else 1.0)
+        top = float(np.linalg.norm(limit) if length else limit.max(initial=0.0))
+        value, low, high = worst, max(worst - blur, 0.0), max(worst, top) + blur
         method = "largest difference at the vertices of the common refinement"
     else:
         share = 1.0 / volume if normalised else 1.0
-        if p == 1:
+        if not closed:
+            root, share = 1.0 / p, share ** (1.0 / p)
+            blur = rounding * np.sqrt(outputs) * volume**root  # by the triangle inequality
+            most = total + gap + rest * float(_power(limit[None], p, length)[0])
+            low, high = total**root * (1 - _VOLUME_ROUNDING) - blur, most**root * (1 + _VOLUME_ROUNDING) + blur
+            value = (total + 0.5 * gap) ** root * share
+            low, high = low * share, high * share
+        elif p == 1:
             blur = outputs * rounding * volume
             value, low = total * share, (total * (1 - _VOLUME_ROUNDING) - blur) * share
             high = (total * (1 + _VOLUME_ROUNDING) + blur + rest * float(limit.sum())) * share
@@ -286,9 +337,10 @@ def distance(
         float(value),
         float(low),
         float(high),
-        "exact" if stopped is None else "sound",
+        "exact" if stopped is None and (closed or p == inf) else "sound",
         method=f"{method} ({cells:,} cells)",
         note="" if stopped is None else f"{stopped}; interval bounds for the rest",
+        status=status_of(stopped),
     )
 
 
@@ -307,7 +359,7 @@ class _Part(NamedTuple):
 def _refinement(
     net: Network, other: Network, box: tuple[FloatArray, FloatArray], budget: Any, progress: Any
 ) -> Iterator[_Part]:
-    both = side_by_side(net, other)
+    both = stack([net, other])
     m = net.n_outputs
     apart = both.then(np.concatenate([np.eye(m), -np.eye(m)], axis=1))
     for found in stream_regions(apart, box, geometry=vertex_geometry(net.n_inputs), budget=budget, progress=progress):
@@ -357,6 +409,8 @@ def _rounding(both: Network, points: FloatArray, box: tuple[FloatArray, FloatArr
     """The probable rounding, times 16, of the difference of the outputs at these points: see `cells.subdivide`."""
     reach = np.abs(np.stack(box)).max(axis=0)
     error2 = (EPS * EPS) * ((both.layers[0].weight ** 2) @ reach**2 + both.layers[0].bias ** 2)
+    if not len(points):
+        return 0.0
     for layer, following, h in zip(both.layers, both.layers[1:], both.preactivations(points), strict=False):
         steepest = np.abs(layer.units.slopes).max(axis=1) ** 2
         top = np.abs(layer.units(h)).max(axis=0)
@@ -379,12 +433,6 @@ def _same_shape(net: Any, other: Any, box: Any) -> tuple[FloatArray, FloatArray]
         if words is not None:
             raise InputError(words)
     return bounds
-
-
-def _padded(net: Network, depth: int) -> list[Layer]:
-    """The layers, with identity layers at the end."""
-    carry = Layer(np.eye(net.n_outputs), np.zeros(net.n_outputs), Units.uniform("identity", net.n_outputs))
-    return [*net.layers, *[carry] * (depth - len(net.layers))]
 
 
 def _interval_difference(net: Network, other: Network, lower: FloatArray, upper: FloatArray) -> FloatArray:
@@ -413,6 +461,56 @@ def _integral(net: Network, other: Network, part: _Part, p: int) -> tuple[float,
         _, sums = affine_integrals(halves.points, halves.bits, halves.offsets, values, 1)
         total += float(sums.sum())
     return volume, total
+
+
+_HALVINGS, _MOST_HALVES, _CLOSE = 14, 200_000, 1e-6
+"""Rounds of halving, cells at a time, and the gap at which bounds by convexity count as one number."""
+
+
+def _power(g: FloatArray, p: float, length: bool) -> FloatArray:
+    """The integrand at rows of differences: `|g|^p`, or `sum_k |g_k|^p`."""
+    if length:
+        return np.asarray(np.linalg.norm(g, axis=1) ** p)
+    return np.asarray((np.abs(g) ** p).sum(axis=1))
+
+
+def _convex_integral(
+    net: Network, other: Network, part: _Part, size: Callable[[FloatArray], FloatArray]
+) -> tuple[float, float, float]:
+    """Volume of these regions, and bounds of the integral of a convex function of the difference over them.
+
+    On a cell the function is above its value at the mean of the difference (Jensen), and below the affine function of
+    its values at the corners of each simplex.
+    """
+    cells, maps = with_vertices(part.found.cells), np.asarray(part.found.maps)
+    volume = low = high = 0.0
+    for rounds in range(_HALVINGS + 1):
+        values = net(cells.points) - other(cells.points)
+        columns = [np.ascontiguousarray(values[:, k : k + 1]) for k in range(values.shape[1])]
+        volumes, above = affine_integrals(cells.points, cells.bits, cells.offsets, size(values)[:, None], 1)
+        sums = [affine_integrals(cells.points, cells.bits, cells.offsets, column, 1)[1] for column in columns]
+        means = np.stack(sums, axis=1) / np.maximum(volumes, 1e-300)[:, None]
+        below = np.minimum(volumes * size(means), above)
+        if not rounds:
+            volume = float(volumes.sum())
+        gaps = above - below
+        whole = high + float(above.sum())
+        # Cells whose share of the gap is small are settled; the others are halved along the widest output.
+        open_ = gaps > _CLOSE * whole * volumes / max(volume, 1e-300)
+        if rounds == _HALVINGS or len(gaps) > _MOST_HALVES:
+            open_[:] = False
+        low, high = low + float(below[~open_].sum()), high + float(above[~open_].sum())
+        if not open_.any():
+            return volume, low, high
+        spans = np.maximum.reduceat(values, cells.offsets[:-1]) - np.minimum.reduceat(values, cells.offsets[:-1])
+        at = np.flatnonzero(open_)
+        k = spans[at].argmax(axis=1)
+        cells, maps = cells.take(at), maps[at]
+        cut = np.take_along_axis(maps, k[:, None, None], axis=2).copy()
+        cut[:, -1, 0] -= means[at, k]
+        halves = cells.split(np.ascontiguousarray(cut), np.full((len(at), 1), part.rounding), _AT_ZERO, 0)
+        cells, maps = with_vertices(halves.cells), maps[halves.parent]
+    raise AssertionError("the last round returns")
 
 
 _AT_ZERO = np.zeros((1, 1))

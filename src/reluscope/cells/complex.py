@@ -29,15 +29,17 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import FloatArray, integer, real
+from reluscope.budget import parse_budget
 from reluscope.cells.complex_faces import Level, Nodes, count_components, gather, lattice, segments
 from reluscope.cells.complex_glue import glue
 from reluscope.cells.complex_labels import label_columns, mark_facets, mark_zeros, unpacked
 from reluscope.cells.csr import rows_of
 from reluscope.cells.domain import MOST_DIMENSIONS, vertex_geometry
-from reluscope.cells.regions import Regions, regions
+from reluscope.cells.regions import Regions, regions, uninterrupted
 from reluscope.cells.vertex import with_vertices
 from reluscope.errors import InputError
 from reluscope.network import Network
+from reluscope.threads import clean_interrupt
 
 if TYPE_CHECKING:
     from reluscope.cells.level_set import LevelSet
@@ -45,13 +47,25 @@ if TYPE_CHECKING:
 Index = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+_SEARCH_SHARE = 0.4
+"""Share of a budget in seconds for the search for regions; their faces take longer."""
+
 _ROOM_AROUND = 64.0
 """Half-width of the square that stands for the plane, in units of the farthest vertex."""
 
 
 @dataclass(frozen=True, eq=False)
 class Face:
-    """One face: the convex hull of `vertices` (k, inputs) plus the cone of `rays`; `label` has one sign per column."""
+    """One face: the convex hull of `vertices` (k, inputs) plus the cone of `rays`; `label` has one sign per column.
+
+    Attributes
+    ----------
+    dimension, index : int
+    vertices : (k, inputs) array
+    rays : (m, inputs) array
+    label : (columns,) array of int8
+    on_boundary : bool
+    """
 
     dimension: int
     index: int
@@ -70,6 +84,13 @@ class Complex:
     of each. `unmatched` counts inner facets for which no cell was found on the other side (0 unless a budget ended
     the search, or rounding spoiled it), `gap` is the largest distance between two computed copies of one vertex,
     relative to its size.
+
+    Attributes
+    ----------
+    regions : Regions
+    columns : (columns, 3) array
+    unmatched : int
+    gap : float
     """
 
     regions: Regions
@@ -148,6 +169,14 @@ class Complex:
         """Ternary labels of the faces of dimension k, shape (f_k, columns): the sign of `h - t` for each of `columns`.
 
         A full-dimensional face has a 0 only where a unit sits on its break point all over a region.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        (f_k, columns) array of int8
         """
         level, rows = self._levels[self._k(k)], self._real(k)
         n = len(self.columns)
@@ -155,7 +184,16 @@ class Complex:
         return np.where(zero, 0, np.where(positive, 1, -1)).astype(np.int8)
 
     def sides(self, k: int) -> npt.NDArray[np.int8]:
-        """For each face of dimension k and each input: -1 / 1 on the lower / upper side of the box, else 0."""
+        """For each face of dimension k and each input: -1 / 1 on the lower / upper side of the box, else 0.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        (f_k, inputs) array of int8
+        """
         level, rows = self._levels[self._k(k)], self._real(k)
         if self.box is None:
             return np.zeros((len(rows), self.dimension), np.int8)
@@ -163,17 +201,44 @@ class Complex:
         return on[:, 1::2] - on[:, 0::2]
 
     def on_boundary(self, k: int) -> Flags:
-        """Whether each face of dimension k lies on the boundary of the box, shape (f_k,)."""
+        """Whether each face of dimension k lies on the boundary of the box, shape (f_k,).
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        (f_k,) array of bool
+        """
         return np.asarray(self.sides(k).any(axis=1))
 
     def bounded(self, k: int) -> Flags:
-        """Whether each face of dimension k is bounded, shape (f_k,)."""
+        """Whether each face of dimension k is bounded, shape (f_k,).
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        (f_k,) array of bool
+        """
         level, rows = self._levels[self._k(k)], self._real(k)
         last: Index = np.maximum.reduceat(level.nodes, level.offsets[:-1])
         return np.asarray(last[rows] < self._nodes.finite)
 
     def incidence(self, k: int) -> Any:
-        """Which (k - 1)-faces are facets of which k-faces: a scipy `csr_array` (f_k, f_{k-1}) of ones."""
+        """Which (k - 1)-faces are facets of which k-faces: a scipy `csr_array` (f_k, f_{k-1}) of ones.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        csr_array
+        """
         k = integer(k, "k", low=1, high=self.dimension)
         return self._incidence(k)[self._real(k)][:, self._real(k - 1)]
 
@@ -181,6 +246,14 @@ class Complex:
         """`(offsets, ids)`: face i of dimension k has the vertices `ids[offsets[i]:offsets[i+1]]`.
 
         In a rectangle the vertices of a region come counter-clockwise. Vertices at infinity are left out.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        offsets, ids : arrays of int
         """
         level, rows = self._levels[self._k(k)], self._real(k)
         nodes, offsets = rows_of(level.nodes, level.offsets, rows)
@@ -188,7 +261,16 @@ class Complex:
         return np.concatenate([[0], np.cumsum(finite)])[offsets], nodes[finite]
 
     def face(self, k: int, i: int) -> Face:
-        """Face i of dimension k."""
+        """Face i of dimension k.
+
+        Parameters
+        ----------
+        k, i : int
+
+        Returns
+        -------
+        Face
+        """
         rows = self._real(self._k(k))
         i = integer(i, "i", low=0, high=len(rows) - 1)
         level, at = self._levels[k], int(rows[i])
@@ -213,6 +295,14 @@ class Complex:
         A hyperplane for the first layer; for later ones it bends where it meets those of earlier layers. It is a
         subcomplex: with a face it has all faces of that face. A unit that is on the break point all over some regions
         adds them whole.
+
+        Parameters
+        ----------
+        layer, unit, step : int
+
+        Returns
+        -------
+        Subcomplex
         """
         hidden = self.network.hidden
         if not hidden:
@@ -237,6 +327,16 @@ class Complex:
         Every region is cut by the hyperplane of its linear model, so parts meet exactly along shared vertices.
         Cost: one pass over the faces. Guarantee: complete, up to rounding; a vertex within 32 probable errors counts
         as being on it.
+
+        Parameters
+        ----------
+        output, other : int
+            Indices of outputs.
+        value : float
+
+        Returns
+        -------
+        LevelSet
         """
         outputs = self.network.n_outputs
         output = integer(output, "output", low=0, high=outputs - 1)
@@ -312,7 +412,13 @@ class Complex:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Subcomplex:
-    """Some faces of a complex, closed under taking faces: `faces[k]` numbers those of dimension k."""
+    """Some faces of a complex, closed under taking faces: `faces[k]` numbers those of dimension k.
+
+    Attributes
+    ----------
+    complex : Complex
+    faces : tuple of arrays
+    """
 
     complex: Complex
     faces: tuple[Index, ...]
@@ -351,7 +457,16 @@ class Subcomplex:
         return count_components(int(starts[-1]), np.concatenate(joined, axis=1))
 
     def segments(self, reach: float = 1.0) -> FloatArray:
-        """In the plane: the ends of its edges, shape (edges, 2, 2); an end at infinity is put `reach` away."""
+        """In the plane: the ends of its edges, shape (edges, 2, 2); an end at infinity is put `reach` away.
+
+        Parameters
+        ----------
+        reach : float
+
+        Returns
+        -------
+        (edges, 2, 2) array
+        """
         c = self.complex
         if c.dimension != 2:
             raise InputError(f"segments are for networks with 2 inputs, this one has {c.dimension}; use faces")
@@ -363,6 +478,7 @@ class Subcomplex:
         return f"Subcomplex(f-vector {self.f_vector} of {self.complex!r})"
 
 
+@clean_interrupt()
 def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, progress: Any = None) -> Complex:
     """The polyhedral complex of a network: its regions and all their faces, with ternary labels.
 
@@ -374,7 +490,8 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
         `(lower, upper)`, numbers or one entry per input; the whole space without it. The sides of the box are faces
         too (`on_boundary` tells them, `inner_f_vector` leaves them out).
     budget, progress
-        When to end the search for regions early (`"60s"`, `"10000 regions"`), and whether to show how far it is. After
+        When to end the search for regions early (`"60s"`, of which 40 % are for the search and the rest for the faces;
+        `"10000 regions"`), and whether to show how far it is. After
         a budget the complex is that of the regions found, where two that touch in a face of lower dimension share it
         only if the regions between were found too.
 
@@ -409,7 +526,9 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
     geometry = vertex_geometry(net.n_inputs) if isinstance(net, Network) else "auto"
     if box is None and geometry == "auto" and isinstance(net, Network) and net.n_inputs == 2:
         geometry = "vertex"  # the plane: its unbounded faces are identified by their vertices at infinity
-    made = build_complex(regions(net, box, geometry=geometry, budget=budget, progress=progress))
+    limit = parse_budget(budget)
+    search = limit.part(_SEARCH_SHARE) if limit.seconds < np.inf else limit
+    made = build_complex(uninterrupted(regions(net, box, geometry=geometry, budget=search, progress=progress)))
     if box is None and net.n_inputs == 2 and made.complete and not made.face_to_face:
         # Where units saturate, nearly parallel lines meet far out and symbolic vertices there are ill-determined.
         made = _plane_complex(net, made, progress)
@@ -442,11 +561,11 @@ def _plane_complex(net: Network, doubtful: Complex, progress: Any) -> Complex:
     its sides is at infinity: an edge that ends there is a ray, in the direction of the edge. The vertices, and the
     number of regions, come from cells as half-spaces. `doubtful` is returned where the counts disagree.
     """
-    whole = regions(net, progress=progress)
+    whole = uninterrupted(regions(net, progress=progress))
     corners = [whole.vertices(i) for i in range(len(whole))]
     extent = max((float(np.abs(c).max()) for c in corners if len(c)), default=0.0)
     half = _ROOM_AROUND * max(extent, float(np.abs(whole.interior).max()), 1.0)
-    square = regions(net, (-half, half), progress=progress)
+    square = uninterrupted(regions(net, (-half, half), progress=progress))
     place = whole.find(square.interior)
     if len(square) != len(whole) or (np.sort(place) != np.arange(len(whole))).any():
         return doubtful

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.cells.complex_glue import find_root, mix
 from reluscope.cells.vertex import VertexCells
 
@@ -225,7 +226,7 @@ def _subfaces(owner, carriers, bits, offsets, facet_offsets, node_of, points):  
 
 def count_components(n: int, pairs: Index) -> int:
     """In how many connected parts n nodes fall that are joined by these pairs, shape (2, pairs)."""
-    from scipy.sparse.csgraph import connected_components
+    connected_components = late("scipy.sparse.csgraph", "connected_components")
 
     graph = sparse.coo_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(n, n))
     return int(connected_components(graph, directed=False)[0])

@@ -9,6 +9,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from reluscope._lazy import late
 from reluscope.cells.vertex import VertexCells
 
 Index = npt.NDArray[np.int64]
@@ -67,7 +68,7 @@ def _joined(cells: VertexCells, root: Index, pairs: Index, owner: Index, alone: 
 
 def _nearest(cells: VertexCells, facets: Index, owner: Index) -> Index:
     """Pairs of facets of two cells that are each other's nearest, by the mean of their vertices, shape (2, pairs)."""
-    from scipy.spatial import cKDTree
+    cKDTree = late("scipy.spatial", "cKDTree")
 
     first = cells.facet_offsets[owner[facets]]
     place = _facet_places(

@@ -23,7 +23,13 @@ MOST_VERTEX_DIMENSIONS = 5
 
 
 def box_bounds(box: Any, dimension: int, name: str = "box") -> tuple[FloatArray, FloatArray]:
-    """`(lo, hi)` with numbers or arrays of `dimension` entries, checked: finite and lo < hi."""
+    """`(lo, hi)` with numbers or arrays of `dimension` entries, checked: finite and lo < hi.
+
+    A list or an array of two pairs for two inputs, such as `[[-1, 1], [0, 2]]`, reads as (lower, upper) and as one pair
+    per input: where both make a box, and not the same one, it is refused. A tuple is always (lower, upper).
+    """
+    if not isinstance(box, tuple):
+        _refuse_two_readings(box, dimension, name)
     if isinstance(box, np.ndarray) and box.ndim == 2 and len(box) == 2:
         box = (box[0], box[1])
     hint = _pairs_hint(box, dimension, name)
@@ -42,11 +48,25 @@ def box_bounds(box: Any, dimension: int, name: str = "box") -> tuple[FloatArray,
     return lower, upper
 
 
+def _refuse_two_readings(box: Any, dimension: int, name: str) -> None:
+    """An error for a list of two pairs that is a box by rows and another one by columns."""
+    hint = _pairs_hint(box, dimension, name) if dimension == 2 else ""
+    if not hint:
+        return
+    pairs = np.asarray(box, dtype=np.float64)
+    if (pairs[0] < pairs[1]).all() and not np.array_equal(pairs, pairs.T):
+        (a, b), (c, d) = pairs.tolist()
+        raise InputError(
+            f"{name}=[[{a:g}, {b:g}], [{c:g}, {d:g}]] can be read in two ways: for lower and upper sides write "
+            f"{name}=([{a:g}, {b:g}], [{c:g}, {d:g}]){hint}"
+        )
+
+
 def _pairs_hint(box: Any, dimension: int, name: str) -> str:
     """What to write instead, when the box looks like one (lower, upper) pair for each input."""
     try:
         pairs = np.asarray(box, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return ""
     if pairs.shape != (dimension, 2) or not (pairs[:, 0] < pairs[:, 1]).all():
         return ""

@@ -32,7 +32,7 @@ def facet_rows(regions: Regions, start: int, stop: int) -> tuple[FloatArray, Flo
     n = net.n_inputs
     A, b = np.zeros((len(mine), n)), np.zeros(len(mine))
     starts = np.array(first_labels(net))
-    for layer, (maps, piece) in enumerate(_hidden_maps(net, regions.pattern[start:stop])):
+    for layer, (maps, piece) in enumerate(hidden_maps(net, regions.pattern[start:stop])):
         rows = np.flatnonzero((mine >= starts[layer]) & (mine < starts[layer + 1]))
         if not len(rows):
             continue
@@ -56,7 +56,7 @@ def facet_rows(regions: Regions, start: int, stop: int) -> tuple[FloatArray, Flo
     return A / norm[:, None], b / norm, offsets[start : stop + 1] - first
 
 
-def _hidden_maps(net: Network, patterns: Pattern) -> Iterator[tuple[FloatArray, Pattern]]:
+def hidden_maps(net: Network, patterns: Pattern) -> Iterator[tuple[FloatArray, Pattern]]:
     """For each hidden layer the affine maps of its units on many cells, shape (units, cells, inputs + 1)."""
     count, columns = len(patterns), net.n_inputs + 1
     first = net.layers[0]

@@ -30,6 +30,14 @@ class LevelSet:
     particular order; it lies in region `region[i]`. The first `finite` points are finite, the others are `points + R
     * rays` with R towards infinity. `regions` are those all over which the value is attained. `f_vector` counts faces
     of dimension 0 to d of the whole set.
+
+    Attributes
+    ----------
+    complex : Complex
+    points, rays : (nodes, inputs) arrays
+    finite : int
+    offsets, nodes, region, regions : arrays of int
+    f_vector : tuple of int
     """
 
     complex: Complex
@@ -57,7 +65,16 @@ class LevelSet:
         return sum((-1) ** k * count for k, count in enumerate(self.f_vector))
 
     def piece(self, i: int) -> FloatArray:
-        """Finite vertices of piece i, shape (k, inputs)."""
+        """Finite vertices of piece i, shape (k, inputs).
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        (k, inputs) array
+        """
         i = integer(i, "i", low=0, high=len(self) - 1)
         mine = self.nodes[self.offsets[i] : self.offsets[i + 1]]
         return self.points[mine[mine < self.finite]]
@@ -69,7 +86,16 @@ class LevelSet:
         return count_components(len(self.points), self._links) - int((~here).sum())
 
     def segments(self, reach: float = 1.0) -> FloatArray:
-        """In the plane: the ends of the pieces, shape (pieces, 2, 2); an end at infinity is put `reach` away."""
+        """In the plane: the ends of the pieces, shape (pieces, 2, 2); an end at infinity is put `reach` away.
+
+        Parameters
+        ----------
+        reach : float
+
+        Returns
+        -------
+        (pieces, 2, 2) array
+        """
         if self.complex.dimension != 2:
             raise InputError(
                 f"segments are for networks with 2 inputs, this one has {self.complex.dimension}; use piece"

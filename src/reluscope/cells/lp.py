@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, real, real_array
+from reluscope._lazy import late
 from reluscope.errors import InputError, ReluscopeError
 
 _SMALLEST_COEFFICIENT = 1e-12
@@ -94,7 +95,7 @@ class Program:
         self._solver = self._build()
 
     def _build(self) -> Any:
-        import highspy
+        highspy = late("highspy")
 
         m, d = self._A.shape
         coefficients = np.where(np.abs(self._A) < _SMALLEST_COEFFICIENT, 0.0, self._A)
@@ -132,7 +133,7 @@ class Program:
 
     def maximise(self, c: npt.ArrayLike) -> Solution:
         """The largest `c . x`. Cost: some pivots from the last optimal basis."""
-        import highspy
+        highspy = late("highspy")
 
         d = self._A.shape[1]
         cost = real_array(c, "c", ndim=1)
@@ -159,7 +160,7 @@ class Program:
 
     def basis(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
         """Where columns and rows sit after the last solve: 0 basic, -1 lower bound, 1 upper, 2 free at 0."""
-        import highspy
+        highspy = late("highspy")
 
         kinds = highspy.HighsBasisStatus
         code = {kinds.kBasic: 0, kinds.kLower: -1, kinds.kUpper: 1, kinds.kZero: 2}
@@ -170,7 +171,7 @@ class Program:
         return np.array(columns, np.int8), np.array(rows, np.int8)
 
     def _solve(self, cost: FloatArray) -> Any:
-        import highspy
+        highspy = late("highspy")
 
         d = len(cost)
         _good(self._solver.changeColsCost(d, np.arange(d, dtype=np.int32), cost), "the objective")
@@ -192,7 +193,7 @@ class Program:
         return status
 
     def _point(self, status: Any) -> tuple[FloatArray, float]:
-        import highspy
+        highspy = late("highspy")
 
         if status != highspy.HighsModelStatus.kOptimal:
             raise ReluscopeError(f"HiGHS ended with {self._solver.modelStatusToString(status)!r} where a point was due")
@@ -206,17 +207,6 @@ class Program:
                 "magnitude for double precision"
             )
         return point, residual
-
-
-def maximise(
-    c: npt.ArrayLike,
-    A: npt.ArrayLike,
-    b: npt.ArrayLike,
-    lower: npt.ArrayLike | None = None,
-    upper: npt.ArrayLike | None = None,
-) -> Solution:
-    """Maximise `c . x` over `A x <= b`, `lower <= x <= upper`."""
-    return Program(A, b, lower, upper).maximise(c)
 
 
 def interior_point(A: npt.ArrayLike, b: npt.ArrayLike) -> InteriorPoint:
@@ -326,7 +316,7 @@ def _power_of_two(size: float) -> float:
 
 
 def _good(status: Any, what: str) -> None:
-    import highspy
+    highspy = late("highspy")
 
     if status != highspy.HighsStatus.kOk:
         raise ReluscopeError(f"HiGHS did not accept {what} (status {status})")

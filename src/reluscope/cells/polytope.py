@@ -7,7 +7,7 @@ vertices, as the set of the `d` facets that meet there.
 This module holds the record, `HPolytopes`, and its coordinates, in which the domain has size 1. A layer splits cells
 by linear programs, but few of them: see `reluscope.cells.polytope_split`. What is asked about cells (inner points,
 boxes, facets, vertices, volumes) is in `reluscope.cells.polytope_shape`. A cell that the compiled code finds doubtful
-is left to HiGHS.
+is left to whole numbers (`reluscope.cells.polytope_exact`).
 """
 
 from __future__ import annotations
@@ -22,27 +22,37 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, integer, real_array
 from reluscope.cells.csr import joined, places
-from reluscope.cells.lp import interior_point
+from reluscope.cells.polytope_exact import (
+    Cell,
+    exact_bounds,
+    exact_centre,
+    exact_facets,
+    exact_units,
+    exact_vertex,
+    split_exactly,
+)
 from reluscope.cells.polytope_shape import (
     bounding_boxes,
-    bounds_by_highs,
     centres,
-    facets_by_highs,
     find_bases,
     find_facets,
-    finite_vertices,
-    hull_volume,
-    vertex_by_highs,
 )
-from reluscope.cells.polytope_split import Index, Labels, split_by_highs, split_polytopes
+from reluscope.cells.polytope_split import Index, Labels, split_polytopes
 from reluscope.cells.simplex import BEYOND, DOUBTFUL, OPTIMAL
 from reluscope.cells.split import Split
+from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
+from reluscope.threads import interruptible, look, stop_flag
 
 _KEPT = 24
 """Points remembered per cell while it is being split."""
 _STEP_LIMIT = 200
 """Simplex steps per search (plus ten per row) before a cell is called doubtful."""
+
+MOST_VOLUME_DIMENSIONS = 8
+"""Volumes are computed up to here."""
+_CONVERTED = 64
+"""Cells that are turned into cells with vertices together."""
 
 
 class Frame(NamedTuple):
@@ -65,7 +75,7 @@ class Frame(NamedTuple):
 class HPolytopes:
     """Polyhedra `A y <= b` inside the box of `frame`, in CSR layout, in the coordinates of `frame`.
 
-    Rows have unit norm; `error` is the probable error of `b` (times 16), `labels` names the hyperplanes.
+    Rows have norms near 1; `error` is the probable error of `b` (times 16), `labels` names the hyperplanes.
     `basis[i]` are the `d` facets that meet at a vertex of cell i: `2 q` and `2 q + 1` for the lower and upper
     side of axis q, `2 d + r` for row r of the cell, `-1 - q` for an axis along which nothing was met (then
     `y_q = 0`). The first `clean[i]` rows were found irredundant at some time; later cuts may have made them
@@ -134,34 +144,19 @@ class HPolytopes:
 
     def part(self, start: int, stop: int) -> HPolytopes:
         """Cells `start:stop`, as views."""
-        rows = slice(self.offsets[start], self.offsets[stop])
-        return HPolytopes(
-            self.frame,
-            self.A[rows],
-            self.b[rows],
-            self.error[rows],
-            self.labels[rows],
-            self.offsets[start : stop + 1] - self.offsets[start],
-            self.basis[start:stop],
-            self.clean[start:stop],
-        )
+        offsets = self.offsets[start : stop + 1] - self.offsets[start]
+        return self._chosen(slice(self.offsets[start], self.offsets[stop]), offsets, slice(start, stop))
 
     def take(self, index: npt.NDArray[np.integer]) -> HPolytopes:
         """The cells at `index`, in that order."""
-        rows, offsets = places(self.offsets, index)
-        return HPolytopes(
-            self.frame,
-            self.A[rows],
-            self.b[rows],
-            self.error[rows],
-            self.labels[rows],
-            offsets,
-            self.basis[index],
-            self.clean[index],
-        )
+        return self._chosen(*places(self.offsets, index), index)
+
+    def _chosen(self, rows: slice | Index, offsets: Index, cells: slice | npt.NDArray[np.integer]) -> HPolytopes:
+        parts = self.A[rows], self.b[rows], self.error[rows], self.labels[rows]
+        return HPolytopes(self.frame, *parts, offsets, self.basis[cells], self.clean[cells])
 
     def corners(self) -> tuple[FloatArray, Index]:
-        """Vertices of all cells, back to back, and where each cell's start; by Qhull, slow, for bounded cells."""
+        """Vertices of all cells, back to back, and where each cell's start; for bounded cells."""
         each = [self.vertices(i) for i in range(len(self))]
         offsets = np.concatenate([[0], np.cumsum([len(v) for v in each])]).astype(np.int64)
         return np.concatenate([np.zeros((0, self.dimension)), *each]), offsets
@@ -201,7 +196,8 @@ class HPolytopes:
         cells = self
         if len(self) == 1 and len(self.b) and (self.labels < 0).all():
             cells = self._fitted()  # a domain cut out of a larger box: coordinates that fit it
-        *found, top, doubtful = split_polytopes(
+        *found, top, doubtful = interruptible(
+            split_polytopes,
             cells.A,
             cells.b,
             cells.error,
@@ -216,41 +212,49 @@ class HPolytopes:
             first_label,
             _KEPT,
             _STEP_LIMIT,
+            stop_flag(),
         )
         parent, piece = found[-2:]
         children = HPolytopes(cells.frame, *found[:-2])
         if doubtful.any():
-            careful = [
-                cells.part(int(c), int(c) + 1)._split_by_highs(maps[c], tolerance[c], breaks, first_label)
-                for c in np.flatnonzero(doubtful)
-            ]
-            more = [np.full(len(p), c) for c, (_, p) in zip(np.flatnonzero(doubtful), careful, strict=True)]
-            children = HPolytopes.join([children, *(x for x, _ in careful)])
-            parent = np.concatenate([parent, *more])
-            piece = np.concatenate([piece, *(p for _, p in careful)])
+            clear = np.flatnonzero(~doubtful)
+            parts, parents, pieces = [children.take(clear)], [parent[clear]], [piece[clear]]
+            for i in np.flatnonzero(doubtful):
+                c = int(parent[i])
+                part, piece_of_part = children._split_exactly(int(i), maps[c], tolerance[c], breaks, first_label)
+                parts.append(part)
+                parents.append(np.full(len(part), c))
+                pieces.append(piece_of_part)
+            children, parent, piece = HPolytopes.join(parts), np.concatenate(parents), np.concatenate(pieces)
         return Split(children, parent, piece, top)
 
-    def _split_by_highs(
-        self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int
+    def _split_exactly(
+        self, i: int, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int
     ) -> tuple[HPolytopes, npt.NDArray[np.uint8]]:
-        """The children of one cell and their pieces."""
-        f, d = self.frame, self.dimension
-        units = maps[:d].T * f.scale, maps[d] + maps[:d].T @ f.origin
+        """The children of cell i and their pieces, in whole numbers."""
+        f, one = self.frame, self.part(i, i + 1)
+        units = exact_units(maps, f.origin, f.scale)
         children, pieces = [], []
-        for part in split_by_highs(self.A, self.b, (f.lower, f.upper), units, tolerance, breaks, first_label):
-            child = replace(
-                self,
-                A=np.concatenate([self.A, part.A]),
-                b=np.concatenate([self.b, part.b]),
-                error=np.concatenate([self.error, part.error]),
-                labels=np.concatenate([self.labels, part.labels]),
-                offsets=np.array([0, len(self.b) + len(part.b)]),
-            )._based()
-            if len(child):
-                children.append(child)
-                pieces.append(part.piece)
+        for part in split_exactly(self._cell(i), units, tolerance, breaks, first_label):
+            children.append(
+                replace(
+                    one,
+                    A=np.concatenate([one.A, part.A]),
+                    b=np.concatenate([one.b, part.b]),
+                    error=np.concatenate([one.error, part.error]),
+                    labels=np.concatenate([one.labels, part.labels]),
+                    offsets=np.array([0, len(one.b) + len(part.b)]),
+                    basis=part.basis[None],
+                )
+            )
+            pieces.append(part.piece)
         cut = HPolytopes.join(children) if children else self.part(0, 0)
         return cut, np.array(pieces, np.uint8).reshape(-1, maps.shape[1])
+
+    def _cell(self, i: int) -> Cell:
+        """Cell i for the functions in whole numbers."""
+        f, rows = self.frame, slice(self.offsets[i], self.offsets[i + 1])
+        return Cell(self.A[rows], self.b[rows], self.error[rows], self.basis[i].tolist(), f.lower, f.upper)
 
     def _fitted(self) -> HPolytopes:
         """One cell, in coordinates in which its bounding box has size 1."""
@@ -274,8 +278,7 @@ class HPolytopes:
         basis, status = find_bases(self.A, self.b, self.error, self.offsets, f.lower, f.upper)
         if (status == DOUBTFUL).any():
             for i in np.flatnonzero(status == DOUBTFUL):
-                one = self.part(int(i), int(i) + 1)
-                found = vertex_by_highs(one.A, one.b, f.lower, f.upper)
+                found = exact_vertex(self._cell(int(i)))
                 status[i] = BEYOND if found is None else OPTIMAL
                 basis[i] = 0 if found is None else found
         kept = replace(self, basis=basis)
@@ -352,8 +355,11 @@ class HPolytopes:
         f = self.frame
         y, radius = centres(self.A, self.b, self.error, self.offsets, self.basis, f, cap)
         centre = f.origin + f.scale * y
-        for i in np.flatnonzero(np.isnan(radius)):
-            centre[i], radius[i] = interior_point(*self.rows(int(i))[:2])
+        for i in np.flatnonzero(~(radius > 0)):
+            y0 = f.origin + f.scale * y[i]
+            far = max(1.0, float(np.abs(y0[np.isfinite(y0)]).max(initial=0.0)))
+            inside, radius[i] = exact_centre(self._cell(int(i)), f.scale, cap * far)
+            centre[i] = f.origin + f.scale * inside
         return centre, radius
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
@@ -378,7 +384,8 @@ class HPolytopes:
         low, high, met, doubtful = bounding_boxes(self.A, self.b, self.error, self.offsets, self.basis, f)
         low, high = f.origin + f.scale * low, f.origin + f.scale * high
         for i in np.flatnonzero(doubtful):
-            low[i], high[i] = bounds_by_highs(*self.rows(int(i))[:2])
+            ends = exact_bounds(self._cell(int(i)))
+            low[i], high[i] = (f.origin + f.scale * end for end in ends)
         return low, high, np.maximum(1.0, np.abs(f.origin) + f.scale * met)
 
     @cached_property
@@ -395,14 +402,14 @@ class HPolytopes:
         return kept, f.origin + f.scale * points[kept]
 
     def _careful_facets(self, i: int, kept: npt.NDArray[np.bool_], points: FloatArray) -> None:
-        """The same for one cell, by HiGHS, into the arrays for all."""
-        f, (A, b, _) = self.frame, self.rows(i)
-        fixed = len(b) - int(self.offsets[i + 1] - self.offsets[i])
-        start = int(self.offsets[i]) + i * fixed
-        kept[start : start + len(b)] = False
-        rows, middle = facets_by_highs(A, b)
+        """The same for one cell, in whole numbers, into the arrays for all."""
+        cell, f = self._cell(i), self.frame
+        total = len(cell.b) + int(np.isfinite(f.lower).sum() + np.isfinite(f.upper).sum())
+        start = int(self.offsets[i]) + i * (total - len(cell.b))
+        kept[start : start + total] = False
+        rows, middle = exact_facets(cell, (self.interior()[i] - f.origin) / f.scale)
         kept[start + rows] = True
-        points[start + rows] = (middle - f.origin) / f.scale
+        points[start + rows] = middle
 
     def facet_labels(self) -> tuple[Labels, Index]:
         """Labels of the facets of all cells, none redundant, and where each cell's start. One small LP per
@@ -424,24 +431,68 @@ class HPolytopes:
         return self._facets[1]
 
     def vertices(self, i: int) -> FloatArray:
-        """Finite vertices of cell i, shape (k, dimension), by Qhull; there may be very many."""
-        return finite_vertices(*self.facets(i)[:2], self.part(i, i + 1).interior()[0])
+        """Finite vertices of cell i, shape (k, dimension); there may be very many."""
+        one = self.part(i, i + 1)
+        low, high = one.bounds()
+        if np.isfinite(low).all() and np.isfinite(high).all():
+            return one._with_vertices(low, high).points
+        return self._unbounded(i).vertices(0)
 
     def rays_of(self, i: int) -> FloatArray:
         """Unit directions of the unbounded edges of cell i, shape (k, dimension)."""
         low, high = self.part(i, i + 1).bounds()
         if np.isfinite(low).all() and np.isfinite(high).all():
             return np.zeros((0, self.dimension))
-        from reluscope.cells.vertex import VertexCells
-
-        return VertexCells.from_polytope(*self.facets(i)[:2]).rays_of(0)
+        return self._unbounded(i).rays_of(0)
 
     def volumes(self) -> FloatArray:
-        """Volume of each cell (`inf` when unbounded), from its vertices: slow, and out of reach beyond about
-        8 dimensions."""
+        """Volume of each cell (`inf` when unbounded): cells with vertices, cut into simplices.
+
+        Up to `MOST_VOLUME_DIMENSIONS`: a cube alone has `d!` simplices.
+        """
+        if self.dimension > MOST_VOLUME_DIMENSIONS:
+            raise InputError(
+                f"volumes are computed for up to {MOST_VOLUME_DIMENSIONS} inputs, got {self.dimension}; "
+                "regions.masses(rs.Uniform(lower, upper)) gives their shares of a box, with intervals"
+            )
         low, high = self.bounds()
-        size = (high - low).max(axis=1)
-        return np.array([hull_volume(self.vertices(i)) if size[i] < np.inf else np.inf for i in range(len(self))])
+        out = np.full(len(self), np.inf)
+        bounded = np.flatnonzero(np.isfinite(low).all(axis=1) & np.isfinite(high).all(axis=1))
+        for start in range(0, len(bounded), _CONVERTED):
+            look()
+            here = bounded[start : start + _CONVERTED]
+            out[here] = self.take(here)._with_vertices(low[here], high[here]).volumes()
+        return out
+
+    def _with_vertices(self, low: FloatArray, high: FloatArray) -> VertexCells:
+        """These bounded cells with vertices: a box around each, cut by all of its rows, one row of every cell at a
+        time."""
+        n, d, f = len(self), self.dimension, self.frame
+        # No side touches the cell, but for those of the domain: a vertex that is cut off by rounding would be two.
+        wider = 0.25 * (high - low) + 64 * EPS * np.maximum(np.abs(low), np.abs(high))
+        low = np.maximum(low - wider, f.origin + f.scale * f.lower)
+        high = np.minimum(high + wider, f.origin + f.scale * f.upper)
+        whole = VertexCells.box(np.zeros(d), np.ones(d)).take(np.zeros(n, np.int64))
+        corner = whole.points == 1.0
+        cells = replace(whole, points=np.where(corner, np.repeat(high, 1 << d, axis=0), np.repeat(low, 1 << d, axis=0)))
+        counts = np.diff(self.offsets)
+        bound = np.zeros((1, 1))
+        for k in range(int(counts.max(initial=0))):
+            has = counts > k
+            row = np.where(has, self.offsets[:-1] + k, 0)
+            normal = np.where(has[:, None], self.A[row] / f.scale, 0.0)
+            level = np.where(has, self.b[row] + normal @ f.origin, 1.0)  # a cell with fewer rows: 0 <= 1
+            maps = np.concatenate([normal, -level[:, None]], axis=1)[:, :, None]
+            found = cells.split(maps, np.where(has, self.error[row], 0.0)[:, None], bound, k)
+            # The part inside; where rounding leaves none, the cell as it was.
+            inside = found.piece[:, 0] == 0
+            inside[~np.isin(found.parent, found.parent[inside])] = True
+            order = np.flatnonzero(inside)
+            cells = found.cells.take(order[np.argsort(found.parent[order], kind="stable")])
+        return cells
+
+    def _unbounded(self, i: int) -> VertexCells:
+        return VertexCells.from_polytope(*self.facets(i)[:2])
 
 
 def _side_labels(d: int) -> Labels:

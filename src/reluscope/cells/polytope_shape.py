@@ -1,8 +1,7 @@
-"""What half-space cells look like: vertices, bounding boxes, largest balls, facets, volumes.
+"""What half-space cells look like: a vertex, bounding boxes, largest balls, facets.
 
 Compiled, for all cells of a batch at once: a first vertex (`find_bases`), `bounding_boxes`, `centres` of largest balls
-and `find_facets`. By HiGHS, for single cells that those find doubtful: the functions `..._by_highs`. By Qhull, on
-request: `finite_vertices` and `hull_volume`.
+and `find_facets`; cells that those find doubtful are left to `reluscope.cells.polytope_exact`.
 
 The record that these functions serve is `reluscope.cells.polytope.HPolytopes`; arrays and codes are explained there.
 """
@@ -12,9 +11,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from reluscope._check import FloatArray
-from reluscope.cells.lp import Outcome, Program, interior_point, irredundant
-from reluscope.cells.polytope_split import Index, Labels, is_feasible, load_rows, vertex_code
+from reluscope.cells.polytope_split import is_feasible, load_rows, vertex_code
 from reluscope.cells.simplex import (
     BEYOND,
     DOUBTFUL,
@@ -288,70 +285,3 @@ def find_facets(A, b, error, offsets, basis, frame, inside):  # type: ignore[no-
                     continue
             _set_bound(at, v, bound, t)
     return kept, points, doubtful
-
-
-# -- with HiGHS and Qhull: slow, rare or on request -----------------------------------------------------------------
-
-
-def vertex_by_highs(A: FloatArray, b: FloatArray, lower: FloatArray, upper: FloatArray) -> Labels | None:
-    """The codes of a vertex of the cell `A y <= b`, `lower <= y <= upper`; None when it is empty."""
-    d = A.shape[1]
-    program = Program(A, b, lower, upper)
-    if program.maximise(np.zeros(d)).outcome is not Outcome.OPTIMAL:
-        return None
-    columns, rows = program.basis()
-    codes = [-1 - q if s == 2 else 2 * q + int(s > 0) for q, s in enumerate(columns) if s]
-    codes += (2 * d + np.flatnonzero(rows)).tolist()
-    return np.array(codes, np.int32)
-
-
-def bounds_by_highs(A: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper bound of each coordinate on the cell `A x <= b`."""
-    program = Program(A, b)
-    axes = np.eye(A.shape[1])
-    return (
-        np.array([-program.maximise(-e).value for e in axes]),
-        np.array([program.maximise(e).value for e in axes]),
-    )
-
-
-def facets_by_highs(A: FloatArray, b: FloatArray) -> tuple[Index, FloatArray]:
-    """Which rows of `A x <= b` (of unit norm) are facets, and a point inside each of those."""
-    kept = irredundant(A, b)
-    points = np.empty((len(kept), A.shape[1]))
-    for k, r in enumerate(kept):
-        # The middle of a facet is the middle of a slice of no thickness.
-        others = np.arange(len(b)) != r
-        flat = np.linalg.svd(A[r : r + 1])[2]
-        base = A[r] * b[r]
-        point, _ = interior_point(A[others] @ flat[1:].T, b[others] - A[others] @ base)
-        points[k] = base + flat[1:].T @ point
-    return kept, points
-
-
-def finite_vertices(A: FloatArray, b: FloatArray, inside: FloatArray) -> FloatArray:
-    """Finite vertices of `A x <= b` around an inner point, shape (k, d), by Qhull."""
-    from scipy.spatial import ConvexHull
-
-    slack, d = b - A @ inside, A.shape[1]
-    if d == 1:
-        ends = inside + slack[:, None] / A
-        return np.unique(ends, axis=0)
-    # A vertex is a facet of the hull of the normals over their slacks; one through the origin is at infinity.
-    dual = A / slack[:, None]
-    if np.linalg.matrix_rank(A) < d:
-        return np.zeros((0, d))  # the cell contains a line
-    hull = ConvexHull(np.concatenate([dual, np.zeros((1, d))]))
-    normals, offsets = hull.equations[:, :d], hull.equations[:, d]
-    finite = offsets < -1e-12 * np.abs(dual).max()
-    points = normals[finite] / -offsets[finite, None]
-    size = np.abs(points).max(initial=1.0)
-    _, first = np.unique(np.round(points / (1e-9 * size)), axis=0, return_index=True)
-    return inside + points[np.sort(first)]
-
-
-def hull_volume(points: FloatArray) -> float:
-    """Volume of the convex hull of some points (k, d), by Qhull."""
-    from scipy.spatial import ConvexHull
-
-    return float(np.ptp(points)) if points.shape[1] == 1 else float(ConvexHull(points).volume)

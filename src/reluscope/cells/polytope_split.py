@@ -1,4 +1,4 @@
-"""How half-space cells are split by the units of a layer: the compiled kernel, and HiGHS where that is in doubt.
+"""How half-space cells are split by the units of a layer: the compiled kernel.
 
 All units are rows of one simplex dictionary (see `reluscope.cells.simplex`), so every vertex that any search visits
 shows the values of all units there; a unit with values on both sides cuts the cell, and needs no search. A unit with
@@ -8,7 +8,9 @@ to a vertex on the hyperplane, and that vertex and dictionary serve both parts. 
 takes about one search, of two steps, per region.
 
 Where an optimum is so close to a break point that rounding decides, it is computed afresh in doubled precision, and
-compared with the tolerance of the unit plus what the tolerances of the facets at the optimal vertex amount to.
+compared with the tolerance of the unit plus what the tolerances of the facets at the optimal vertex amount to. A part
+of a cell on which that does not decide, or on which a small pivot would spoil the dictionary (hyperplanes that nearly
+coincide), is given back as it is, marked doubtful: `reluscope.cells.polytope_exact` goes on with it in whole numbers.
 
 The record that these functions serve is `reluscope.cells.polytope.HPolytopes`; arrays and codes are explained there.
 """
@@ -22,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.cells.lp import Program
 from reluscope.cells.simplex import (
     DOUBTFUL,
     GONE,
@@ -44,8 +45,8 @@ _UNKNOWN = -(1 << 20)
 
 
 class _Units(NamedTuple):
-    """The units of a layer on the cell at hand, in its coordinates and with unit norm, after the cell's rows
-    in `G`.
+    """The units of a layer on the cell at hand, in its coordinates and with norms near 1, after the cell's
+    rows in `G`.
 
     An *item* is a break point that a unit may pass inside the cell: its unit, its number, its level.
     """
@@ -184,7 +185,8 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top):  # type: 
         if largest > 0.0:
             for q in range(d):
                 norm += (row[q] / largest) ** 2
-            norm = largest * np.sqrt(norm)
+            # A power of two: rows are scaled without rounding.
+            norm = 2.0 ** np.round(np.log2(largest * np.sqrt(norm)))
         low, high = total, total
         for q in range(d):
             if row[q] > 0.0:
@@ -362,7 +364,8 @@ def _fork(lower, upper, units, R, items, a, j, first):  # type: ignore[no-untype
 
 @nb.njit(cache=True, error_model="numpy")
 def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, first_label, steps, basis):  # type: ignore[no-untyped-def]
-    """The cuts of a finished part as rows from `r` on, and its vertex; returns the end of the rows, -1 in doubt.
+    """The cuts of a part as rows from `r` on, and its vertex; returns the end of the rows, and whether the
+    vertex is known.
 
     `rank[i]` is the place of the parent's row i among those that were kept; `r - rank[R]` is where the child
     starts.
@@ -395,21 +398,21 @@ def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, fi
         if i < 0 and at.C[0, -1 - i] == t:
             basis[-1 - i] = 2 * d + r - begin
         r += 1
+    known = True
     for j in range(d):
-        if basis[j] == _UNKNOWN:
-            return -1
-    return r
+        known = known and basis[j] != _UNKNOWN
+    return r, known
 
 
-@nb.njit(cache=True, error_model="numpy")
+@nb.njit(cache=True, error_model="numpy", nogil=True)
 def split_polytopes(  # type: ignore[no-untyped-def]
-    A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, kept, step_limit
+    A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, kept, step_limit, stop
 ):
-    """Cut every cell by the units of a layer: arrays of the children, their parents and pieces, `top`, and which cells
-    are in doubt (those have no children yet).
+    """Cut every cell by the units of a layer: arrays of the children, their parents and pieces, `top`, and which
+    children are in doubt (units may still cut those, and their pieces and vertices mean nothing).
 
     `kept` points are remembered per cell while it is being split; a search may take `step_limit` simplex steps, and
-    ten more per row.
+    ten more per row. Ends early, with cells missing, when `stop[0]` is set.
     """
     n, d, m, steps = len(offsets) - 1, A.shape[1], maps.shape[2], breaks.shape[1]
     most = 0
@@ -422,8 +425,8 @@ def split_polytopes(  # type: ignore[no-untyped-def]
     out_error, out_label = np.empty(len(out_b)), np.empty(len(out_b), np.int32)
     out_offset, out_parent = np.empty(2 * n + 16, np.int64), np.empty(2 * n + 16, np.int64)
     out_piece, out_basis = np.empty((2 * n + 16, m), np.uint8), np.empty((2 * n + 16, d), np.int32)
-    out_clean = np.empty(2 * n + 16, np.int32)
-    top, doubtful = np.empty((n, m)), np.zeros(n, np.bool_)
+    out_clean, doubtful = np.empty(2 * n + 16, np.int32), np.empty(2 * n + 16, np.bool_)
+    top = np.empty((n, m))
     zero = np.int64(0)  # typed: a literal would compile every callee once more
     n_out, r_out = zero, zero
     out_offset[0] = 0
@@ -454,6 +457,8 @@ def split_polytopes(  # type: ignore[no-untyped-def]
     dropped, rank = np.zeros(most, np.int64), np.empty(most + 1, np.int64)
 
     for c in range(n):
+        if stop[0] != 0:
+            break
         start = offsets[c]
         R = offsets[c + 1] - start
         first = d + R
@@ -463,18 +468,18 @@ def split_polytopes(  # type: ignore[no-untyped-def]
         rows, items = _load_units(units, node.at, rows, R, maps[c], tolerance[c], breaks, frame, top[c])
         limit = step_limit + 10 * (rows + d)
         rows = rebuild(node.at, units.G, R + m, column)
-        if rows < 0 or not is_feasible(node.at, rows):
-            doubtful[c] = True
-            continue
         known = np.int64(clean[c])
         for i in range(R):
             dropped[i] = 0
-        if known + known // 2 + 2 * d < R and items > 0:
+        sure = rows >= 0 and is_feasible(node.at, rows)
+        if sure and known + known // 2 + 2 * d < R and items > 0:
             rows = _drop_redundant(node.at, rows, units, R, R + m, b, start, dropped, limit, column)
-            if rows < 0:
-                doubtful[c] = True
-                continue
-            known = R
+            if rows >= 0:
+                known = R
+            else:
+                sure = False
+                for i in range(R):
+                    dropped[i] = 0
         rank[0] = 0
         for i in range(R):
             rank[i + 1] = rank[i] + 1 - dropped[i]
@@ -482,33 +487,27 @@ def split_polytopes(  # type: ignore[no-untyped-def]
         for a in range(items):
             node.state[a] = _UNDECIDED
         node.tally[0], node.tally[2], node.tally[3] = rows, 0, 0
-        node.tally[1] = note(node.at, node.seen, zero, first, zero, 0.0)
-        n_start, r_start = n_out, r_out
+        node.tally[1] = note(node.at, node.seen, zero, first, zero, 0.0) if sure else zero
 
-        while True:
+        while stop[0] == 0:
             node = _node(stack, frames)
-            if node.tally[3] > 60 + 2 * d:
+            if sure and node.tally[3] > 60 + 2 * d:
                 node.tally[0] = rebuild(node.at, units.G, R + m, column)
                 node.tally[3] = 0
-                if node.tally[0] < 0:
-                    doubtful[c] = True
-                    break
-            a = _settle(node, units, R, items, low, high, limit, column)
-            if a >= 0:
-                k = units.unit[a]
-                took, j = walk_to(node.at, node.tally[0], first + k, units.level[a], limit, column)
-                if took < 0:
-                    doubtful[c] = True
-                    break
-                node.tally[3] += took + 1
-                _fork(node, _node(stack, frames + 1), units, R, items, a, j, first)
-                frames += 1
-                continue
-            if a == -2:
-                doubtful[c] = True
-                break
+                sure = node.tally[0] >= 0
+            if sure:
+                a = _settle(node, units, R, items, low, high, limit, column)
+                if a >= 0:
+                    k = units.unit[a]
+                    took, j = walk_to(node.at, node.tally[0], first + k, units.level[a], limit, column)
+                    if took >= 0:
+                        node.tally[3] += took + 1
+                        _fork(node, _node(stack, frames + 1), units, R, items, a, j, first)
+                        frames += 1
+                        continue
+                sure = a == -1
 
-            # All units are settled: the part at hand is a child.
+            # All units are settled, or not sure: the part at hand is a child.
             need = r_out + R + node.tally[2]
             if need > len(out_b):
                 out_A, out_b = _grow_rows(out_A, need), _grow(out_b, need)
@@ -516,7 +515,7 @@ def split_polytopes(  # type: ignore[no-untyped-def]
             if n_out + 2 > len(out_parent):
                 out_offset, out_parent = _grow(out_offset, n_out + 2), _grow(out_parent, n_out + 2)
                 out_piece, out_basis = _grow_rows(out_piece, n_out + 2), _grow_rows(out_basis, n_out + 2)
-                out_clean = _grow(out_clean, n_out + 2)
+                out_clean, doubtful = _grow(out_clean, n_out + 2), _grow(doubtful, n_out + 2)
             for i in range(R):
                 if dropped[i] == 0:
                     for q in range(d):
@@ -524,12 +523,10 @@ def split_polytopes(  # type: ignore[no-untyped-def]
                     out_b[r_out], out_error[r_out] = b[start + i], error[start + i]
                     out_label[r_out] = labels[start + i]
                     r_out += 1
-            r_out = _write_child(
+            r_out, whole = _write_child(
                 node, units, R, rank, out_A, out_b, out_error, out_label, r_out, first_label, steps, out_basis[n_out]
             )
-            if r_out < 0:
-                doubtful[c] = True
-                break
+            doubtful[n_out] = not (sure and whole)
             out_parent[n_out], out_clean[n_out] = c, known
             for k in range(m):
                 out_piece[n_out, k] = units.fixed[k]
@@ -539,11 +536,9 @@ def split_polytopes(  # type: ignore[no-untyped-def]
             n_out += 1
             out_offset[n_out] = r_out
             frames -= 1
+            sure = True
             if frames < 0:
                 break
-
-        if doubtful[c]:
-            n_out, r_out = n_start, r_start
 
     return (
         out_A[:r_out].copy(),
@@ -556,77 +551,5 @@ def split_polytopes(  # type: ignore[no-untyped-def]
         out_parent[:n_out].copy(),
         out_piece[:n_out].copy(),
         top,
-        doubtful,
+        doubtful[:n_out].copy(),
     )
-
-
-# -- with HiGHS: for cells in doubt ----------------------------------------------------------------------------------
-
-_CAREFUL = 1e-9
-"""Resolution of HiGHS: units that pass a break point by less, in units of the domain's size, do not cut."""
-
-
-class Part(NamedTuple):
-    """A part of one cell: the cuts that bound it, as further rows `A y <= b`, and the piece of every unit on it."""
-
-    A: FloatArray
-    b: FloatArray
-    error: FloatArray
-    labels: Labels
-    piece: npt.NDArray[np.uint8]
-
-
-def split_by_highs(
-    A: FloatArray,
-    b: FloatArray,
-    box: tuple[FloatArray, FloatArray],
-    units: tuple[FloatArray, FloatArray],
-    tolerance: FloatArray,
-    breaks: FloatArray,
-    first_label: int,
-) -> list[Part]:
-    """The parts of the cell `A y <= b` in `box` (lower, upper), by one warm linear program per side, unit and part.
-
-    Unit j is `C[j] . y + c[j]` with `C, c = units`.
-    """
-    C, c = units
-    (m, d), R, steps = C.shape, len(b), breaks.shape[1]
-    norm = np.linalg.norm(C, axis=1)
-    norm[norm == 0] = 1.0
-    unit, offset = C / norm[:, None], c / norm
-    level = breaks / norm[:, None]
-    margin = np.maximum(tolerance / norm, _CAREFUL)
-    program = Program(np.concatenate([A, unit]), np.concatenate([b, np.full(m, np.inf)]), *box)
-    parts = []
-    work = [(np.full(m, -np.inf), np.full(m, np.inf), 0)]
-    while work:
-        low, high, k = work.pop()
-        for j in range(m):
-            program.set_row(R + j, float(high[j] - offset[j]), float(low[j] - offset[j]))
-        while k < m:
-            most = program.maximise(unit[k]).value + offset[k]
-            least = -program.maximise(-unit[k]).value + offset[k]
-            cut = np.flatnonzero((most > level[k] + margin[k]) & (least < level[k] - margin[k]))
-            if len(cut):
-                t = level[k, cut[0]]
-                above, below = low.copy(), high.copy()
-                above[k], below[k] = t, t
-                work += [(above, high, k), (low, below, k)]
-                break
-            k += 1
-        if k < m:
-            continue
-        piece = np.zeros(m, np.uint8)
-        rows = []
-        for j in range(m):
-            most = program.maximise(unit[j]).value + offset[j]
-            piece[j] = int((most > level[j] + margin[j]).sum())
-            for bound, sign in ((low[j], -1.0), (high[j], 1.0)):
-                if np.isfinite(bound):
-                    label = first_label + j * steps + int(np.flatnonzero(level[j] == bound)[0])
-                    rows.append((sign * unit[j], sign * (bound - offset[j]), tolerance[j] / norm[j], label))
-        normals, levels, errors, labels = zip(*rows, strict=True) if rows else ((), (), (), ())
-        parts.append(
-            Part(np.reshape(normals, (-1, d)), np.array(levels), np.array(errors), np.array(labels, np.int32), piece)
-        )
-    return parts

@@ -7,7 +7,7 @@ A region is an activation pattern whose cell has a full-dimensional interior. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -16,10 +16,11 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, describe, integer, real_array
+from reluscope._check import EPS, FloatArray, describe, integer, real, real_array
 from reluscope._doors import door
+from reluscope._lazy import late
 from reluscope._text import count
-from reluscope.answer import Answers, Status, Stop
+from reluscope.answer import Answers, Status, Stop, unless_interrupted
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds, half_spaces, law_box, starting_cell
 from reluscope.cells.split import Geometry
@@ -30,6 +31,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network, Pattern, check_network
 from reluscope.progress import meter
+from reluscope.threads import clean_interrupt
 
 Index = npt.NDArray[np.int64]
 
@@ -39,13 +41,34 @@ _MOST_SIDES_SHOWN = 6
 
 @dataclass(frozen=True)
 class Domain:
-    """Where the regions were looked for: a box (or None for the whole space), cut by half-spaces `A x <= b`."""
+    """Where the regions were looked for: a box (or None for the whole space), cut by half-spaces `A x <= b`.
+
+    Attributes
+    ----------
+    box : (lower, upper) or None
+    half_spaces : (A, b) or None
+    """
 
     box: tuple[FloatArray, FloatArray] | None
     half_spaces: tuple[FloatArray, FloatArray] | None
 
     def contains(self, X: FloatArray) -> npt.NDArray[np.bool_]:
-        """Whether each row lies in the (closed) domain."""
+        """Whether each row lies in the (closed) domain.
+
+        Parameters
+        ----------
+        X : (n, inputs) array
+
+        Returns
+        -------
+        (n,) array of bool
+        """
+        X = real_array(X, "X", ndim=2)
+        n = X.shape[1]
+        for bounded in (self.box, self.half_spaces):
+            n = n if bounded is None else bounded[0].shape[-1]
+        if X.shape[1] != n:
+            raise InputError(f"X must have shape (n, {n}), got {X.shape}")
         inside = np.ones(len(X), dtype=bool)
         if self.box is not None:
             inside &= ((self.box[0] <= X) & (self.box[1] >= X)).all(axis=1)
@@ -78,7 +101,14 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """Groups of regions with the same affine map that touch: `group[i]` is the group of region i."""
+    """Groups of regions with the same affine map that touch: `group[i]` is the group of region i.
+
+    Attributes
+    ----------
+    group : (regions,) array
+    count : int
+        How many groups.
+    """
 
     group: Index
     count: int
@@ -169,15 +199,42 @@ class Regions:
         return np.array([interior_point(*self.half_spaces(i))[1] for i in range(len(self))])
 
     def vertices(self, i: int) -> FloatArray:
-        """Vertices of region i, shape (k, inputs); counter-clockwise in the plane. Unbounded cells: see `rays`."""
+        """Vertices of region i, shape (k, inputs); counter-clockwise in the plane. Unbounded cells: see `rays`.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        (k, inputs) array
+        """
         return self.cells.vertices(self._row(i))
 
     def rays(self, i: int) -> FloatArray:
-        """Extreme directions in which region i is unbounded, shape (k, inputs); no rows when it is bounded."""
+        """Extreme directions in which region i is unbounded, shape (k, inputs); no rows when it is bounded.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        (k, inputs) array
+        """
         return self.cells.rays_of(self._row(i))
 
     def half_spaces(self, i: int) -> tuple[FloatArray, FloatArray]:
-        """`(A, b)` with `A x <= b`: the facets of region i, one unit-length row each, none of them redundant."""
+        """`(A, b)` with `A x <= b`: the facets of region i, one unit-length row each, none of them redundant.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        A, b : (facets, inputs) and (facets,) arrays
+        """
         from reluscope.cells.facets import facet_rows
 
         i = self._row(i)
@@ -185,7 +242,17 @@ class Regions:
         return A, b
 
     def facets(self, i: int) -> list[dict[str, int]]:
-        """The facets of region i: which unit's break point (layer, unit, break) or which side of the domain."""
+        """The facets of region i: which unit's break point (layer, unit, break) or which side of the domain.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        list of dict
+            With the keys `layer`, `unit`, `break` (a unit), `input`, `side` (the box) or `row` (a half-space).
+        """
         labels, offsets = self._facets
         i = self._row(i)
         return [describe_label(self.network, int(label)) for label in labels[offsets[i] : offsets[i + 1]]]
@@ -203,6 +270,14 @@ class Regions:
 
         A row exactly on a boundary follows the tie rule of the network; if the tie names a pattern without interior,
         the answer is -1.
+
+        Parameters
+        ----------
+        X : (n, inputs) or (inputs,)
+
+        Returns
+        -------
+        (n,) array of int, or int
         """
         rows = real_array(X, "X", ndim=(1, 2))
         if rows.ndim == 1:
@@ -216,7 +291,16 @@ class Regions:
         return found
 
     def neighbours(self, i: int) -> Index:
-        """Indices of the regions across the facets of region i, in the order of `facets`; -1 where there is none."""
+        """Indices of the regions across the facets of region i, in the order of `facets`; -1 where there is none.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        (facets,) array of int
+        """
         i = self._row(i)
         _, offsets = self._facets
         return self._across[offsets[i] : offsets[i + 1]]
@@ -230,9 +314,19 @@ class Regions:
         return np.unique(pairs, axis=0) if len(pairs) else pairs.astype(np.int64)
 
     def merge_equal(self, agreement: float = 1e-9) -> Merged:
-        """Join regions that touch and have the same linear model, up to the share `agreement` of its size."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
+        """Join regions that touch and have the same linear model, up to the share `agreement` of its size.
+
+        Parameters
+        ----------
+        agreement : float
+
+        Returns
+        -------
+        Merged
+        """
+        agreement = real(agreement, "agreement", low=0.0)
+        coo_array = late("scipy.sparse", "coo_array")
+        connected_components = late("scipy.sparse.csgraph", "connected_components")
 
         pairs = self.adjacency()
         a, b = self.maps[pairs[:, 0]], self.maps[pairs[:, 1]]
@@ -244,7 +338,17 @@ class Regions:
         return Merged(group.astype(np.int64), int(count))
 
     def distinct_maps(self, digits: int = 9) -> int:
-        """How many different affine maps occur, compared after rounding to `digits` significant digits."""
+        """How many different affine maps occur, compared after rounding to `digits` significant digits.
+
+        Parameters
+        ----------
+        digits : int
+
+        Returns
+        -------
+        int
+        """
+        digits = integer(digits, "digits", low=0, high=17)
         flat = self.maps.reshape(len(self), -1)
         scale = 10.0 ** np.floor(np.log10(np.abs(flat).max(initial=1e-300)))
         return len(np.unique(np.round(flat / scale, digits), axis=0))
@@ -269,6 +373,27 @@ class Regions:
         Ctrl-C ends the work early: `status` says so, and unmeasured regions keep the bracket of a half-space bound.
 
         The regions must have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
+
+        Parameters
+        ----------
+        law : Law
+        tolerance : float
+            For the sum of the half-widths.
+        relative : float, optional
+            For each half-width instead, as a share of its mass.
+        level : float
+        rng : optional
+            None, an int, a SeedSequence or a Generator.
+        budget, progress : optional
+
+        Returns
+        -------
+        Answers
+
+        Raises
+        ------
+        InputError
+            If a region is unbounded, or the law does not fit the network.
         """
         return door("Regions.masses")(
             self,
@@ -287,6 +412,14 @@ class Regions:
         """Columns by name: the interior point, the affine map, the volume (one and two dimensions) and the pattern.
 
         With `masses` (of `Regions.masses`, or one number per region) also those, and their brackets if they have any.
+
+        Parameters
+        ----------
+        masses : Answers or (n,), optional
+
+        Returns
+        -------
+        dict of columns
         """
         columns: dict[str, Any] = {"region": np.arange(len(self))}
         columns |= {f"x{k}": self.interior[:, k] for k in range(self.network.n_inputs)}
@@ -301,20 +434,48 @@ class Regions:
         return columns
 
     def to_pandas(self, masses: Answers | npt.ArrayLike | None = None) -> Any:
-        """The columns of `to_dict` as a pandas DataFrame."""
+        """The columns of `to_dict` as a pandas DataFrame.
+
+        Parameters
+        ----------
+        masses : Answers or (n,), optional
+
+        Returns
+        -------
+        DataFrame
+        """
         from reluscope._extras import require
 
         return require("pandas", "pandas").DataFrame(self.to_dict(masses))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the regions, with their network, to an `.npz` file; `Regions.load` reads it back."""
+        """Write the regions, with their network, to an `.npz` file; `Regions.load` reads it back.
+
+        Parameters
+        ----------
+        path : path
+        """
         from reluscope.cells.storage import save_regions
 
         save_regions(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Regions:
-        """Read regions written by `save`."""
+        """Read regions written by `save`.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        Regions
+
+        Raises
+        ------
+        InputError
+            If the file is not one of regions.
+        """
         from reluscope.cells.storage import load_regions
 
         return load_regions(path)
@@ -324,7 +485,7 @@ class Regions:
         return f"Regions({count(len(self), 'region')} of {self.network!r} in {self.domain}{state})"
 
     def _mass_columns(self, masses: Answers | npt.ArrayLike) -> dict[str, FloatArray]:
-        value = real_array(np.asarray(masses), "masses", ndim=1)
+        value = real_array(masses.value if isinstance(masses, Answers) else masses, "masses", ndim=1)
         if len(value) != len(self):
             raise InputError(f"masses must have one entry per region ({len(self)}), got {len(value)}")
         if not isinstance(masses, Answers):
@@ -439,8 +600,13 @@ def stream_regions(
         _warm(net.n_inputs, domain, geometry)
     limit: Budget = parse_budget(budget)  # the clock starts here
     found = 0
-    with meter(progress, "regions") as report:
-        for leaves in _leaves(net, domain, geometry):
+
+    def over(visited: int) -> bool:
+        # Without a region there is no answer: the first ones may take a little longer.
+        return visited > 0 and limit.elapsed() >= (limit.seconds if found else 1.2 * limit.seconds + 0.7)
+
+    with clean_interrupt(), meter(progress, "regions") as report:
+        for leaves in _leaves(net, domain, geometry, over):
             batch = _regions(net, domain, leaves)
             found += len(batch)
             report(found, f"{found:,} found")
@@ -450,8 +616,12 @@ def stream_regions(
                 yield replace(_first(batch, len(batch) - extra), stopped=spent)
                 return
             yield batch
+    spent = limit.spent(found)
+    if spent is not None:  # in the middle of a layer
+        yield _none(net, domain, geometry, spent)
 
 
+@clean_interrupt()
 def regions(
     net: Network,
     box: Any = None,
@@ -543,6 +713,12 @@ def regions(
     )
 
 
+def uninterrupted(found: Regions) -> Regions:
+    """The regions, unless Ctrl-C ended the search: for callers that go on with them."""
+    unless_interrupted(found.stopped)
+    return found
+
+
 _RESOLVED = 1e-3
 """How far, as a share of its offset, rounding may move a first-layer unit before a box counts as too large."""
 
@@ -580,17 +756,20 @@ def _warm(inputs: int, domain: Domain, geometry: str) -> None:
         pass
 
 
-def _leaves(net: Network, domain: Domain, geometry: str) -> Iterator[Batch]:
+def _leaves(net: Network, domain: Domain, geometry: str, stop: Callable[[int], bool]) -> Iterator[Batch]:
     """The traversal with the geometry that fits the dimension and, between the two, what the first cells look like."""
 
     def walk(chosen: str) -> Iterator[Batch]:
-        return subdivide(net, starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=chosen))
+        start = starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=chosen)
+        return subdivide(net, start, stop=stop)
 
     batches = walk(geometry)
     if geometry != "auto" or net.n_inputs not in _CONTESTED or domain.box is None:
         yield from batches
         return
-    first = next(batches)
+    first = next(batches, None)
+    if first is None:
+        return
     if len(first.cells.corners()[0]) > _MANY_VERTICES * len(first.cells):
         yield from walk("polytope")
     else:
@@ -607,6 +786,13 @@ _MANY_VERTICES = 60
 
 def _regions(net: Network, domain: Domain, leaves: Batch) -> Regions:
     return Regions(net, domain, leaves.cells, leaves.pattern, leaves.maps)
+
+
+def _none(net: Network, domain: Domain, geometry: str, stopped: str) -> Regions:
+    """No regions yet."""
+    start = starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=geometry)
+    pattern, maps = np.zeros((0, net.n_units), np.uint8), np.zeros((0, net.n_inputs + 1, net.n_outputs))
+    return Regions(net, domain, start.part(0, 0), pattern, maps, stopped)
 
 
 def _first(batch: Regions, n: int) -> Regions:

@@ -43,8 +43,13 @@ TIE = 1e-13
 """Steps that differ by this are equal: the larger pivot is taken."""
 SURE = 1e-9
 """Values further apart than this differ, whatever rounding did to the dictionary."""
-_PIVOT = 1e-11
-"""A rate of change up to this does not block a step."""
+WEAK = 1e-6
+"""A dictionary made with a smaller pivot is not exact enough for SURE: the search is DOUBTFUL."""
+MOST_MOVED = 1.0
+"""The tolerance of a facet is allowed to move an optimum by at most this many times as much. At the tip of a sliver,
+between two hyperplanes that nearly coincide, it could be any number: then no cut there would count."""
+_ZERO = 1e-14
+"""A rate of change up to this is rounding, and does not block a step."""
 
 
 class Dictionary(NamedTuple):
@@ -130,7 +135,7 @@ def rebuild(at, G, functions, column):  # type: ignore[no-untyped-def]
     pivoting.
 
     Bounds, and the values of nonbasic variables, are taken from the arrays as they are. Returns the number of
-    rows, or -1 when the set is not a basis (a pivot below 1e-10).
+    rows, or -1 when the set is not a basis, or nearly so (a pivot below WEAK).
     """
     D, C, basic, nonbasic, where = at
     d = C.shape[1]
@@ -179,7 +184,7 @@ def rebuild(at, G, functions, column):  # type: ignore[no-untyped-def]
                         best, r, j = abs(D[q, i]), i, q
         if not missing:
             return n
-        if best < 1e-10:
+        if best < WEAK:
             return -1
         target = value[basic[r]]
         shift(at, n, j, (target - D[d, r]) / D[j, r])
@@ -222,9 +227,9 @@ def blocking_row(at, n, j, direction, bland):  # type: ignore[no-untyped-def]
     pivot = np.inf  # its own other bound needs no exchange: it wins ties
     for i in range(n):
         rate = direction * D[j, i]
-        if rate > _PIVOT:
+        if rate > _ZERO:
             room = D[d + 2, i] - D[d, i]
-        elif rate < -_PIVOT:
+        elif rate < -_ZERO:
             room = D[d, i] - D[d + 1, i]
             rate = -rate
         else:
@@ -311,6 +316,8 @@ def search(at, n, variable, sign, goal, dual, limit, column, seen, n_seen, first
             else:
                 far = goal - sign * C[0, j]
             return BEYOND, taken, note(at, seen, n_seen, first, j, direction * (1.0 + 2.0 * far))
+        if r >= 0 and abs(D[j, r]) < WEAK:
+            return DOUBTFUL, taken, n_seen
         stalled = stalled + 1 if step <= TIE else 0
         take_step(at, n, r, j, direction, step, column)
         n_seen = note(at, seen, n_seen, first, j, 0.0)
@@ -341,7 +348,7 @@ def walk_to(at, n, variable, target, limit, column):  # type: ignore[no-untyped-
             sign = 1.0 if ahead > 0.0 else -1.0
             if abs(ahead) <= TIE:
                 # On the target already: any column will do, the largest pivot is the safest.
-                j, rate, direction = np.int64(-1), 1e-7, 1.0
+                j, rate, direction = np.int64(-1), WEAK, 1.0
                 for q in range(d):
                     if abs(D[q, k]) > rate and C[1, q] < C[2, q]:
                         j, rate = q, abs(D[q, k])
@@ -361,10 +368,14 @@ def walk_to(at, n, variable, target, limit, column):  # type: ignore[no-untyped-
             shift(at, n, j, direction * (abs(ahead) / rate))
             if k < 0:
                 C[0, j] = target
+            elif rate < WEAK:
+                return -1, -1
             else:
                 D[d, k] = target
                 exchange(at, n, k, j, column)
             return taken, j
+        if r >= 0 and abs(D[j, r]) < WEAK:
+            return -1, -1
         stalled = stalled + 1 if step <= TIE else 0
         take_step(at, n, r, j, direction, step, column)
     return -1, -1
@@ -403,8 +414,8 @@ def exact_value(at, G, variable, error):  # type: ignore[no-untyped-def]
         value = g_d + sum_j mu_j (value_j - g_jd) + rho . x
 
     holds for any `mu`; the sums are taken in doubled precision. The second number is `sum_j |mu_j| error_j`:
-    how far the uncertainty of the data moves the value (`error` is per function; bounds of coordinates are
-    exact).
+    how far the uncertainty of the data moves the value (with `|mu|` up to MOST_MOVED; `error` is per function;
+    bounds of coordinates are exact).
     """
     D, C, nonbasic, where = at.D, at.C, at.nonbasic, at.where
     d = C.shape[1]
@@ -419,7 +430,7 @@ def exact_value(at, G, variable, error):  # type: ignore[no-untyped-def]
             v = nonbasic[j]
             if v >= d:
                 total, rest = _add_product(total, rest, -mu, G[v - d, d])
-                moved += abs(mu) * error[v - d]
+                moved += min(abs(mu), MOST_MOVED) * error[v - d]
     for q in range(d):
         rho, rho_rest = 0.0, 0.0
         if variable >= d:
@@ -444,7 +455,8 @@ def gets_beyond(at, n, G, variable, sign, t, tol, error, limit, column, seen, n_
 
     OPTIMAL says no. When the optimum is close to `t`, the search goes on with reduced costs that are normally
     taken for zero, and the optimum is computed afresh from the data; its tolerance is `tol` plus what the
-    errors of the facets at the optimal vertex may move it by.
+    errors of the facets at the optimal vertex may move it by. An optimum that is neither that close nor
+    SURE to be apart is DOUBTFUL: the vertex may not be the right one.
     """
     D, C, where = at.D, at.C, at.where
     d = C.shape[1]
@@ -458,14 +470,14 @@ def gets_beyond(at, n, G, variable, sign, t, tol, error, limit, column, seen, n_
             return OPTIMAL, steps, n_seen
         status, more, n_seen = search(at, n, variable, sign, goal, FINE_DUAL, 4 * d + 20, column, seen, n_seen, first)
         steps += more
-        if status == BEYOND:
-            return BEYOND, steps, n_seen
+        if status != OPTIMAL:
+            return status, steps, n_seen
         k = where[variable]
     if k >= 0:
         value, moved = exact_value(at, G, variable, error)
     else:
         value, moved = C[0, -1 - k], 0.0
-    return (BEYOND if sign * (value - t) > tol + moved else OPTIMAL), steps, n_seen
+    return (OPTIMAL if abs(value - t) <= tol + moved else DOUBTFUL), steps, n_seen
 
 
 @nb.njit(cache=True, error_model="numpy")

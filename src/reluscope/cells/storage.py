@@ -1,8 +1,8 @@
 """Regions in a file: the network, the domain, the patterns and maps, and the cells, in one npz archive.
 
 Cells are records of arrays (and of records of arrays); each array is stored as `cells.<field>`. Files are untrusted:
-they are read within limits, offsets are checked before compiled code sees them, and the patterns are checked against
-the network at the cells' interior points.
+they are read within limits, the type and shape of every array and all that indexes another one are checked before
+compiled code sees them, and the patterns are checked against the network at the cells' interior points.
 """
 
 from __future__ import annotations
@@ -15,19 +15,50 @@ from typing import Any
 
 import numpy as np
 
+from reluscope._files import as_path
+from reluscope._npy import Arrays, read_npz
 from reluscope.cells.domain import geometry_class
 from reluscope.cells.regions import Domain, Regions
+from reluscope.cells.subdivide import first_labels
 from reluscope.errors import InputError
-from reluscope.formats.arrays import Arrays, network_from_arrays, network_to_arrays, read_npz, write_npz
-from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.formats.arrays import network_from_arrays, network_to_arrays, write_npz
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 
 _NAMES = {"Intervals": "interval", "Polygons": "polygon", "VertexCells": "vertex", "HPolytopes": "polytope"}
+_SHAPES: dict[str, dict[str, tuple[str, str]]] = {
+    "Intervals": {"low": ("f8", "n"), "high": ("f8", "n"), "labels": ("i4", "n 2")},
+    "Polygons": {"points": ("f8", "v 2"), "labels": ("i4", "v"), "offsets": ("i8", "m")},
+    "VertexCells": {
+        "points": ("f8", "v d"),
+        "bits": ("u8", "v w"),
+        "labels": ("i4", "f"),
+        "offsets": ("i8", "m"),
+        "facet_offsets": ("i8", "m"),
+        "rays": ("f8", "v? d"),
+        "scales": ("f8", "v? d"),
+        "radius": ("f8", "n?"),
+    },
+    "HPolytopes": {
+        "A": ("f8", "v d"),
+        "b": ("f8", "v"),
+        "error": ("f8", "v"),
+        "labels": ("i4", "v"),
+        "offsets": ("i8", "m"),
+        "basis": ("i4", "n d"),
+        "clean": ("i4", "n"),
+    },
+    "Frame": dict.fromkeys(("origin", "scale", "lower", "upper", "outer_low", "outer_up"), ("f8", "d"))
+    | {"sides": ("i4", "2d")},
+}
+"""By kind of record: type and axes of each array. n cells, m = n + 1, v vertices or rows, f facets, d inputs, w words;
+with a question mark the axis may also be empty."""
 
 
 def save_regions(regions: Regions, path: str | PathLike[str]) -> None:
     """Write regions to `path`, which should end in `.npz`."""
-    if Path(path).suffix != ".npz":
-        raise InputError(f"regions are saved as .npz files, got {Path(path).name!r}")
+    path = as_path(path)
+    if path.suffix != ".npz":
+        raise InputError(f"path: regions are saved as .npz files, got {path.name!r}")
     header, arrays = network_to_arrays(regions.network)
     out: Arrays = {f"network.{name}": array for name, array in arrays.items()}
     out |= {"network": _text(header), "geometry": _text(_NAMES[type(regions.cells).__name__])}
@@ -41,6 +72,7 @@ def save_regions(regions: Regions, path: str | PathLike[str]) -> None:
 
 def load_regions(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Regions:
     """Read regions written by `save_regions`."""
+    limits = started(limits)
     arrays, what = read_npz(path, limits), Path(path).name
     if "network" not in arrays:
         some = ", ".join(sorted(arrays)[:4])
@@ -50,32 +82,38 @@ def load_regions(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -> 
         inner = {k.removeprefix("network."): v for k, v in arrays.items() if k.startswith("network.")}
         net = network_from_arrays(inner, arrays["network"].tobytes(), what, limits)
         kind = geometry_class(net.n_inputs, _read_text(arrays["geometry"]))
-        box = (arrays["box.lower"], arrays["box.upper"]) if "box.lower" in arrays else None
-        rows = (arrays["rows.A"], arrays["rows.b"]) if "rows.A" in arrays else None
-        cells = _rebuilt(kind, arrays, "cells")
-        found = Regions(
-            net, Domain(box, rows), cells, arrays["pattern"], arrays["maps"], _read_text(arrays["stopped"]) or None
-        )
-    except (KeyError, TypeError, UnicodeDecodeError) as error:
-        raise InputError(f"{what} is not a file of regions, or it is damaged: {error}") from error
-    _check(found, what)
+        pattern, maps = arrays["pattern"], arrays["maps"]
+        n = len(pattern) if pattern.ndim else 0
+        if pattern.shape != (n, net.n_units) or pattern.dtype != np.uint8:
+            raise ValueError("pattern")
+        if maps.shape != (n, net.n_inputs + 1, net.n_outputs) or maps.dtype != np.float64:
+            raise ValueError("maps")
+        box = _pair(arrays, "box.lower", "box.upper", (net.n_inputs,))
+        rows = _pair(arrays, "rows.A", "rows.b", (-1, net.n_inputs))
+        cells = _rebuilt(kind, arrays, "cells", {"n": n, "m": n + 1, "d": net.n_inputs, "2d": 2 * net.n_inputs, "2": 2})
+        _check_indices(cells, first_labels(net)[-1])
+        found = Regions(net, Domain(box, rows), cells, pattern, maps, _read_text(arrays["stopped"]) or None)
+        fits = np.array_equal(net.pattern(found.interior), pattern)
+    except InputError as error:
+        if what in str(error):
+            raise
+        raise type(error)(f"{what} is damaged: {error}") from error
+    except Exception as error:  # what does not fit together shows in numpy or in a kernel, by errors of many kinds
+        raise InputError(f"{what} is not a file of regions, or it is damaged: {str(error)[:100]}") from error
+    if not fits:
+        raise InputError(f"{what} is damaged: its cells do not fit its network")
     return found
 
 
-def _check(found: Regions, what: str) -> None:
-    n, net = len(found.pattern), found.network
-    shapes = {
-        "pattern": found.pattern.shape == (n, net.n_units) and found.pattern.dtype == np.uint8,
-        "maps": found.maps.shape == (n, net.n_inputs + 1, net.n_outputs) and found.maps.dtype == np.float64,
-        "cells": len(found.cells) == n,
-    }
-    bad = [name for name, ok in shapes.items() if not ok]
-    try:
-        fits = not bad and np.array_equal(net.pattern(found.interior), found.pattern)
-    except (IndexError, ValueError):  # arrays of cells that do not fit one another
-        fits = False
-    if not fits:
-        raise InputError(f"{what} is damaged: its {bad[0] if bad else 'cells'} do not fit its network")
+def _pair(arrays: Arrays, first: str, second: str, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
+    """Two arrays of the domain, or None where there are none."""
+    if first not in arrays and second not in arrays:
+        return None
+    a, b = arrays[first], arrays[second]
+    wanted = (len(b), *shape[1:]) if shape[0] < 0 else shape
+    if a.shape != wanted or b.shape != (wanted[0],) or a.dtype != np.float64 or b.dtype != np.float64:
+        raise ValueError(f"{first} and {second}")
+    return a, b
 
 
 def _text(value: str) -> Any:
@@ -102,27 +140,56 @@ def _flattened(record: Any, prefix: str) -> Arrays:
     return out
 
 
-def _rebuilt(kind: Any, arrays: Arrays, prefix: str) -> Any:
+def _rebuilt(kind: Any, arrays: Arrays, prefix: str, sizes: dict[str, int]) -> Any:
+    """A record of arrays, each of the type and shape that its kind has; `sizes` are the axes known so far."""
     hints = typing.get_type_hints(kind)
     values: dict[str, Any] = {}
     for field in _fields(kind):
         name = f"{prefix}.{field}"
-        if name not in arrays:
-            if not _fields(hints[field]):
-                raise KeyError(name)
-            values[field] = _rebuilt(hints[field], arrays, name)
+        if _fields(hints[field]):
+            values[field] = _rebuilt(hints[field], arrays, name, sizes)
             continue
-        value = np.ascontiguousarray(arrays[name]).reshape(arrays[name].shape)
-        if field.endswith("offsets") and not _rises(value):
-            raise KeyError(name)
-        values[field] = value.item() if value.ndim == 0 else value
-    lengths = {name: len(v) for name, v in values.items() if isinstance(v, np.ndarray)}
-    for name, value in values.items():
-        if name.endswith("offsets") and int(value[-1]) not in lengths.values():
-            raise KeyError(f"{prefix}.{name}")
+        value = arrays[name]
+        dtype, axes = _SHAPES[kind.__name__][field]
+        names = axes.split()
+        if value.dtype != np.dtype(dtype) or value.ndim != len(names):
+            raise ValueError(name)
+        for axis, length in zip(names, value.shape, strict=True):
+            if not (axis.endswith("?") and length == 0) and sizes.setdefault(axis.rstrip("?"), length) != length:
+                raise ValueError(name)
+        values[field] = np.ascontiguousarray(value)
     return kind(**values)
 
 
-def _rises(offsets: Any) -> bool:
-    good = offsets.ndim == 1 and offsets.dtype.kind == "i" and len(offsets) > 0
-    return bool(good and offsets[0] == 0 and (np.diff(offsets) >= 0).all())
+def _check_indices(cells: Any, hyperplanes: int) -> None:
+    """Offsets rise to the end of what they cut up; numbers of facets, rows and hyperplanes exist."""
+    name, labels = type(cells).__name__, cells.labels
+    if labels.size and int(labels.max()) >= hyperplanes:
+        raise ValueError("cells.labels")
+    if name == "Intervals":
+        return
+    owned = cells.points if name in ("Polygons", "VertexCells") else cells.A
+    if not _rises(cells.offsets, len(owned)):
+        raise ValueError("cells.offsets")
+    rows = np.diff(cells.offsets)
+    if name == "VertexCells":
+        if not _rises(cells.facet_offsets, len(labels)):
+            raise ValueError("cells.facet_offsets")
+        facets = np.repeat(np.diff(cells.facet_offsets), rows)  # of the cell that each vertex belongs to
+        spare = np.clip(facets[:, None] - 64 * np.arange(cells.bits.shape[1])[None, :], 0, 64)
+        # Bits from number `spare` of each word on stand for facets that the cell does not have.
+        beyond = np.where(spare < 64, cells.bits >> np.minimum(spare, 63).astype(np.uint64), np.uint64(0))
+        if beyond.any() or (len(facets) and facets.max() > 64 * cells.bits.shape[1]):
+            raise ValueError("cells.bits")
+        if len(cells.rays) != len(cells.scales) or (len(cells.rays) > 0) != (len(cells.radius) > 0):
+            raise ValueError("cells.rays")
+    if name == "HPolytopes":
+        d = cells.basis.shape[1]
+        if (cells.basis < -d).any() or (cells.basis >= 2 * d + rows[:, None]).any():
+            raise ValueError("cells.basis")
+        if (cells.clean < 0).any() or (cells.clean > rows).any():
+            raise ValueError("cells.clean")
+
+
+def _rises(offsets: Any, end: int) -> bool:
+    return bool(offsets[0] == 0 and offsets[-1] == end and (np.diff(offsets) >= 0).all())

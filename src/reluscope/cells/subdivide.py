@@ -4,7 +4,7 @@ Cells are worked on in batches. A geometry cuts a batch by units of one layer (c
 the next layer's affine maps on all children at once; the children wait in batches again. Nothing is visited twice: the
 cost is linear in the number of cells over all layers. What can be chosen:
 
-- the `Plan`: in which order, and how many at a time, the units of a layer cut;
+- the `CutPlan`: in which order, and how many at a time, the units of a layer cut;
 - the frontier: `Stack` goes depth first, so memory is bounded by depth times batch size however many regions there
   are; `BestFirst` takes the cells of highest priority first;
 - a screen, asked before every cut: which cells to drop, which to give out as they are, which to go on with;
@@ -26,7 +26,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -36,7 +36,7 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray
 from reluscope.cells.split import Geometry, Index
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
+from reluscope.threads import OutOfTimeError, blas_threads, deadline
 
 BATCH_NUMBERS = 1 << 17
 """Numbers in the affine maps of one batch of cells: 1 MB, so that a batch stays in the cache."""
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
     have cut. `root[i]` is the starting cell.
     """
 
-    plan: Plan
+    plan: CutPlan
     layer: int
     cells: Geometry
     maps: FloatArray
@@ -121,7 +121,7 @@ class Waiting(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class CutPlan:
     """How one network cuts: batches of `size` cells, and `group(layer, first, cells)` units at a time.
 
     `order[layer]` lists the units of a layer in the order in which they cut (None: as they are numbered). Facets are
@@ -145,7 +145,7 @@ class Plan:
         return first_labels(self.net)
 
     @classmethod
-    def plain(cls, net: Network, dimension: int, size: int | None = None) -> Plan:
+    def plain(cls, net: Network, dimension: int, size: int | None = None) -> CutPlan:
         """All units of a layer at once, except that a wide first layer takes turns."""
         hidden = net.hidden
 
@@ -157,12 +157,12 @@ class Plan:
         return cls(net, size or batch_size(net, dimension), (None,) * len(hidden), group)
 
     @classmethod
-    def whole_layers(cls, net: Network, size: int) -> Plan:
+    def whole_layers(cls, net: Network, size: int) -> CutPlan:
         """All units of every layer at once: children are cells of whole layers."""
         return cls(net, size, (None,) * len(net.hidden), lambda layer, first, cells: net.hidden[layer].width - first)
 
     @classmethod
-    def by_influence(cls, net: Network, dimension: int) -> Plan:
+    def by_influence(cls, net: Network, dimension: int) -> CutPlan:
         """The most influential units first, few at a time, so that cells can be screened in between.
 
         The cells of one layer's arrangement are too many to make at once in three dimensions and more.
@@ -250,6 +250,10 @@ class Frontier(Protocol):
         """The next cells."""
         ...
 
+    def back(self, batch: Batch) -> None:
+        """The batch that was popped last waits again: there was no time to cut it."""
+        ...
+
     def __len__(self) -> int: ...
 
 
@@ -266,6 +270,10 @@ class Stack:
     def pop(self) -> Batch:
         """The batch that came last."""
         return self.waiting.pop().ready()
+
+    def back(self, batch: Batch) -> None:
+        """The batch that was popped last waits again: there was no time to cut it."""
+        self.waiting.append(Waiting(batch, batch.cells, np.arange(len(batch.root)), batch.piece))
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -301,6 +309,7 @@ class BestFirst(Generic[Known]):
         """The entries of the batch that was popped last."""
         self._serial = itertools.count()
         self._next: list[list[tuple[float, Entry[Known]]]] = []
+        self._popped: list[tuple[float, Entry[Known]]] = []
 
     def push(self, waiting: list[Waiting]) -> None:
         """Take in the children of the batch that was popped last."""
@@ -318,7 +327,14 @@ class BestFirst(Generic[Known]):
         """The cells of highest priority that one cut can take together, or one final cell."""
         if not self._next:
             self._next = self._leading()
-        return self.remove([entry for _, entry in self._next.pop(0)])
+        self._popped = self._next.pop(0)
+        return self.remove([entry for _, entry in self._popped])
+
+    def back(self, batch: Batch) -> None:
+        """The batch that was popped last waits again: there was no time to cut it."""
+        for worth, entry in self._popped:
+            self.open[entry.key] = entry
+            heapq.heappush(self.heap, (-worth, next(self._serial), entry))
 
     def remove(self, entries: list[Entry[Known]]) -> Batch:
         """These cells (of one plan and layer) as a batch; they no longer wait."""
@@ -389,21 +405,33 @@ def traverse(
             batch = batch.take(left)
         if batch.final:
             yield batch
-        else:
-            frontier.push(batch.plan.cut(batch))
+            continue
+        try:
+            with deadline(None if stop is None else partial(stop, visited)):
+                children = batch.plan.cut(batch)
+        except OutOfTimeError:
+            frontier.back(batch)
+            return
+        frontier.push(children)
 
 
 def subdivide(
-    net: Network, cells: Geometry, start: FloatArray | None = None, *, batch: int | None = None
+    net: Network,
+    cells: Geometry,
+    start: FloatArray | None = None,
+    *,
+    batch: int | None = None,
+    stop: Callable[[int], bool] | None = None,
 ) -> Iterator[Batch]:
     """All cells on which `net` is affine inside the starting cells, in batches.
 
     `cells` is a geometry (see `reluscope.cells.split`). `start` gives the first layer's pre-activations on the starting
     cells, shape (n, dimension + 1, units) or (1, ...); by default the cells live in the network's input space.
+    `stop` is asked as by `traverse`.
     """
-    plan = Plan.plain(net, cells.dimension, batch)
+    plan = CutPlan.plain(net, cells.dimension, batch)
     with blas_threads(max(net.widths[1:])):
-        yield from traverse(Stack(plan.start(cells, start)))
+        yield from traverse(Stack(plan.start(cells, start)), stop=stop)
 
 
 # -- small things --------------------------------------------------------------------------------------------------

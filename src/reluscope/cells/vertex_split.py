@@ -19,6 +19,7 @@ import numpy.typing as npt
 from numba.extending import intrinsic
 
 from reluscope._check import EPS, FloatArray
+from reluscope.threads import interruptible, stop_flag
 
 Words = npt.NDArray[np.uint64]
 
@@ -156,7 +157,9 @@ def split_cells(
     out = Out.empty(sizes, wide, given.bits.shape[1], m)
     state = np.zeros(4, np.int64)  # next cell, and how many children, vertices, facets are there
     while True:
-        short_of = _split(given, maps, tolerance, breaks, low, high, first_label, work, out, state)
+        short_of = interruptible(
+            _split, given, maps, tolerance, breaks, low, high, first_label, work, out, state, stop_flag()
+        )
         if short_of == _DONE:
             break
         words = given.bits.shape[1]
@@ -457,12 +460,14 @@ def _store(x, bits, size, used, label, to_x, to_bits, to_label):  # type: ignore
     return facets
 
 
-@nb.njit(cache=True, error_model="numpy")
-def _split(given, maps, tolerance, breaks, low, high, first_label, work, out, state):  # type: ignore[no-untyped-def]
+@nb.njit(cache=True, error_model="numpy", nogil=True)
+def _split(  # type: ignore[no-untyped-def]
+    given, maps, tolerance, breaks, low, high, first_label, work, out, state, stop
+):
     """Cut the cells `state[0]...` and append their children to `out`.
 
     Nothing is allocated here: where a buffer is too small, `state` is left at the last whole cell, and the return value
-    says which kind of buffer it was.
+    says which kind of buffer it was. Ends early, with cells missing, when `stop[0]` is set.
     """
     m, steps = maps.shape[2], breaks.shape[1]
     d, words = given.points.shape[1], given.bits.shape[1]
@@ -513,6 +518,8 @@ def _split(given, maps, tolerance, breaks, low, high, first_label, work, out, st
         frames, pooled, item = 0, 0, 0
 
         while True:
+            if stop[0] != 0:
+                return _DONE
             while item < items:
                 j, k = item_unit[item], item_break[item]
                 item += 1

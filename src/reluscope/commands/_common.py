@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from reluscope.errors import InputError
@@ -22,9 +23,21 @@ def command(commands: Any, name: str, run: Callable[[Options], int], about: str)
     return parser
 
 
+_FILES = ("model", "data", "test", "law", "vnnlib", "weights", "answer")
+"""Options of commands that name a file to be read."""
+
+
 def show(options: Options, facts: dict[str, Any], text: str) -> None:
-    """Print `facts` as JSON when asked for, else `text`."""
-    print(json.dumps(facts, allow_nan=False) if options.json else text)
+    """Print `text`, or as JSON `facts` with the version and the digests of the files that were read."""
+    if not options.json:
+        print(text)
+        return
+    from reluscope._files import file_digest
+    from reluscope._version import __version__
+
+    read = [Path(file) for name in _FILES if isinstance(file := getattr(options, name, None), (str, Path))]
+    sums = {str(file): file_digest(file) for file in read if file.is_file()}
+    print(json.dumps({**facts, "reluscope": __version__, "sha256": sums}, allow_nan=False))
 
 
 def numbers(text: str, option: str) -> Any:

@@ -22,7 +22,13 @@ _MOST_SHOWN = 16
 def add(commands: Any) -> None:
     """Declare the command."""
     parser = command(commands, "prob", run, "how likely an event is, with a guarantee")
-    parser.add_argument("model", type=Path, help="a model file")
+    parser.add_argument("model", type=Path, nargs="?", help="a model file")
+    parser.add_argument(
+        "--network",
+        action="append",
+        metavar="NAME=FILE",
+        help="in place of the model, once for each network that the event or property speaks of by name",
+    )
     parser.add_argument(
         "--law",
         type=Path,
@@ -51,20 +57,21 @@ def add(commands: Any) -> None:
 def run(options: Options) -> int:
     """Compute the probability and print it."""
     from reluscope.answers.probability import probability
-    from reluscope.events import as_event
-    from reluscope.formats import load
+    from reluscope.answers.replay import record
+    from reluscope.events import as_event, joined
     from reluscope.formats.vnnlib import vnnlib
     from reluscope.intervals import DEFAULT_LEVEL
 
-    net = load(options.model)
-    asked: Any = options.event if options.vnnlib is None else vnnlib(options.vnnlib)
+    nets = _networks(options)
     if options.results_file is not None and options.vnnlib is None:
         raise InputError("--results-file goes with --vnnlib")
     if options.below is not None and not 0.0 <= options.below <= 1.0:
         raise InputError(f"--below must be a probability between 0 and 1, got {options.below:g}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ReluscopeWarning)
-        law, names = _law(options, asked, net)
+        asked: Any = options.event if options.vnnlib is None else vnnlib(options.vnnlib)
+        law, names = _law(options, asked, next(iter(nets.values())) if isinstance(nets, dict) else nets)
+    net = joined(nets, law, asked)
     doubts = [str(w.message) for w in caught if issubclass(w.category, ReluscopeWarning)]
     event = as_event(asked, net, law, names=names)
     guarantee = options.guarantee or ("auto" if options.vnnlib is None else "sound")
@@ -80,13 +87,24 @@ def run(options: Options) -> int:
         rng=options.seed,
         progress="auto",
     )
-    facts: dict[str, Any] = {"model": str(options.model), "event": event.text, "law": repr(law), **answer.to_dict()}
+    models: Any = str(options.model) if options.model else dict(n.split("=", 1) for n in options.network)
+    facts: dict[str, Any] = {"model": models, "event": event.text, "law": repr(law), **answer.to_dict()}
     lines = [f"P({event.short}) = {answer}", f"law       {law!r}", f"method    {answer.method}"]
     lines += [f"note      {answer.note}"] if answer.note else []
     lines += [f"advice    {answer.status.advice}"] if answer.status.advice else []
     lines += [f"warning   {doubt}" for doubt in doubts]
     facts["warnings"] = doubts
+    facts["record"] = record(
+        net, law, event, answer, guarantee=guarantee, tolerance=options.tolerance, budget=options.budget,
+        interval=options.interval, **({} if options.level is None else {"level": options.level}),
+    )  # fmt: skip
+    if options.vnnlib is not None and options.law is None:
+        share = _given_inputs(law, event, answer)
+        if share is not None:
+            facts["given_inputs"] = share
+            lines.append("given     {:.6g} in [{:.6g}, {:.6g}] of the inputs that the property allows".format(*share))
     lines.append(f"time      {answer.seconds:.3g} s")
+    holds = None
     if options.below is not None:
         holds, sentence = _below(answer, options.below)
         facts["below"] = {"limit": options.below, "holds": holds}
@@ -95,23 +113,23 @@ def run(options: Options) -> int:
     if options.witness or options.vnnlib is not None:
         found = _witness(net, law, event, answer, options)
     if options.vnnlib is not None:
-        word = verdict(answer, law, event, bool(found))
+        word = verdict(answer, law, event, bool(found), covers=options.law is None)
         facts["verdict"] = word
         lines.insert(0, word)
         if options.results_file is not None:
-            _write(options.results_file, word, found)
+            _write(options.results_file, word, found, event.relation)
     if found is not None and (options.witness or len(found)):
         facts["witness"] = [w.to_dict() for w in found]
-        lines += _witness_lines(found, len(law.components) > 1)
+        lines += _witness_lines(found, len(law.components) > 1, event.relation)
     show(options, facts, "\n".join(lines))
-    return 0 if options.below is None or answer.certainly_below(options.below) else 1
+    return 0 if options.below is None or holds else 1
 
 
-def verdict(answer: Any, law: Law, event: Any, seen: bool) -> str:
+def verdict(answer: Any, law: Law, event: Any, seen: bool, covers: bool = False) -> str:
     """The word of VNN-COMP: sat, unsat, unknown or timeout.
 
     `sat`: an input was found and replayed, or a part of positive mass is proved to be inside. `unsat`: the bracket is
-    [0, 0], not an estimate, and the law reaches all of the property's box.
+    [0, 0], not an estimate, and the law reaches all of the property's box (`covers`: it was made from it).
     """
     import numpy as np
 
@@ -121,7 +139,7 @@ def verdict(answer: Any, law: Law, event: Any, seen: bool) -> str:
     if seen or (certain and answer.lower > 0):
         return "sat"
     low, high = law.support()
-    covers = all(
+    covers = covers or all(
         bool(((low <= c.lower) | np.isneginf(low)).all() and ((high >= c.upper) | np.isposinf(high)).all())
         for c in event.cases
     )
@@ -136,7 +154,12 @@ def _witness(net: Any, law: Law, event: Any, answer: Any, options: Options) -> A
 
     if answer.upper == 0 and answer.guarantee != "confidence":
         return Witnesses((), True, "the probability is 0")
-    if options.model.suffix.lower() == ".onnx" and find_spec("onnxruntime") is not None:
+    if (
+        options.model
+        and options.model.suffix.lower() == ".onnx"
+        and net.n_inputs == _inputs(event)
+        and find_spec("onnxruntime") is not None
+    ):
         try:
             return witness(net, law, event, rng=options.seed, budget=5.0, replay=options.model)
         except Exception as error:  # whatever the runtime says about a model it cannot run: the witness is still one
@@ -145,8 +168,56 @@ def _witness(net: Any, law: Law, event: Any, answer: Any, options: Options) -> A
     return witness(net, law, event, rng=options.seed, budget=5.0)
 
 
-def _witness_lines(found: Any, mixture: bool) -> list[str]:
+def _networks(options: Options) -> Any:
+    """The model, or the networks by name."""
+    from reluscope.formats import load
+
+    if (options.model is None) == (not options.network):
+        raise InputError("give a model file, or --network NAME=FILE for each network")
+    if options.model is not None:
+        return load(options.model)
+    out = {}
+    for entry in options.network:
+        name, equals, path = entry.partition("=")
+        if not equals or not name or not path:
+            raise InputError(f"--network must be NAME=FILE, such as f=model.onnx, got {entry!r}")
+        if name in out:
+            raise InputError(f"--network {name} is given twice")
+        out[name] = load(path)
+    return out
+
+
+def _inputs(event: Any) -> int:
+    """Inputs of the one network that a model file can be replayed for; 0 if there are several."""
+    networks = () if event.relation is None else event.relation.networks
+    return event.n_inputs if len(networks) < 2 else 0
+
+
+def _given_inputs(law: Law, event: Any, answer: Any) -> tuple[float, float, float] | None:
+    """The probability given the rows of the property that read inputs alone; None if there are none."""
+    import numpy as np
+
+    from reluscope.answers.probability import probability
+    from reluscope.network import Network
+
+    cases = tuple(case.chosen(case.inputs_alone) for case in event.cases)
+    if not any(len(case.g) for case in cases):
+        return None
+    n = event.n_inputs
+    plain = Network([(np.eye(n), np.zeros(n))])  # the rows read no output, so that no region of the network matters
+    cases = tuple(replace(case, G=np.zeros((len(case.g), n))) for case in cases)
+    rows = replace(event, cases=cases, n_outputs=n, relation=None)
+    allowed = probability(plain, law, rows, guarantee="exact" if n <= 6 else "sound", budget="20s")
+    if not allowed.lower > 0:
+        return None
+    ends = answer.value / allowed.value, answer.lower / allowed.upper, min(answer.upper / allowed.lower, 1.0)
+    return None if allowed.lower == 1.0 else ends
+
+
+def _witness_lines(found: Any, mixture: bool, relation: Any = None) -> list[str]:
     """The first witness in full: its input and output to the last digit, then what is known of it."""
+    from reluscope.events import tensor_values
+
     if not len(found):
         return [f"witness   none: {found.note}"]
     first = found[0]
@@ -156,11 +227,11 @@ def _witness_lines(found: Any, mixture: bool) -> list[str]:
         facts.append(f"{first.distance:.6g} standard deviations from the {centre}")
     if first.replayed is not None:
         facts.append("onnxruntime agrees" if first.replayed else "onnxruntime does NOT find it inside the event")
-    return [
-        f"witness   x = {_numbers(first.x)}",
-        f"          y = {_numbers(first.y)}",
-        f"          {', '.join(facts)}; {found.note}",
-    ]
+    values = [("x", first.x), ("y", first.y)]
+    if relation is not None:
+        values = [(f"{net.name}: {t.name}", v) for net, t, v in tensor_values(relation, first.x, first.y)]
+    lines = [f"          {name} = {_numbers(v)}" for name, v in values]
+    return [f"witness   {lines[0].strip()}", *lines[1:], f"          {', '.join(facts)}; {found.note}"]
 
 
 def _numbers(values: Any) -> str:
@@ -169,20 +240,39 @@ def _numbers(values: Any) -> str:
 
 
 def _below(answer: Any, limit: float) -> tuple[bool | None, str]:
-    """Whether the probability is below a limit (None: not decided), and a sentence that says so."""
+    """Whether the probability is below a limit (None: not decided), and a sentence that says so.
+
+    A replicate interval speaks of what sampling has met. A wide one, of sampling that ended early or disagreed, does
+    not say yes.
+    """
+    from reluscope.answer import Status
+
     sure = "" if answer.level is None else f" (at the level of {100 * answer.level:g} %)"
+    met = "(replicate)" in answer.method
+    if answer.certainly_below(limit) and met and answer.status is not Status.DONE and answer.width > answer.value:
+        return (
+            None,
+            f"not decided: the upper bound {answer.upper:.6g} is of sampling that ended early or disagreed",
+        )
     if answer.certainly_below(limit):
+        sure = sure if not met else f"{sure[:-1]}, for the parts of the event that sampling met)"
         return True, f"yes: the probability is below {limit:g}{sure}"
     if answer.lower >= limit:
         return False, f"no: the probability is at least {limit:g}{sure}"
     return None, f"not decided: {limit:g} lies between the bounds {answer.lower:.6g} and {answer.upper:.6g}"
 
 
-def _write(path: Path, word: str, found: Any) -> None:
+def _write(path: Path, word: str, found: Any, relation: Any = None) -> None:
+    """The verdict and the counterexample: as VNN-COMP writes it, or as the standard of version 2.0 does."""
     from reluscope._files import atomic_write
+    from reluscope.events import tensor_values
 
     lines = [word]
-    if word == "sat" and found:
+    if word == "sat" and found and relation is not None:
+        for _, tensor, values in tensor_values(relation, found.x, found.y):
+            lines.append(f"{tensor.name} {tensor.dtype} [{','.join(map(str, tensor.shape))}]")
+            lines += [repr(v) for v in values.tolist()]
+    elif word == "sat" and found:
         pairs = [f"(X_{i} {v!r})" for i, v in enumerate(found.x.tolist())]
         pairs += [f"(Y_{i} {v!r})" for i, v in enumerate(found.y.tolist())]
         lines.append("(" + "\n".join(pairs) + ")")
@@ -190,20 +280,47 @@ def _write(path: Path, word: str, found: Any) -> None:
         file.write(("\n".join(lines) + "\n").encode())
 
 
+def _reached(event: Any) -> tuple[Any, Any]:
+    """The box of the property; sides that it leaves open are taken from rows on inputs, such as x' <= x."""
+    import numpy as np
+
+    lower, upper = (side.copy() for side in event.boxes[0])
+    lows: list[Any] = []
+    highs: list[Any] = []
+    for case in event.cases:
+        low, high = lower.copy(), upper.copy()
+        for k in [*np.flatnonzero(case.inputs_alone)] * 3:
+            a = case.A[k]
+            at = np.flatnonzero(a)
+            least = np.where(a[at] > 0, a[at] * low[at], a[at] * high[at])
+            for j, i in enumerate(at):
+                rest = (case.g[k] - np.delete(least, j).sum()) / a[i]
+                if a[i] > 0 and np.isposinf(upper[i]):
+                    high[i] = min(high[i], rest)
+                elif a[i] < 0 and np.isneginf(lower[i]):
+                    low[i] = max(low[i], rest)
+        lows.append(low)
+        highs.append(high)
+    return np.min(lows, axis=0), np.max(highs, axis=0)
+
+
 def _law(options: Options, asked: Any, net: Any) -> tuple[Any, list[str] | None]:
     """The law, and the names of the inputs if the data has a header."""
-    from reluscope._tables import read_csv
     from reluscope.inputs import Gaussian, GaussianMixture, Uniform, law_from_json
+    from reluscope.reporting.data import data_rows
 
     path: Path | None = options.law
     if path is None:
         if options.vnnlib is None:
             raise InputError("--law is needed: law.json, or data.csv to fit a law to")
+        if not asked.cases:  # it can never happen, whatever the law
+            return Uniform([0.0] * asked.n_inputs, [1.0] * asked.n_inputs), None
         boxes = asked.boxes
         if len(boxes) != 1:
             raise InputError(f"--law is needed: the property has {len(boxes)} boxes, so none is the obvious domain")
-        lower, upper = boxes[0]
-        open_ = [f"X_{i}" for i, (a, b) in enumerate(zip(lower, upper, strict=True)) if not (a > -inf and b < inf)]
+        lower, upper = _reached(asked)
+        entries = [f"X_{i}" for i in range(len(lower))] if asked.relation is None else asked.relation.free
+        open_ = [entries[i] for i, (a, b) in enumerate(zip(lower, upper, strict=True)) if not (a > -inf and b < inf)]
         if open_:
             named = ", ".join(open_[:_MOST_SHOWN]) + (", ..." if len(open_) > _MOST_SHOWN else "")
             raise InputError(
@@ -212,7 +329,7 @@ def _law(options: Options, asked: Any, net: Any) -> tuple[Any, list[str] | None]
         return Uniform(lower, upper), None
     if path.suffix.lower() != ".csv":
         return law_from_json(path), None
-    rows = read_csv(path)
+    rows = data_rows(net, path)
     if rows.X.shape[1] != net.n_inputs:
         raise InputError(
             f"{path.name} has {count(rows.X.shape[1], 'column')} but the network takes {count(net.n_inputs, 'input')}"

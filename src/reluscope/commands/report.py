@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
     about.add_argument("--law", type=Path, help="the law (distribution) of the inputs, a law.json file")
     about.add_argument("--data", type=Path, help="rows of inputs (CSV): a Gaussian is fitted, local models are shown")
     about.add_argument(
-        "--box", nargs=2, metavar=("LO", "HI"), help="range of the inputs: numbers or lists such as 0,0,-1"
+        "--box", nargs=2, metavar=("LO", "HI"), help="inputs uniform on this range: numbers or lists such as 0,0,-1"
     )
     parser.add_argument("--target", help="the column of --data to be predicted (a name, or a number from 0)")
     parser.add_argument(
@@ -24,6 +24,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--drop", help="columns of --data to leave out, such as id,date")
     parser.add_argument("--event", action="append", default=[], help='such as "y[0] > 1"; may be given several times')
+    parser.add_argument("--decision", choices=("largest", "smallest"), help="which output decides (default: largest)")
     parser.add_argument("--budget", default="60s", help='time for all sections together (default "60s")')
     parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
     parser.add_argument("--out", type=Path, default=Path("reluscope-report"), help="folder (default: reluscope-report)")
@@ -31,10 +32,10 @@ def add(commands: Any) -> None:
 
 def run(options: Options) -> int:
     """Write the report."""
-    from reluscope._tables import read_csv
     from reluscope.errors import InputError
     from reluscope.formats import load
     from reluscope.inputs import classes_from_json
+    from reluscope.reporting.data import data_rows
     from reluscope.reporting.page import report
 
     for option in ("target", "features", "drop"):
@@ -44,7 +45,7 @@ def run(options: Options) -> int:
     rows = None
     if options.data is not None:
         features = None if options.features is None else names(options.features)
-        rows = read_csv(options.data, target=options.target, features=features, drop=names(options.drop or ""))
+        rows = data_rows(net, options.data, options.target, features, names(options.drop or ""))
     done = report(
         net,
         None if options.law is None else classes_from_json(options.law),
@@ -53,12 +54,13 @@ def run(options: Options) -> int:
         feature_names=None if rows is None else rows.names,
         events=options.event,
         box=None if options.box is None else tuple(numbers(side, "--box") for side in options.box),
+        decision=options.decision,
         budget=options.budget,
         rng=options.seed,
         title=options.model.name,
         progress="auto",
     )
     files = done.save(options.out)
-    facts = done.to_dict() | {"folder": str(options.out), "files": files}
+    facts = {"model": str(options.model)} | done.to_dict() | {"folder": str(options.out), "files": files}
     show(options, facts, f"{done!r}\n\nreport: {options.out / 'report.html'} (and {len(files) - 1} files beside it)")
     return 0

@@ -81,6 +81,7 @@ def disjuncts(formula: Formula, limits: Limits, name: str, *, reduce: bool = Tru
     made: list[list[Conjunction]] = []
     size = 0  # rows in all of them; never more than in the normal form itself
     for node, positive in _postorder(formula):
+        limits.check_time(what)
         if isinstance(node, Row):
             row = node if positive else node.negated()
             made.append([(row,)] if row.terms else [()] if row.always else [])
@@ -94,14 +95,14 @@ def disjuncts(formula: Formula, limits: Limits, name: str, *, reduce: bool = Tru
         if (node.op == "and") == positive:
             if all(len(part) == 1 for part in parts):  # nothing to choose
                 one = [tuple(chain.from_iterable([part[0] for part in parts]))]
-                made.append(_reduced(one) if reduce else one)
+                made.append(_reduced(one, limits, what) if reduce else one)
                 continue
             size -= sum(map(_size, parts))
             found = _product(parts, limits, what, reduce)
             size += _size(found)
         else:
             found = list(chain.from_iterable(parts))
-            found = _reduced(found) if reduce else found
+            found = _reduced(found, limits, what) if reduce else found
         limits.check("disjuncts", len(found), what)
         limits.check("tokens", size, what)
         made.append(found)
@@ -139,15 +140,17 @@ def _product(parts: list[list[Conjunction]], limits: Limits, what: str, reduce: 
             limits.check("tokens", len(choices) * _size(found) + len(found) * _size(choices), what)
             found = [a + b for a, b in product(found, choices)]
             if reduce:
-                found = _reduced(found)
-    return _reduced(found) if reduce else found
+                found = _reduced(found, limits, what)
+    return _reduced(found, limits, what) if reduce else found
 
 
-def _reduced(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
+def _reduced(conjunctions: Iterable[Conjunction], limits: Limits, what: str) -> list[Conjunction]:
     """Conjunctions without repeated rows, without those that hold a row and its opposite, or more than another one."""
     distinct: dict[frozenset[Row], Conjunction] = {}
     opposite: dict[Row, Row] = {}
-    for conjunction in conjunctions:
+    for number, conjunction in enumerate(conjunctions):
+        if not number % 64:  # numbers can be chosen so that all hashes are equal
+            limits.check_time(what)
         rows = frozenset(conjunction)
         for row in rows:
             if row not in opposite:

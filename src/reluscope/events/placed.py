@@ -20,7 +20,7 @@ from scipy import sparse
 from reluscope._check import FloatArray
 from reluscope.activations import Units, identity
 from reluscope.events.record import BoolArray, Case, Event
-from reluscope.inputs import Box, Component, Law, standard
+from reluscope.inputs import Box, Component, Law, lifted, own_pattern, standard
 from reluscope.network import Layer, Network
 
 _MOST_PARTS = 64
@@ -94,8 +94,8 @@ class PlacedEvent:
         )
 
     def features(self, pattern: Any) -> FloatArray:
-        """Features on the regions of patterns of `network`, shape (n, features)."""
-        return self.event.feature_values(self.net, pattern[:, self.units])
+        """Features on the regions of patterns of `network` (or of a network that ends in it), shape (n, features)."""
+        return self.event.feature_values(self.net, own_pattern(self.network, pattern)[:, self.units])
 
     def contains(self, Z: FloatArray, f: FloatArray) -> BoolArray:
         """Whether some case holds for outputs `Z` (n, outputs of `network`) and features `f` (n, features)."""
@@ -228,6 +228,48 @@ def _carrying(net: Network, forms: FloatArray) -> tuple[Network, npt.NDArray[np.
     return network, np.concatenate([*own, np.zeros(0, np.intp)]).astype(np.intp)
 
 
+def lifted_question(net: Network, law: Law, event: Event) -> tuple[Network, Law, Event]:
+    """The same question about the law that `law` is a function of; the question itself where it is a function of none.
+
+    Bounds on single inputs become bounds on what they are functions of, so that atoms are in or out as the event says.
+    Other forms of the inputs that the event reads become outputs of the network.
+    """
+    if law.pushed is None:
+        return net, law, event
+    event = event.on_inputs_and_outputs()
+    low, high = law.support()
+    everywhere = np.full(net.n_inputs, -np.inf), np.full(net.n_inputs, np.inf)
+    cases, boxes = [], []
+    for case in event.cases:
+        kept = _kept(case, low, high)
+        if kept is not None:
+            above, below = (
+                np.where(kept.lower > low, kept.lower, -np.inf),
+                np.where(kept.upper < high, kept.upper, np.inf),
+            )
+            strict, single = [np.zeros(net.n_inputs, bool) for _ in range(2)], np.zeros(len(kept.g), bool)
+            for k in np.flatnonzero(kept.inputs_alone).tolist():
+                at = np.flatnonzero(kept.A[k])
+                if len(at) == 1:
+                    single[k] = True
+                    i, bound = int(at[0]), float(kept.g[k] / kept.A[k, at[0]])
+                    if kept.A[k, i] > 0 and (bound < below[i] or (bound == below[i] and kept.strict[k])):
+                        below[i], strict[1][i] = bound, kept.strict[k]
+                    elif kept.A[k, i] < 0 and (bound > above[i] or (bound == above[i] and kept.strict[k])):
+                        above[i], strict[0][i] = bound, kept.strict[k]
+            boxes.append(law.base_box(above, below, *strict))
+            cases.append(replace(kept.chosen(~single), lower=everywhere[0], upper=everywhere[1]))
+    placed = place(net, law, replace(event, cases=tuple(cases)))
+    base, network = lifted(law, placed.network)
+    assert placed.n_cases == len(boxes)
+    out = []
+    for rows, (lower, upper) in zip(placed.cases, boxes, strict=True):
+        A = np.broadcast_to(np.zeros(1), (rows.stop - rows.start, network.n_inputs))
+        out.append(Case(lower, upper, A, placed.G[rows], placed.g[rows], placed.strict[rows]))
+    met = tuple(case for case in out if (case.lower <= case.upper).all())
+    return network, base, Event(event.text, network.n_inputs, network.n_outputs, met)
+
+
 # -- boxes folded into the law -------------------------------------------------------------------------------------
 
 
@@ -237,6 +279,8 @@ def place_parts(net: Network, law: Law, event: Event) -> tuple[PlacedEvent, ...]
     One part per box when the law can be restricted to boxes and the boxes do not overlap, which is cheaper than
     carrying the inputs; else one part in all. None: the law has no mass where the event can happen.
     """
+    if law.point_masses:  # points and components without spread may sit on a face
+        return (place(net, law, event),)
     low, high = law.support()
     groups: dict[tuple[bytes, bytes], list[Case]] = {}
     for c in event.cases:
@@ -252,23 +296,23 @@ def place_parts(net: Network, law: Law, event: Event) -> tuple[PlacedEvent, ...]
     out = []
     for (a, b), cases in zip(boxes, groups.values(), strict=True):
         if ((a == b) & (low < high)).any():
-            continue  # a face of the box: no mass
+            continue  # a face of the box, in an input that has a density: no mass
         given = law.restrict(a, b)
         if given is None:
             return (place(net, law, event),)
-        inner = tuple(replace(_without_sides(c), lower=free[0], upper=free[1]) for c in cases)
+        inner = tuple(replace(_without_sides(c, low < high), lower=free[0], upper=free[1]) for c in cases)
         placed = place(net, given.law, replace(event, cases=inner))
         mass, blur = float(np.exp(given.log_mass)), given.relative_error
         out.append(replace(placed, mass=mass, lower=mass * (1 - blur), upper=min(mass * (1 + blur), 1.0)))
     return tuple(out)
 
 
-def _without_sides(case: Case) -> Case:
-    """The case without strict rows that only say again that one input is inside the box."""
+def _without_sides(case: Case, moving: BoolArray) -> Case:
+    """The case without strict rows that only say again that one input, which has a density, is inside the box."""
     again = case.strict & case.inputs_alone
     for k in np.flatnonzero(again):
         at = np.flatnonzero(case.A[k])
-        if len(at) != 1:
+        if len(at) != 1 or not moving[at[0]]:
             again[k] = False
             continue
         a, i = case.A[k, at[0]], at[0]

@@ -17,16 +17,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, real_array
-from reluscope.errors import InputError
+from reluscope._check import FloatArray, describe, flag, integer, real_array, text
+from reluscope._doors import door
+from reluscope.errors import InputError, InputTypeError
 from reluscope.events.dnf import Bounds, Conjunction, Join, Row, Variable, disjuncts, split
+from reluscope.events.relation import Relation, join_declared
 from reluscope.limits import DEFAULT_LIMITS, Limits
-from reluscope.network import Network
+from reluscope.network import Network, check_network
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -44,6 +47,14 @@ class Case:
     `g` and `strict` (rows,), `F` (rows, features; without it there are none). Rows with `strict` hold with `<`. A
     strict bound on one input is both in the box (closed) and a strict row. When no row reads the inputs, `A` is a zero
     array that takes no memory.
+
+    Attributes
+    ----------
+    lower, upper : (inputs,) arrays
+    A : (rows, inputs) array
+    G : (rows, outputs) array
+    g, strict : (rows,) arrays
+    F : (rows, features) array
     """
 
     lower: FloatArray
@@ -71,7 +82,16 @@ class Case:
         return self.reads_inputs & ~(self.G != 0).any(axis=1) & ~self.F.any(axis=1)
 
     def chosen(self, keep: BoolArray) -> Case:
-        """The case with some of its rows only."""
+        """The case with some of its rows only.
+
+        Parameters
+        ----------
+        keep : (rows,) array of bool
+
+        Returns
+        -------
+        Case
+        """
         if keep.all():
             return self
         A = self.A[keep]
@@ -99,6 +119,10 @@ class Event:
     features : tuple
         What the columns of each `F` stand for: `("J", output, input)`, `("norm", kind)` or `("unit", layer, unit)`, all
         counted from 0.
+    relation : Relation, optional
+        The networks it speaks of, if it was read from a property in VNN-LIB 2.0.
+    note : str
+        Why it can never happen, or what was left out when it was read.
 
     Examples
     --------
@@ -112,10 +136,37 @@ class Event:
     n_outputs: int
     cases: tuple[Case, ...]
     features: tuple[Variable, ...] = ()
+    relation: Relation | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        text(self.text, "text")
+        text(self.note, "note")
+        integer(self.n_inputs, "n_inputs", low=1)
+        integer(self.n_outputs, "n_outputs", low=1)
+        if self.relation is not None and not isinstance(self.relation, Relation):
+            raise InputTypeError(f"relation must be a Relation, got {describe(self.relation)}")
+        for name, kind, what in (("cases", Case, "Case records"), ("features", tuple, "features")):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(isinstance(part, kind) for part in value):
+                raise InputTypeError(f"{name} must be a tuple of {what}, got {describe(value)}")
 
     @classmethod
     def below(cls, G: npt.ArrayLike, g: npt.ArrayLike, n_inputs: int, *, strict: bool = False) -> Event:
-        """The half-spaces `G y <= g` (or `<`) of the outputs; one row may be given as a vector and a number."""
+        """The half-spaces `G y <= g` (or `<`) of the outputs; one row may be given as a vector and a number.
+
+        Parameters
+        ----------
+        G : (rows, outputs) or (outputs,)
+        g : (rows,) or float
+        n_inputs : int
+        strict : bool
+
+        Returns
+        -------
+        Event
+        """
+        n_inputs, strict = integer(n_inputs, "n_inputs", low=1), flag(strict, "strict")
         rows = np.atleast_2d(real_array(G, "G of event", ndim=(1, 2)))
         bounds = np.atleast_1d(real_array(g, "g of event", ndim=(0, 1)))
         if len(rows) != len(bounds):
@@ -154,8 +205,54 @@ class Event:
             groups.setdefault(seen[same], []).append(case)
         return tuple(tuple(group) for group in groups.values())
 
+    def network(self, nets: Any) -> Network:
+        """The one network that the event is about, made of the networks that its property declares.
+
+        Parameters
+        ----------
+        nets : mapping of str to Network, or Network
+            The networks by their names in the property. Those that are equal to another one may be left out.
+
+        Returns
+        -------
+        Network
+            For an event that was not read from a property with several networks: `nets` itself.
+
+        Raises
+        ------
+        InputError
+            If a network is missing or does not fit its declaration.
+        """
+        return check_network(nets) if self.relation is None else join_declared(self.relation, nets)
+
+    def to_vnnlib(self, path: str | PathLike[str], version: int = 2) -> None:
+        """Write the event as a VNN-LIB property, which `reluscope.vnnlib` reads back equal.
+
+        Parameters
+        ----------
+        path : path
+        version : {1, 2}
+
+        Raises
+        ------
+        InputError
+            If the event speaks of the Jacobian or of units, or, in version 1, of several networks.
+        """
+        door("Event.to_vnnlib")(self, path, version)
+
     def check(self, net: Network) -> None:
-        """Raise `InputError` when the event does not fit the network."""
+        """Raise `InputError` when the event does not fit the network.
+
+        Parameters
+        ----------
+        net : Network
+
+        Raises
+        ------
+        InputError
+            If it does not.
+        """
+        check_network(net)
         if net.n_inputs != self.n_inputs or net.n_outputs != self.n_outputs:
             raise InputError(
                 f"the event {self.short!r} speaks of {self.n_inputs} inputs and {self.n_outputs} outputs, "
@@ -182,12 +279,22 @@ class Event:
         return self
 
     def feature_values(self, net: Network, pattern: npt.ArrayLike) -> FloatArray:
-        """The features on the regions of patterns (n, units), shape (n, features)."""
-        rows = np.atleast_2d(np.asarray(pattern))
+        """The features on the regions of patterns (n, units), shape (n, features).
+
+        Parameters
+        ----------
+        net : Network
+        pattern : (n, units)
+
+        Returns
+        -------
+        (n, features) array
+        """
+        self.check(net)
+        rows = np.atleast_2d(net._patterns(pattern))
         out = np.zeros((len(rows), len(self.features)))
         if not self.features:
             return out
-        self.check(net)
         wants = any(f[0] != "unit" for f in self.features)
         J = net.output_maps(rows)[0] if wants else np.zeros((len(rows), 0, 0))
         for k, feature in enumerate(self.features):
@@ -203,6 +310,15 @@ class Event:
         """Whether the event happens at each row of `X` (n, inputs), in plain float64; a bool for a single input.
 
         On a boundary between regions the linear model is the one that the network's tie rule selects.
+
+        Parameters
+        ----------
+        net : Network
+        X : (n, inputs) or (inputs,)
+
+        Returns
+        -------
+        (n,) array of bool, or bool
         """
         self.check(net)
         rows, single = _rows(X, "X", self.n_inputs)
@@ -215,6 +331,15 @@ class Event:
 
         `x` (n, inputs) and `y` (n, outputs) give a bool array (n,); one pair gives a bool. Inputs and outputs of any
         other shape with the right number of entries per row are flattened in row-major order.
+
+        Parameters
+        ----------
+        x : (n, inputs) or one input
+        y : (n, outputs) or one output
+
+        Returns
+        -------
+        (n,) array of bool, or bool
         """
         self.on_inputs_and_outputs()
         X, single = _rows(x, "x", self.n_inputs)
@@ -361,7 +486,9 @@ def assembled(
     """
     shared = shared or Bounds({}, {}, [])
     found: dict[tuple[tuple[int, float, float], ...], list[list[Row]]] = {}
-    for conjunction in conjunctions:
+    for number, conjunction in enumerate(conjunctions):
+        if not number % 64:
+            limits.check_time(name)
         parts = split(conjunction, shared)
         if parts is not None:
             found.setdefault(parts[0], []).append(parts[1])
@@ -411,8 +538,9 @@ def _matrices(
     features = tuple(dict.fromkeys(variable for _, variable, _ in on_features))
     limits.check("elements", total * len(features), f"{name}, as rows,")
     F = np.zeros((total, len(features)))
+    column = {variable: k for k, variable in enumerate(features)}
     for at, variable, coefficient in on_features:
-        F[at, features.index(variable)] = coefficient
+        F[at, column[variable]] = coefficient
     return tuple(map(_sealed, (A, G, g, strict, F))), features
 
 

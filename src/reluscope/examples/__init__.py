@@ -11,13 +11,25 @@ from importlib.resources import as_file, files
 from reluscope._check import choice
 from reluscope.inputs import ClassMixtures, Law, classes_from_json
 from reluscope.network import Network
+from reluscope.schema import Schema
 
 NAMES = ("moons", "cocircles", "controller", "digits")
 
 
 @dataclass(frozen=True)
 class Example:
-    """A network, the law (the distribution) of its inputs, and one sentence about them."""
+    """A network, the law (the distribution) of its inputs, and one sentence about them.
+
+    Attributes
+    ----------
+    name : str
+    network : Network
+    law : Law
+    about : str
+    events : tuple of str
+        Events worth asking about.
+    classes : ClassMixtures or None
+    """
 
     name: str
     network: Network
@@ -57,6 +69,8 @@ def example(name: str = "moons") -> Example:
     folder = files("reluscope.examples")
     with as_file(folder / f"{name}.npz") as weights, as_file(folder / f"{name}.json") as law:
         inputs, network = classes_from_json(law), load(weights)
+    if name in _RULES:
+        network = network.with_schema(Schema(rule=_RULES[name]))
     if isinstance(inputs, ClassMixtures):
         return Example(name, network, inputs.joint, _ABOUT[name], _EVENTS[name], inputs)
     return Example(name, network, inputs, _ABOUT[name], _EVENTS[name])
@@ -69,6 +83,8 @@ _ABOUT = {
     "sensor noise",
     "digits": "64-16-16-10 classifier of handwritten digits of 8 x 8 pixels; inputs: a Gaussian fitted to the threes",
 }
+
+_RULES = {"controller": "smallest"}
 
 _EVENTS = {
     "moons": ("y[0] > 0",),

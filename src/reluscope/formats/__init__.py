@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from reluscope._check import describe
-from reluscope._files import as_path, looks_like, read_bytes
+from reluscope._files import as_path, file_digest, looks_like, open_regular
 from reluscope.errors import InputError, UnsupportedError
-from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.network import Network, check_network
 
 __all__ = ["load", "save"]
@@ -63,13 +63,16 @@ def load(model: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Netw
     """
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be a reluscope.Limits, got {describe(limits)}")
+    limits = started(limits)
     if isinstance(model, Network):
         if options:
             raise InputError(f"a Network takes no options, got {', '.join(options)}")
         return model
     if isinstance(model, (str, PathLike)):
         loader, what = _file_loader(as_path(model, "model"), limits)
-        return loader(model, **_known(options, loader, what), limits=limits)
+        net = loader(model, **_known(options, loader, what), limits=limits)
+        object.__setattr__(net, "file_sha256", file_digest(model, limits=limits))
+        return net
     loader, what = _object_loader(model)
     return loader(model, **_known(options, loader, what), limits=limits)
 
@@ -153,7 +156,8 @@ def _unknown_file(file: Path, suffix: str, limits: Limits) -> InputError:
     }.get(suffix)
     if advice:
         return UnsupportedError(f"{file.name}: {advice}")
-    guess = looks_like(read_bytes(file, limits=limits))  # a missing file is said first
+    with open_regular(file, limits) as (handle, _):  # a missing file is said first
+        guess = looks_like(handle.read(64))
     return InputError(f"{file.name} has an unknown ending; expected {_READABLE}{guess}")
 
 

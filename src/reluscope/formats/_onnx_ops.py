@@ -212,12 +212,34 @@ def _product(c: Call, a: Value, b: Value) -> Value:
         c.limits.check(
             "elements", math.prod((*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))), "its result"
         )
-        return np.asarray(np.matmul(a, b))
+        return _constant_product(c, a, b)
     if isinstance(a, np.ndarray):
         return c.graph.matmul_left(a, b)
     if isinstance(b, np.ndarray):
         return c.graph.matmul(a, b)
     raise c.not_affine("it multiplies two values that depend on the input")
+
+
+_PRODUCTS_A_LOOK = {"f": 1 << 29, "i": 1 << 26, "u": 1 << 26, "b": 1 << 26}
+"""Multiplications of constants between two looks at the clock, by kind of number."""
+
+
+def _constant_product(c: Call, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`a @ b`; a large one row by row, since its factors may be small and made of nothing but their shapes."""
+    most = _PRODUCTS_A_LOOK[a.dtype.kind]
+    if a.ndim < 2 or math.prod(a.shape) * (b.shape[-1] if b.ndim > 1 else 1) <= most:
+        return np.asarray(np.matmul(a, b))
+    c.limits.check_time("its result")
+    if a.ndim > 2 or b.ndim > 2:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a, b = np.broadcast_to(a, (*lead, *a.shape[-2:])), np.broadcast_to(b, (*lead, *b.shape[-2:]))
+        return np.stack([_constant_product(c, x, y) for x, y in zip(a, b, strict=True)])
+    rows = max(1, most // max(b.size, 1))
+    parts = []
+    for i in range(0, len(a), rows):
+        c.limits.check_time("its result")
+        parts.append(np.matmul(a[i : i + rows], b))
+    return np.concatenate(parts)
 
 
 def _gemm(c: Call) -> Value:
@@ -235,7 +257,11 @@ def _gemm(c: Call) -> Value:
         b = alpha * b
     product = _product(c, a, b)
     shift = c.inputs[2] if len(c.inputs) > 2 else None
-    if shift is None or beta == 0:
+    if shift is None:
+        return product
+    if np.broadcast_shapes(tuple(product.shape), tuple(shift.shape)) != tuple(product.shape):
+        raise InputError(f"its third operand {tuple(shift.shape)} does not broadcast to {tuple(product.shape)}")
+    if beta == 0:
         return product
     return _plus(c, product, c.graph.scale(shift, beta) if isinstance(shift, Tensor) else beta * shift)
 
@@ -261,10 +287,7 @@ def _prelu(c: Call) -> Value:
     x = c.value(0)
     if np.broadcast_shapes(x.shape, slope.shape) != tuple(x.shape):
         raise InputError(f"slopes of shape {slope.shape} do not broadcast to {tuple(x.shape)}")
-    made = {s: leaky_relu(s) for s in np.unique(slope).tolist()}
-    each = np.empty(slope.size, dtype=object)
-    each[:] = [made[s] for s in slope.ravel().tolist()]
-    return c.graph.activate(x, each.reshape(slope.shape))
+    return c.graph.activate(x, c.graph.each_kind(slope.ravel(), leaky_relu).reshape(slope.shape))
 
 
 def _clip(c: Call) -> Value:
@@ -281,6 +304,8 @@ def _clip(c: Call) -> Value:
         bounded = x if low is None else c.graph.maximum(x, low)
         return bounded if high is None else c.graph.minimum(bounded, high)
     least, most = _bound(low, -math.inf), _bound(high, math.inf)
+    if least > most and c.opset < 11:
+        raise InputError(f"its lower bound {least:g} is above its upper bound {most:g}")
     if least >= most:  # ONNX: everything becomes the upper bound
         return np.full(x.shape, most)
     return c.graph.activate(x, clip(least, most))
@@ -328,7 +353,7 @@ def _extreme(c: Call, of_tensors: Callable[[Any, Any], Tensor], of_arrays: Calla
 # Convolution, pooling, normalisation
 
 
-def _window(c: Call, x: Value, kernel: Sequence[int]) -> Window:
+def _window(c: Call, x: Value, kernel: Sequence[int], pool: bool = False) -> Window:
     n = len(x.shape) - 2
     if n < 1 or n > 2 or len(kernel) != n:
         raise UnsupportedError(f"{c.where} works on shape {tuple(x.shape)}; only 1-D and 2-D images are supported")
@@ -338,15 +363,24 @@ def _window(c: Call, x: Value, kernel: Sequence[int]) -> Window:
     auto = c.attribute("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         pads = [0] * 2 * n
+        if any(d > 1 for d in dilations):
+            raise _ambiguous(c, f"auto_pad {auto} with dilations")
         for i in range(n):
-            size, reach = x.shape[2 + i], dilations[i] * (kernel[i] - 1) + 1
-            total = max((-(-size // strides[i]) - 1) * strides[i] + reach - size, 0)
-            _split_padding(pads, i, total, auto)
+            size = x.shape[2 + i]
+            total = (-(-size // strides[i]) - 1) * strides[i] + kernel[i] - size
+            if total < 0 and pool:
+                raise _ambiguous(c, f"auto_pad {auto} with strides beyond the kernel")
+            _split_padding(pads, i, max(total, 0), auto)
     elif auto == "VALID":
         pads = [0] * 2 * n
     elif auto != "NOTSET":
         raise InputError(f"its auto_pad is {short(str(auto))}, which ONNX does not define")
     return Window([int(k) for k in kernel], strides, pads, dilations, bool(c.attribute("ceil_mode", 0)))
+
+
+def _ambiguous(c: Call, what: str) -> UnsupportedError:
+    """The error for a node that runtimes and the standard understand in different ways: none is silently taken."""
+    return UnsupportedError(f"{c.where} has {what}, which runtimes compute differently; export it with explicit pads")
 
 
 def _split_padding(pads: list[int], axis: int, total: int, auto: str) -> None:
@@ -380,6 +414,8 @@ def _conv_transpose(c: Call) -> Value:
     extra = [int(p) for p in c.attribute("output_padding", [0] * n)]
     wanted = c.attribute("output_shape", None)
     s = _window(c, x, w.shape[2:])
+    if len(extra) != n or any(not 0 <= e < s.strides[i] for i, e in enumerate(extra)):
+        raise InputError(f"its output_padding {extra} must be below its strides")
     if wanted is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
         sizes = (
             [int(k) for k in wanted][-n:] if wanted is not None else [x.shape[2 + i] * s.strides[i] for i in range(n)]
@@ -388,8 +424,12 @@ def _conv_transpose(c: Call) -> Value:
         for i in range(n):
             reach = s.dilations[i] * (s.kernel[i] - 1) + 1
             total = s.strides[i] * (x.shape[2 + i] - 1) + extra[i] + reach - sizes[i]
+            if total < 0 and wanted is None:
+                raise _ambiguous(c, f"auto_pad {auto} with strides beyond the kernel")
             if total < 0:
                 extra[i], total = extra[i] - total, 0
+                if extra[i] >= s.strides[i]:
+                    raise InputError(f"its output_shape {sizes} is out of reach from shape {tuple(x.shape)}")
             _split_padding(pads, i, total, auto)
         s = replace(s, pads=pads)
     return c.graph.conv_transpose(x, w, b, s, int(c.attribute("group", 1)), extra)
@@ -397,17 +437,19 @@ def _conv_transpose(c: Call) -> Value:
 
 def _max_pool(c: Call) -> Value:
     x = c.value(0)
-    return c.graph.max_pool(x, _window(c, x, c.attribute("kernel_shape", [])))
+    return c.graph.max_pool(x, _window(c, x, c.attribute("kernel_shape", []), pool=True))
 
 
 def _average_pool(c: Call) -> Value:
     x = c.value(0)
-    window = _window(c, x, c.attribute("kernel_shape", []))
+    window = _window(c, x, c.attribute("kernel_shape", []), pool=True)
     return c.graph.average_pool(x, window, bool(c.attribute("count_include_pad", 0)))
 
 
 def _global_average_pool(c: Call) -> Value:
     x = c.value(0)
+    if len(x.shape) < 3:
+        raise InputError(f"it needs at least one spatial axis, got shape {tuple(x.shape)}")
     return c.graph.reduce_mean(x, tuple(range(2, len(x.shape))), True)
 
 
@@ -428,6 +470,8 @@ def _reduce(c: Call, of_tensor: Callable[..., Tensor], of_array: Callable[..., A
             return x
         axes = None
     if isinstance(x, np.ndarray):
+        over = range(x.ndim) if axes is None else {a % max(x.ndim, 1) for a in axes}
+        c.limits.check("elements", math.prod(n for i, n in enumerate(x.shape) if i not in over), "its result")
         return np.asarray(of_array(x, axis=None if axes is None else tuple(axes), keepdims=keep))
     return of_tensor(x, axes, keep)
 
@@ -463,8 +507,10 @@ def _cast(c: Call) -> Value:
 
 def _flatten(c: Call) -> Value:
     x = c.value(0)
-    axis = int(c.attribute("axis", 1))
-    axis = axis + len(x.shape) if axis < 0 else axis
+    axis, rank = int(c.attribute("axis", 1)), len(x.shape)
+    if not -rank <= axis <= rank or (axis < 0 and c.opset < 11):
+        raise InputError(f"its axis {axis} is beyond the {rank} axes of shape {tuple(x.shape)}")
+    axis = axis + rank if axis < 0 else axis
     shape = (math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
     return _moved(c, x, lambda a: a.reshape(shape))
 
@@ -516,6 +562,8 @@ def _split(c: Call) -> list[Value]:
     if sizes is None:
         parts = int(c.attribute("num_outputs", c.n_outputs))
         each = -(-size // parts)
+        if (c.opset < 18 and size % parts) or each * (parts - 1) >= max(size, 1):
+            raise InputError(f"its {size} entries do not split into {parts} equal parts")
         sizes = [min(each, max(size - i * each, 0)) for i in range(parts)]
     if sum(sizes) != size or min(sizes) < 0 or len(sizes) != c.n_outputs:
         raise InputError(f"its parts {sizes} do not make up {size} entries for {c.n_outputs} outputs")
@@ -584,6 +632,8 @@ def _pad(c: Call) -> Value:
             return np.pad(x[crop], grow, constant_values=x.dtype.type(fill))
         index = np.arange(x.size, dtype=np.intp).reshape(x.shape)[crop]
         return c.graph.move(x, np.pad(index, grow, constant_values=-1), fill)
+    if mode == "reflect" and any(max(ends) >= n for n, ends in zip(x.shape, grow, strict=True) if max(ends)):
+        raise InputError(f"its pads {pads} reflect more than shape {tuple(x.shape)} has")
     if mode not in ("reflect", "edge", "wrap"):
         raise InputError(f"its mode is {short(str(mode))}, which ONNX does not define")
     return _moved(c, x, lambda a: np.pad(a[crop], grow, mode=mode))

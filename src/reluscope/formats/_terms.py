@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -93,13 +94,24 @@ def scaled(term: Term, by: FloatArray, size: int) -> sparse.csr_array:
     return out
 
 
-def product(K: sparse.csr_array, term: Term, size: int) -> Term:
-    """`K` times the term."""
-    if not isinstance(term, np.ndarray):
-        out = sparse.csr_array(K @ term)
-        out.eliminate_zeros()
-        return out
-    return renamed(K, term, size)
+_PRODUCTS_A_LOOK = 1 << 24
+"""Multiplications of a sparse product between two looks at the clock."""
+
+
+def product(K: sparse.csr_array, term: Term, size: int, look: Callable[[], None]) -> Term:
+    """`K` times the term, in groups of rows; `look` is called between them and may raise."""
+    if isinstance(term, np.ndarray):
+        look()
+        return renamed(K, term, size)
+    work = np.concatenate([[0], np.cumsum(row_counts(term)[K.indices])])[K.indptr]  # multiplications up to each row
+    ends = np.unique(np.searchsorted(work, np.arange(_PRODUCTS_A_LOOK, work[-1], _PRODUCTS_A_LOOK)))
+    parts = []
+    for start, stop in pairwise([0, *ends.tolist(), K.shape[0]]):
+        look()
+        if stop > start:
+            parts.append(sparse.csr_array(K[start:stop] @ term))
+            parts[-1].eliminate_zeros()
+    return parts[0] if len(parts) == 1 else sparse.csr_array(sparse.vstack(parts, format="csr"))
 
 
 def renamed(K: sparse.csr_array, names: IndexArray, size: int) -> sparse.csr_array:

@@ -8,9 +8,10 @@
 * `activation.pieces` (int64) with, one after the other, `activation.breaks` (pieces - 1 per row),
   `activation.slopes` and `activation.intercepts` (pieces per row).
 * the header, JSON text with `format`, `version`, `name`, `notes`, `input_shape`, `output_shape`, `storage` (one
-  entry per layer: `"dense"` or the shape of a sparse weight) and `activations` (names of the table's rows). In an
-  npz file it is the member `reluscope` (UTF-8 bytes as uint8), in a safetensors file the metadata entry of that
-  name.
+  entry per layer: `"dense"` or the shape of a sparse weight), `activations` (names of the table's rows) and, where
+  the network has them, `schema` (see `reluscope.schema`) and `parts` (its joined networks: name, then begin and end of
+  their inputs, outputs and units in each layer). In an npz file it is the member `reluscope` (UTF-8 bytes
+  as uint8), in a safetensors file the metadata entry of that name.
 
 **Plain files** of a multilayer perceptron are read too, with the hidden activation given by the caller:
 
@@ -25,12 +26,10 @@ never read, and numbers must be finite.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
@@ -41,11 +40,15 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import describe
-from reluscope._files import as_path, atomic_write, check_zip, looks_like, read_bytes
+from reluscope._files import as_path, atomic_write, looks_like, read_bytes
+from reluscope._json import parse_json
+from reluscope._lazy import late
+from reluscope._npy import Arrays, quoted, read_npz
 from reluscope.activations import Activation, Units
 from reluscope.errors import InputError, InputLimitError, MissingExtraError, UnsupportedError
-from reluscope.limits import DEFAULT_LIMITS, Limits
-from reluscope.network import Network, check_network
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
+from reluscope.network import Network, Part, check_network
+from reluscope.schema import Schema
 
 __all__ = [
     "load_npz",
@@ -62,10 +65,6 @@ __all__ = [
 _HEADER = "reluscope"
 _FORMAT = "reluscope-network"
 _VERSION = 1
-_NPY_HEADER = 10_000
-"""Longest text of a .npy header that is parsed (numpy's own limit)."""
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 # -- doors -----------------------------------------------------------------------------------------------------
@@ -84,7 +83,7 @@ def load_npz(
     `activation` (plain files only, default "relu") is what follows every layer but the last. `order` lists the
     layers of a state dict from input to output, `transpose` says that weights are stored as (inputs, outputs).
     """
-    name = as_path(path).name
+    name, limits = as_path(path).name, started(limits)
     arrays = read_npz(path, limits)
     header = arrays.pop(_HEADER, None)
     if header is None and {"network", "geometry", "pattern"} <= arrays.keys():
@@ -127,7 +126,7 @@ def load_safetensors(
     The file does not keep the order of its tensors, so a state dict whose layer names are not numbered needs
     `order`.
     """
-    name = as_path(path).name
+    name, limits = as_path(path).name, started(limits)
     arrays, metadata = _read_safetensors(read_bytes(path, limits=limits), limits, name)
     header = metadata.get(_HEADER)
     if header is None:
@@ -162,6 +161,7 @@ def network_from_tensors(
     """
     limits.check("tensors", len(tensors), what)
     limits.check("elements", sum(int(t.size) for t in tensors.values()), what)
+    limits.check("elements", max((n for t in tensors.values() for n in t.shape), default=0), f"{what}, along one axis,")
     if not tensors:
         raise InputError(f"{what} holds no arrays")
     layers = _named_layers(tensors, what, order, ordered)
@@ -216,12 +216,18 @@ def network_to_arrays(net: Network) -> tuple[str, Arrays]:
         "storage": storage,
         "activations": [a.name for a in kinds],
     }
+    if net.schema is not None:
+        header["schema"] = net.schema.to_dict()
+    if net.parts:
+        header["parts"] = [
+            [part.name, *([at.start, at.stop] for at in (part.inputs, part.outputs, *part.units))] for part in net.parts
+        ]
     return json.dumps(header, ensure_ascii=True, allow_nan=False), arrays
 
 
 def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: Limits) -> Network:
     """The network of a header and arrays in our layout; `what` names the file in errors."""
-    header = _parse_json(header_text, what)
+    header = _header_json(header_text, what, limits)
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise InputError(f"{what} is damaged: its header does not say {_FORMAT}")
     if header.get("version") != _VERSION:
@@ -231,7 +237,7 @@ def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: L
         )
     storage = _listed(header, "storage", what)
     limits.check("layers", len(storage), what)
-    kinds = _activations(arrays, _listed(header, "activations", what), what)
+    kinds = _activations(arrays, _listed(header, "activations", what), what, limits)
     layers = []
     for i, kept in enumerate(storage):
         weight = _array(arrays, f"W{i}", "f", 2, what) if kept == "dense" else _sparse(arrays, i, kept, limits, what)
@@ -240,6 +246,8 @@ def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: L
             kind = _array(arrays, f"k{i}", "i", 1, what)
             if kind.size and not 0 <= kind.min() <= kind.max() < len(kinds):
                 raise InputError(f"{what} is damaged: k{i} names activations that are not in its table")
+            most = max((a.pieces for a in kinds), default=0)
+            limits.check("elements", 3 * most * kind.size, f"the table of activations of layer {i} of {what}")
             layers.append((weight, bias, Units(kinds, kind.astype(np.intp))))
         else:
             layers.append((weight, bias, Units.uniform("identity", len(bias))))
@@ -255,6 +263,8 @@ def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: L
             output_shape=_whole_numbers(header, "output_shape", what),
             name=name,
             notes=notes,
+            schema=None if "schema" not in header else Schema.from_dict(header["schema"]),
+            parts=_parts(header, what) if "parts" in header else (),
         )
     except InputLimitError:
         raise
@@ -262,18 +272,33 @@ def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: L
         raise InputError(f"{what}: {error}") from error
 
 
-def _activations(arrays: Arrays, names: list[Any], what: str) -> tuple[Activation, ...]:
+def _parts(header: dict[str, Any], what: str) -> list[Part]:
+    """The networks that this one is made of; `Network` checks that they fit."""
+    out = []
+    for entry in _listed(header, "parts", what):
+        spans = entry[1:] if isinstance(entry, list) else []
+        whole = all(isinstance(s, list) and len(s) == 2 and all(type(n) is int for n in s) for s in spans)
+        if len(spans) < 2 or not whole or not isinstance(entry[0], str):
+            raise InputError(f"{what} is damaged: parts in its header is {describe(entry)}")
+        inputs, outputs, *units = (range(*span) for span in spans)
+        out.append(Part(entry[0], inputs, outputs, tuple(units)))
+    return out
+
+
+def _activations(arrays: Arrays, names: list[Any], what: str, limits: Limits) -> tuple[Activation, ...]:
     pieces = _array(arrays, "activation.pieces", "i", 1, what)
     fields = {f: _array(arrays, f"activation.{f}", "f", 1, what) for f in ("breaks", "slopes", "intercepts")}
     if len(pieces) and (pieces.min() < 1 or pieces.max() > 255):
         raise InputError(f"{what} is damaged: an activation has {pieces.min()} to {pieces.max()} pieces")
     total = int(pieces.sum())
+    limits.check("elements", 32 * total, f"the table of activations of {what}")
     lengths = (len(fields["breaks"]) + len(pieces), len(fields["slopes"]), len(fields["intercepts"]))
     if lengths != (total,) * 3 or len(names) != len(pieces) or not all(isinstance(n, str) for n in names):
         raise InputError(f"{what} is damaged: the table of activations does not fit together")
     kinds = []
     at = 0
     for row, count in enumerate(pieces.tolist()):
+        limits.check_time(what)
         kinds.append(
             Activation(
                 tuple(fields["breaks"][at - row : at - row + count - 1].tolist()),
@@ -329,22 +354,13 @@ def _whole_numbers(header: dict[str, Any], key: str, what: str) -> list[int]:
     return value
 
 
-def _parse_json(text: bytes, what: str) -> Any:
-    """JSON without the extensions of Python's reader: no NaN, no repeated keys, no deep nesting."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            raise ValueError("a key is repeated")
-        return made
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not JSON")
-
+def _header_json(text: bytes, what: str, limits: Limits) -> Any:
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is damaged: its header is not valid JSON ({str(error)[:80]})") from error
+        return parse_json(text, "its JSON header", limits)
+    except InputLimitError as error:
+        raise InputLimitError(f"{what}: {error}") from error
+    except InputError as error:
+        raise InputError(f"{what} is damaged: {error}") from error
 
 
 # -- plain files -----------------------------------------------------------------------------------------------
@@ -395,7 +411,7 @@ def _named_layers(
             match = _STATE.fullmatch(name)
             if match is None:
                 raise UnsupportedError(
-                    f"{what} holds {_short(name)}, which is neither a weight nor a bias of a plain network; names are "
+                    f"{what} holds {quoted(name)}, which is neither a weight nor a bias of a plain network; names are "
                     "W0, b0, ... or <layer>.weight, <layer>.bias. For other models pass the live object or ONNX"
                 )
             slot = found.setdefault(match["layer"] or "", [None, None])
@@ -412,7 +428,7 @@ def _named_layers(
 
 def _put(slot: list[npt.NDArray[Any] | None], at: int, array: npt.NDArray[Any], name: str, what: str) -> None:
     if slot[at] is not None:
-        raise InputError(f"{what} names the same weight twice ({_short(name)})")
+        raise InputError(f"{what} names the same weight twice ({quoted(name)})")
     slot[at] = array
 
 
@@ -431,7 +447,7 @@ def _by_number(names: list[str], what: str) -> list[str]:
     """Layer names in the order of the numbers in them; names that differ in more than numbers have no order."""
     if len({re.sub(r"[0-9]+", "#", name) for name in names}) > 1:
         raise InputError(
-            f"{what} has layers {[_short(n) for n in names[:8]]}, whose names do not say their order; "
+            f"{what} has layers {[quoted(n) for n in names[:8]]}, whose names do not say their order; "
             "pass order=[...] from input to output"
         )
     return sorted(names, key=lambda name: [int(n) for n in re.findall(r"[0-9]{1,4000}", name)])
@@ -457,73 +473,6 @@ def _fits(parts: list[tuple[Any, Any]]) -> bool:
     return widths and all(b is None or len(b) == W.shape[0] for W, b in parts)
 
 
-def _short(name: str) -> str:
-    return repr(name if len(name) <= 60 else name[:57] + "...")
-
-
-# -- npz archives ----------------------------------------------------------------------------------------------
-
-
-def read_npz(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -> Arrays:
-    """All arrays of an npz archive. Every size is checked against what the archive really holds."""
-    data, what = read_bytes(path, limits=limits), as_path(path).name
-    if not data.startswith(b"PK"):
-        raise InputError(f"{what} is not an npz archive{looks_like(data)}")
-    check_zip(data, limits, what)
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _read_members(archive, limits, what)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        raise InputError(f"{what} is damaged or not an npz archive: {str(error)[:120]}") from error
-
-
-def _read_members(archive: zipfile.ZipFile, limits: Limits, what: str) -> Arrays:
-    members = archive.infolist()
-    found: Arrays = {}
-    elements = 0
-    for member in members:
-        name = member.filename.removesuffix(".npy")
-        if name == member.filename or name in found:
-            problem = "twice" if name in found else "which is not an array (.npy)"
-            raise InputError(f"{what} holds {_short(member.filename)} {problem}; is it an npz file of arrays?")
-        with archive.open(member) as stream:
-            shape, fortran, dtype = _npy_header(stream, name, what)
-            count = math.prod(shape)
-            elements += count
-            limits.check("elements", elements, what)
-            # All of the member must be the array, so a header cannot ask for more than is there.
-            if stream.tell() + count * dtype.itemsize != member.file_size:
-                raise InputLimitError(
-                    f"{_short(name)} in {what} claims shape {shape} of {dtype}, which is not the "
-                    f"{member.file_size - stream.tell():,} bytes it holds; the file is damaged or forged"
-                )
-            raw = stream.read(count * dtype.itemsize)
-            if len(raw) != count * dtype.itemsize:
-                raise InputError(f"{what} is cut short: {_short(name)} ends early")
-            stream.read(1)  # reaching the end makes zipfile compare the checksum
-        found[name] = np.frombuffer(raw, dtype=dtype).reshape(shape, order="F" if fortran else "C")
-    return found
-
-
-def _npy_header(stream: Any, name: str, what: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    npy = np.lib.format
-    try:
-        version = npy.read_magic(stream)
-        readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-        if version not in readers:
-            raise ValueError(f"npy version {version}")
-        shape, fortran, dtype = readers[version](stream, max_header_size=_NPY_HEADER)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise InputError(f"{what} is damaged: the header of {_short(name)} cannot be read") from error
-    if dtype.hasobject or dtype.kind not in "fiub":
-        raise InputError(
-            f"{_short(name)} in {what} holds {dtype}, not numbers; pickled objects are never read from files"
-        )
-    if len(shape) > 32 or any(n < 0 for n in shape):
-        raise InputError(f"{what} is damaged: {_short(name)} claims shape {shape}")
-    return shape, fortran, dtype
-
-
 # -- safetensors -----------------------------------------------------------------------------------------------
 
 _DTYPES = {
@@ -534,8 +483,8 @@ _DTYPES = {
 
 def _safetensors() -> Any:
     try:
-        import safetensors
-        import safetensors.numpy
+        safetensors = late("safetensors")
+        late("safetensors.numpy")
     except ImportError as error:
         raise MissingExtraError(
             "safetensors files need the safetensors package: pip install 'reluscope[safetensors]'"
@@ -547,26 +496,41 @@ def _read_safetensors(data: bytes, limits: Limits, what: str) -> tuple[Arrays, d
     length = int.from_bytes(data[:8], "little")
     if len(data) < 10 or length > len(data) - 8 or data[8:9] != b"{":
         raise InputError(f"{what} is not a safetensors file, or it is cut short{looks_like(data)}")
-    header = _parse_json(data[8 : 8 + length], what)
+    header = _header_json(data[8 : 8 + length], what, limits)
     if not isinstance(header, dict):
         raise InputError(f"{what} is damaged: its header is not a table")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise InputError(f"{what} is damaged: its metadata is not a table of texts")
     limits.check("tensors", len(header), what)
+    limits.check("elements", _claimed(header, what), what)
     library = _safetensors()
     try:
         tensors = library.deserialize(data)
-    except library.SafetensorError as error:
+    except Exception as error:  # its own SafetensorError, and errors of Python's own kinds
         raise InputError(f"{what} is damaged: {str(error)[:120]}") from error
     found: Arrays = {}
     for name, tensor in tensors:
+        limits.check_time(what)
         code = _DTYPES.get(str(tensor["dtype"]))
         if code is None:
-            raise UnsupportedError(f"{_short(name)} in {what} has type {tensor['dtype']}, which is not read")
-        array = np.frombuffer(tensor["data"], dtype=code).reshape(tensor["shape"])
+            raise UnsupportedError(f"{quoted(name)} in {what} has type {tensor['dtype']}, which is not read")
+        try:
+            array = np.frombuffer(tensor["data"], dtype=code).reshape(tensor["shape"])
+        except ValueError as error:
+            raise InputError(f"{what} is damaged: {quoted(name)} claims shape {tensor['shape']}") from error
         if tensor["dtype"] == "BF16":  # the upper half of a float32
             array = (array.astype(np.uint32) << 16).view(np.float32)
         found[name] = array
-    limits.check("elements", sum(int(a.size) for a in found.values()), what)
     return found, metadata
+
+
+def _claimed(header: dict[str, Any], what: str) -> int:
+    """How many numbers the header of a safetensors file claims."""
+    total = 0
+    for name, facts in header.items():
+        shape = facts.get("shape") if isinstance(facts, dict) else None
+        if not isinstance(shape, list) or len(shape) > 32 or not all(type(n) is int and n >= 0 for n in shape):
+            raise InputError(f"{what} is damaged: {quoted(name)} has no shape in its header")
+        total += max(math.prod(shape), *shape, 0)
+    return total

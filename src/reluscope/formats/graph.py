@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ _GROWTH = 8
 """A product of two affine maps is kept factored when it has more than this many times their non-zeros ..."""
 _SMALL = 1 << 14
 """... unless it has fewer than this: there an extra layer of identity units would cost more than it saves."""
+_NUMBERS_PER_INDEX = 4
+"""Numbers that an entry of a window takes while the windows are laid out."""
+_NUMBERS_PER_KIND = 256
+"""Numbers that fit in the memory of one kind of unit, with its row in every table."""
 _NUMBERS_PER_ENTRY = 16
 """Numbers that a symbolic entry takes on its way into a network: its constant, indices, a row, a unit's tables."""
 
@@ -358,13 +363,24 @@ class GraphBuilder:
         """
         t, index, out = self._windows_of(t, window)
         planes = t.shape[0] * t.shape[1]
-        self._limits.check("elements", planes * index.size, "a max pooling")
+        self._check_indices(planes * index.size)
         if (index < 0).all(axis=1).any():
             raise InputError("a max pooling has a window that lies wholly in the padding")
         first = np.arange(planes, dtype=np.intp)[:, None, None] * math.prod(t.shape[2:])
         full = np.where(index >= 0, first + index, -1).reshape(-1, index.shape[1])
         full = np.take_along_axis(full, np.argsort(full < 0, axis=1, kind="stable"), axis=1)  # padding last
         return self._max_tree(t, full, (*t.shape[:2], *out))
+
+    def each_kind(self, parameters: FloatArray, make: Callable[[float], Activation]) -> npt.NDArray[Any]:
+        """An activation for every parameter, equal ones made once; their number and the time they take are limited."""
+        values, place = np.unique(parameters, return_inverse=True)
+        self._limits.check("elements", _NUMBERS_PER_KIND * len(values), f"a layer of {len(values):,} kinds of units")
+        kinds = np.empty(len(values), dtype=object)
+        for i, value in enumerate(values.tolist()):
+            if not i % 256:
+                self._limits.check_time("the units of a layer")
+            kinds[i] = make(value)
+        return kinds[place]
 
     # -- limits --------------------------------------------------------------------------------------------
 
@@ -495,7 +511,8 @@ class GraphBuilder:
             K.eliminate_zeros()
         if t.terms and self._too_dense(K, t):
             t = self._carry(t)
-        terms = {b: _terms.product(K, m, self._blocks[b].size) for b, m in t.terms.items()}
+        look = partial(self._limits.check_time, "a linear map of the graph")
+        terms = {b: _terms.product(K, m, self._blocks[b].size, look) for b, m in t.terms.items()}
         const = K @ t.const
         if bias is not None:
             const = const + np.broadcast_to(bias, const.shape)
@@ -567,9 +584,14 @@ class GraphBuilder:
         out = window.counts(t.shape[2:])
         return t, self._windows(t.shape[2:], out, window), out
 
+    def _check_indices(self, count: int) -> None:
+        """Raise `InputLimitError` if the entries that all windows read are too many to be listed."""
+        what = f"a convolution or pooling whose windows read {count:,} entries"
+        self._limits.check("elements", _NUMBERS_PER_INDEX * count, what)
+
     def _windows(self, size: Sequence[int], out: Sequence[int], window: Window) -> IndexArray:
         """Flat spatial index of each entry of each window, shape (windows, entries), -1 in the padding."""
-        self._limits.check("elements", math.prod(out) * math.prod(window.kernel), "a convolution or pooling")
+        self._check_indices(math.prod(out) * math.prod(window.kernel))
         flat = np.zeros((1, 1), dtype=np.intp)
         for i, n in enumerate(size):
             at = window.positions(i, n, out[i])
@@ -586,13 +608,13 @@ class GraphBuilder:
         self._shape((w.shape[0], *out), "the result of a convolution")
         reads = 1  # (window, kernel entry) pairs inside the image: a product over the axes
         for i, n in enumerate(size):
-            self._limits.check("elements", out[i] * kernel[i], "a convolution")
+            self._check_indices(out[i] * kernel[i])
             reads *= int((window.positions(i, n, out[i]) >= 0).sum())
         self._limits.check("weights", self._meter.live + w.shape[0] * w.shape[1] * reads, "a convolution, unrolled,")
         index = self._windows(size, out, window)
         n_in, per_group = w.shape[1], w.shape[0] // groups
         area, taps = math.prod(size), math.prod(kernel)
-        self._limits.check("elements", index.size * n_in, "a convolution, unrolled,")
+        self._check_indices(index.size * n_in)
         inside = np.broadcast_to((index >= 0)[:, None, :], (len(index), n_in, taps))
         channel = np.arange(n_in, dtype=np.intp)[None, :, None]
         small = np.int32 if groups * n_in * area < 2**31 else np.int64
@@ -627,10 +649,7 @@ class GraphBuilder:
             shape = self._broadcast_shape(a.shape, b.shape)
             return self._make(shape, {}, fold(a.const.reshape(a.shape), b.const.reshape(b.shape)).ravel())
         a = self._broadcast(a, self._broadcast_shape(a.shape, b.shape))
-        made = {c: one_break(c) for c in np.unique(b.const).tolist()}
-        each = np.empty(b.size, dtype=object)
-        each[:] = [made[c] for c in b.const.tolist()]
-        return self.activate(a, each.reshape(b.shape))
+        return self.activate(a, self.each_kind(b.const, one_break).reshape(b.shape))
 
     def _max_tree(self, t: Tensor, index: IndexArray, shape: Shape) -> Tensor:
         current = t

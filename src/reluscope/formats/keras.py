@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reluscope._check import FloatArray, real_array
+from reluscope._lazy import late
 from reluscope.activations import Activation, absolute, clip, hard_sigmoid, leaky_relu, relu, relu6
 from reluscope.errors import InputError, MissingExtraError, ReluscopeWarning, UnsupportedError
 from reluscope.formats._terms import Window
 from reluscope.formats.graph import GraphBuilder, Tensor
-from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.network import Network
 
 __all__ = ["load_keras"]
@@ -35,7 +36,7 @@ def load_keras(model: Any, *, limits: Limits = DEFAULT_LIMITS, input_shape: Sequ
     model's own layout, usually channels last. A final softmax or sigmoid is cut off with a warning: the outputs are
     then logits.
     """
-    keras = _keras()
+    keras, limits = _keras(), started(limits)
     name = str(model.name)
     if not hasattr(model, "operations") and not _is(model, "Sequential"):
         raise UnsupportedError(
@@ -64,7 +65,7 @@ def load_keras(model: Any, *, limits: Limits = DEFAULT_LIMITS, input_shape: Sequ
 
 def _keras() -> Any:
     try:
-        import keras
+        keras = late("keras")
     except ImportError as error:
         raise MissingExtraError("keras models need Keras 3: pip install keras") from error
     if int(keras.__version__.split(".")[0]) < 3:

@@ -8,6 +8,7 @@ run, and nothing in a file is ever executed as code.
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, describe
 from reluscope._files import as_path, atomic_write, read_bytes
+from reluscope._json import parse_json
+from reluscope._lazy import late
 from reluscope.errors import InputError, InputLimitError, MissingExtraError, ReluscopeWarning, UnsupportedError
 from reluscope.formats._onnx_ops import (
     ELEMENTWISE,
@@ -36,12 +39,16 @@ from reluscope.formats._onnx_ops import (
     stored_array,
     why_not,
 )
+from reluscope.formats._onnx_types import check_types
 from reluscope.formats._terms import Shape
 from reluscope.formats.graph import GraphBuilder, Tensor
-from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.network import Layer, Network, check_network
+from reluscope.schema import Schema
 
 _OLDEST_OPSET = 7
+_SCHEMA = "reluscope.schema"
+"""Key of the metadata that holds the schema."""
 _MAX_MODEL_BYTES = (1 << 31) - (1 << 20)
 """protobuf cannot hold a message of 2 GiB."""
 
@@ -63,9 +70,13 @@ def load_onnx(
     the output to keep when the model has several. `allow_external` admits weights in files beside the model, never
     outside its folder. Weights are converted to float64 exactly.
 
+    The schema that `save_onnx` wrote is read back. Of other models' metadata, `feature_names` and `class_names` (a JSON
+    list, or names with commas) name the inputs and the outputs where there are as many.
+
     Raises `UnsupportedError` naming the node when the model is not piecewise affine, `InputLimitError` when it is
     larger than `limits`, and `InputError` when the file is not a sound ONNX model.
     """
+    limits = started(limits)
     data, folder, name = _read(path_or_bytes, limits)
     onnx = _import_onnx()
     model = _parse(onnx, data, name)
@@ -76,9 +87,40 @@ def load_onnx(
     opset = _operator_set(onnx, model)
     needed, target = _needed_nodes(graph, output)
     _check_operations(graph, needed)
+    check_types(onnx, graph, opset, needed, lambda i: _where(graph, i), lambda: limits.check_time("the model"))
     run = _Run(onnx, graph, opset, needed, target, limits)
     _check_model(onnx, model, name)
-    return run.network(name or graph.name or "network")
+    return _with_metadata(run.network(name or graph.name or "network"), model, limits)
+
+
+def _with_metadata(net: Network, model: Any, limits: Limits) -> Network:
+    """The network with what the file's metadata says about its numbers."""
+    props = {p.key: p.value for p in model.metadata_props}
+    if not all(isinstance(text, str) for pair in props.items() for text in pair):
+        raise InputError("the model is damaged: its metadata is not UTF-8 text")
+    if _SCHEMA in props:
+        return net.with_schema(Schema.from_dict(parse_json(props[_SCHEMA], "the schema of the model", limits)))
+    columns = _names_in(props, "feature_names", net.n_inputs, limits)
+    outputs = _names_in(props, "class_names", net.n_outputs, limits)
+    known: dict[str, Any] = {"columns": columns} if columns else {}
+    if outputs:
+        known |= {"outputs": outputs, "classes": outputs} if len(outputs) > 1 else {"outputs": outputs}
+    return net.with_schema(**known) if known else net
+
+
+def _names_in(props: dict[str, str], key: str, count: int, limits: Limits) -> tuple[str, ...]:
+    """As many different names as there are numbers, or none: foreign metadata is a hint, never an error."""
+    said = props.get(key, "").strip()
+    limits.check("text_bytes", len(said), f"{key} of the model")
+    found: Any = said.split(",")
+    if said[:1] in ("[", "{"):
+        try:
+            found = parse_json(said, f"{key} of the model", limits)
+        except InputError:
+            return ()
+        found = list(found.values()) if isinstance(found, dict) else found
+    names = [str(v).strip() for v in found if isinstance(v, (str, int))] if isinstance(found, list) else []
+    return tuple(names) if len(names) == count == len(set(names)) and all(names) else ()
 
 
 def _read(source: str | PathLike[str] | bytes, limits: Limits) -> tuple[bytes, Path | None, str]:
@@ -92,14 +134,11 @@ def _read(source: str | PathLike[str] | bytes, limits: Limits) -> tuple[bytes, P
 
 def _import_onnx() -> Any:
     try:
-        import onnx
-        import onnx.checker
-        import onnx.defs
-        import onnx.helper
-        import onnx.numpy_helper
+        for part in ("checker", "defs", "helper", "numpy_helper"):
+            late(f"onnx.{part}")
+        return late("onnx")
     except ImportError as error:
         raise MissingExtraError("ONNX files need the onnx package: pip install reluscope[onnx]") from error
-    return onnx
 
 
 def _parse(onnx: Any, data: bytes, name: str) -> Any:
@@ -491,7 +530,7 @@ def save_onnx(
     One Gemm per layer. A layer whose units are all alike becomes Relu, LeakyRelu or Clip; any other is written as
     `s_0 h + c_0 + sum_k (s_k - s_{k-1}) relu(h - t_k)`. With `dtype="float64"` the model computes the same function
     up to rounding; `"float32"` rounds the weights. Sparse weights are written dense, up to `limits.elements`
-    numbers in all. The file appears whole or not at all.
+    numbers in all. A schema goes into the metadata. The file appears whole or not at all.
     """
     check_network(net)
     kind = np.dtype(choice(dtype, "dtype", ("float64", "float32")))
@@ -538,6 +577,8 @@ class _Writer:
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="reluscope"
         )
+        if net.schema is not None:
+            helper.set_model_props(model, {_SCHEMA: json.dumps(net.schema.to_dict())})
         self.onnx.checker.check_model(model)
         return model
 

@@ -1,43 +1,42 @@
 """Networks from fitted scikit-learn estimators.
 
-`MLPClassifier` and `MLPRegressor` with `relu` or `identity` units; pipelines whose earlier steps are affine
-(scalers, PCA, feature selection), which are folded into the first layer; `TransformedTargetRegressor` with an
-affine transformer; a fitted `GridSearchCV` and its relatives (their best estimator).
+`MLPClassifier` and `MLPRegressor` with `relu` or `identity` units, linear and logistic models, and our own estimators;
+pipelines and `ColumnTransformer`s before them (`_sklearn_tables`); `TransformedTargetRegressor` with an affine
+transformer; `CalibratedClassifierCV` where its map is monotone; a fitted `GridSearchCV` and its relatives (their
+best estimator).
 
-For a classifier the network gives the *logits*: softmax (or the logistic function, for two classes or several
-labels) of the outputs is `predict_proba`. scikit-learn itself is not imported: everything is read off the object.
+For a classifier the network gives the *logits* (or decision values), and its schema says what makes probabilities of
+them. Names of columns, categories, classes and the decision rule are in the schema. scikit-learn itself is not
+imported: everything is read off the object.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from reluscope._check import FloatArray, real_array
-from reluscope.activations import Activation, clip
+from reluscope._check import real_array
+from reluscope._columns import plain
 from reluscope.errors import InputError, ReluscopeWarning, UnsupportedError
+from reluscope.formats._sklearn_tables import DEPTH, Front, affine_step, fitted
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
+from reluscope.schema import Column, Output, Schema
 
-__all__ = ["load_sklearn"]
+__all__ = ["affine_step", "load_sklearn"]
 
-_DEPTH = 20
-"""Estimators inside estimators."""
-
-
-class _Step(NamedTuple):
-    """An affine step `z = M x + c`, clipped afterwards when `bounds` is given.
-
-    A diagonal `M` is a vector; an index vector (feature selection) has an integer dtype.
-    """
-
-    M: Any
-    c: FloatArray
-    bounds: Activation | None = None
+_REGRESSORS = (
+    "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "BayesianRidge",
+    "HuberRegressor", "QuantileRegressor", "LinearSVR", "SGDRegressor",
+)  # fmt: skip
+_CLASSIFIERS = (
+    "LogisticRegression", "LogisticRegressionCV", "RidgeClassifier", "RidgeClassifierCV", "LinearSVC",
+    "SGDClassifier", "Perceptron",
+)  # fmt: skip
+_SEARCHES = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV")
 
 
 def load_sklearn(estimator: Any, *, limits: Limits = DEFAULT_LIMITS) -> Network:
@@ -45,52 +44,97 @@ def load_sklearn(estimator: Any, *, limits: Limits = DEFAULT_LIMITS) -> Network:
     network = _load(estimator, type(estimator).__name__, 0)
     limits.check("layers", len(network.layers), network.name)
     limits.check("weights", network.n_parameters, network.name)
-    return network
+    return _named(network, estimator)
+
+
+def _named(network: Network, estimator: Any) -> Network:
+    """The names of the columns, where the estimator has them and no pipeline has said more."""
+    if network.schema is not None and network.schema.columns:
+        return network
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None or len(names) != network.n_inputs:
+        return network
+    return network.with_schema(columns=tuple(Column(str(n)) for n in names))
 
 
 def _load(estimator: Any, path: str, depth: int) -> Network:
-    if depth > _DEPTH:
-        raise InputError(f"{path}: estimators are nested more than {_DEPTH} deep")
-    kind = type(estimator).__name__
-    if not type(estimator).__module__.startswith("sklearn."):
-        raise UnsupportedError(
-            f"{path} is a {type(estimator).__module__}.{kind}, not one of scikit-learn's own estimators"
-        )
+    if depth > DEPTH:
+        raise InputError(f"{path}: estimators are nested more than {DEPTH} deep")
+    kind, home = type(estimator).__name__, type(estimator).__module__
+    if home.startswith("reluscope.") and kind in ("ReluClassifier", "ReluRegressor"):
+        return _own(estimator, path)
+    if home.startswith("reluscope."):
+        raise UnsupportedError(f"{path} is a {kind}, whose predictions are no network; its field network_ is one")
+    if not home.startswith("sklearn."):
+        raise UnsupportedError(f"{path} is a {home}.{kind}, not one of scikit-learn's own estimators")
     if kind in ("MLPClassifier", "MLPRegressor"):
         return _perceptron(estimator, path)
+    if kind in _REGRESSORS or kind in _CLASSIFIERS:
+        return _linear(estimator, path)
     if kind == "Pipeline":
         return _pipeline(estimator, path, depth)
     if kind == "TransformedTargetRegressor":
         return _transformed_target(estimator, path, depth)
-    if kind in ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV"):
-        return _load(_fitted(estimator, "best_estimator_", path), f"{path}.best_estimator_", depth + 1)
+    if kind == "CalibratedClassifierCV":
+        return _calibrated(estimator, path, depth)
+    if kind in _SEARCHES:
+        return _load(fitted(estimator, "best_estimator_", path), f"{path}.best_estimator_", depth + 1)
+    if kind == "FrozenEstimator":
+        return _load(estimator.estimator, f"{path}.estimator", depth + 1)
     raise UnsupportedError(
-        f"{path} is a {kind}, which is not a piecewise-affine network; known are MLPClassifier, MLPRegressor, "
-        "Pipeline, TransformedTargetRegressor and GridSearchCV"
+        f"{path} is a {kind}, which is not a piecewise-affine network; known are MLPClassifier, MLPRegressor, linear "
+        "and logistic models, Pipeline, TransformedTargetRegressor, CalibratedClassifierCV and GridSearchCV"
     )
 
 
+# -- models ----------------------------------------------------------------------------------------------------
+
+
 def _perceptron(model: Any, path: str) -> Network:
-    weights, biases = _fitted(model, "coefs_", path), _fitted(model, "intercepts_", path)
+    weights, biases = fitted(model, "coefs_", path), fitted(model, "intercepts_", path)
     if model.activation not in ("relu", "identity"):
         raise UnsupportedError(
             f"{path} has activation={model.activation!r}, which is not piecewise linear; train it with "
             "activation='relu'"
         )
-    notes = []
+    notes, schema = [], None
     out = model.out_activation_
     if out == "softmax":
         notes.append(f"outputs are logits of classes {_classes(model)}, before softmax")
+        schema = _decisions(model.classes_, "softmax")
     elif out == "logistic":
         what = f"class {model.classes_[1]!s}" if len(model.classes_) == 2 else f"labels {_classes(model)}"
         notes.append(f"outputs are logits of {what}, before the logistic function")
+        several = len(biases[-1]) > 1
+        schema = _labels(model.classes_) if several else _decisions(model.classes_, "sigmoid")
     elif out == "exp":
         notes.append("outputs are logarithms of the prediction: the final exp was cut off")
         warnings.warn(f"{path}: {notes[-1]}", ReluscopeWarning, stacklevel=4)
     elif out != "identity":
         raise UnsupportedError(f"{path} has output activation {out!r}, which is not known")
     layers = [(np.asarray(W).T, b) for W, b in zip(weights, biases, strict=True)]
-    return Network(layers, model.activation, name=path, notes=notes)
+    return Network(layers, model.activation, name=path, notes=notes, schema=schema)
+
+
+def _linear(model: Any, path: str) -> Network:
+    W = np.atleast_2d(real_array(fitted(model, "coef_", path), f"{path}.coef_"))
+    b = np.atleast_1d(real_array(fitted(model, "intercept_", path), f"{path}.intercept_"))
+    schema = None
+    if type(model).__name__ in _CLASSIFIERS:
+        logistic = type(model).__name__.startswith("Logistic") or getattr(model, "loss", "") == "log_loss"
+        together = logistic and len(W) > 1 and type(model).__name__.startswith("Logistic")
+        one_by_one = getattr(model, "multi_class", "") == "ovr" or getattr(model, "solver", "") == "liblinear"
+        link = "softmax" if together and not one_by_one else "sigmoid" if logistic and len(W) == 1 else "raw"
+        schema = _decisions(model.classes_, link)
+    return Network([(W, np.broadcast_to(b, (len(W),)))], name=path, schema=schema)
+
+
+def _own(model: Any, path: str) -> Network:
+    network: Network = fitted(model, "network_", path)
+    if type(model).__name__ == "ReluClassifier":
+        link = "sigmoid" if network.n_outputs == 1 else "softmax"
+        network = network.with_schema(_decisions(model.classes_, link))
+    return _named(network, model)
 
 
 def _classes(model: Any) -> str:
@@ -98,138 +142,125 @@ def _classes(model: Any) -> str:
     return "[" + ", ".join(names) + (", ...]" if len(model.classes_) > 6 else "]")
 
 
+def _decisions(classes: Any, link: str) -> Schema:
+    """One output that decides between two classes, or one output per class."""
+    labels = tuple(plain(c) for c in np.asarray(classes).tolist())
+    if len(labels) == 2:
+        name = f"P({labels[1]})" if link != "raw" else str(labels[1])
+        return Schema(outputs=(Output(name, link=link),), classes=labels)
+    return Schema(outputs=tuple(Output(str(c), link=link) for c in labels), classes=labels)
+
+
+def _labels(labels: Any) -> Schema:
+    return Schema(outputs=tuple(Output(f"P({plain(c)})", link="sigmoid") for c in labels))
+
+
+# -- pipelines -------------------------------------------------------------------------------------------------
+
+
 def _pipeline(pipeline: Any, path: str, depth: int) -> Network:
     steps = list(pipeline.steps)
     if not steps or steps[-1][1] in ("passthrough", None):
         raise UnsupportedError(f"{path} does not end in a network: its last step is passthrough")
     network = _load(steps[-1][1], f"{path}.{steps[-1][0]}", depth + 1)
-    for name, step in reversed(_flat_steps(steps[:-1], path, depth)):
-        network = _before(network, _affine(step, name))
-    return network
-
-
-def _flat_steps(steps: list[tuple[str, Any]], path: str, depth: int) -> list[tuple[str, Any]]:
-    """The transformers in order, with pipelines inside the pipeline opened up."""
-    if depth > _DEPTH:
-        raise InputError(f"{path}: pipelines are nested more than {_DEPTH} deep")
-    found: list[tuple[str, Any]] = []
-    for name, step in steps:
-        where = f"{path}.{name}"
+    own = None if network.schema is None else network.schema.columns
+    front = None
+    for name, step in steps[:-1]:
         if step is None or (isinstance(step, str) and step == "passthrough"):
             continue
-        if type(step).__name__ == "Pipeline" and type(step).__module__.startswith("sklearn."):
-            found += _flat_steps(list(step.steps), where, depth + 1)
-        else:
-            found.append((where, step))
-    return found
+        front = Front(_table_names(pipeline, step, f"{path}.{name}")) if front is None else front
+        front.add(step, f"{path}.{name}")
+    if front is None:
+        return network
+    if own and any(c.kind == "category" for c in own):
+        raise UnsupportedError(f"{path} has a pipeline with categories inside a pipeline; put all steps in one")
+    before, columns, unused = front.before(network)
+    about = Schema() if before.schema is None else before.schema
+    named = bool(_names(pipeline)) or any(c.kind == "category" for c in columns)
+    schema = replace(about, columns=columns, unused=unused) if named or unused else before.schema
+    return Network(before.layers, output_shape=before.output_shape, name=before.name, notes=before.notes, schema=schema)
 
 
-def _before(network: Network, step: _Step) -> Network:
-    """`x -> network(step(x))`."""
-    n = network.n_inputs
-    if len(step.c) != n:
-        raise InputError(f"a step gives {len(step.c)} features but the next one takes {n}")
-    if np.asarray(step.M).ndim == 1:
-        if np.asarray(step.M).dtype.kind == "i":
-            chosen, width = step.M[:-1], int(step.M[-1])
-            M = sparse.csr_array((np.ones(n), (np.arange(n), chosen)), shape=(n, width))
-        else:
-            M = sparse.dia_array((step.M[None, :], [0]), shape=(n, n)).tocsr()
+def _names(estimator: Any) -> list[str]:
+    found = getattr(estimator, "feature_names_in_", None)
+    return [] if found is None else [str(n) for n in found]
+
+
+def _table_names(pipeline: Any, step: Any, path: str) -> list[str]:
+    """The names of the table's columns; x0, x1, ... where the pipeline was fitted on arrays."""
+    names = _names(pipeline)
+    if names:
+        return names
+    while type(step).__name__ == "Pipeline" and step.steps:
+        step = step.steps[0][1]
+    n = getattr(step, "n_features_in_", None)
+    if n is None and hasattr(step, "transformer_list"):
+        n = getattr(step.transformer_list[0][1], "n_features_in_", None)
+    if n is None:
+        components = getattr(step, "components_", None)
+        n = None if components is None else np.shape(components)[1]
+    if n is None:
+        n = fitted(step, "n_features_in_", path)
+    return [f"x{i}" for i in range(int(n))]
+
+
+# -- calibration -----------------------------------------------------------------------------------------------
+
+
+def _calibrated(model: Any, path: str, depth: int) -> Network:
+    """A classifier whose probabilities are a monotone function of one score: events move to the score."""
+    members = fitted(model, "calibrated_classifiers_", path)
+    if len(members) != 1:
+        raise UnsupportedError(
+            f"{path} averages {len(members)} calibrated classifiers, which is no monotone function of one score; fit "
+            "it with ensemble=False, or load one of its calibrated_classifiers_"
+        )
+    member = members[0]
+    if len(member.classes) != 2 or len(member.calibrators) != 1:
+        raise UnsupportedError(f"{path} calibrates {len(member.classes)} classes; only two are a matter of one score")
+    network = _load(member.estimator, f"{path}.estimator", depth + 1)
+    network = _named(network, member.estimator)
+    schema = network.schema
+    if schema is None or len(schema.outputs) != 1:
+        raise UnsupportedError(f"{path}.estimator does not give one score for two classes")
+    # scikit-learn calibrates decision values where there are any, else probabilities.
+    scored = schema.outputs[0] if not hasattr(member.estimator, "decision_function") else Output("score")
+    calibrator = member.calibrators[0]
+    kind = type(calibrator).__name__
+    if kind == "_SigmoidCalibration":
+        a, b = -float(calibrator.a_), -float(calibrator.b_)
+        if a == 0:
+            raise UnsupportedError(f"{path} gives every input the same probability")
+        step: Any = ("sigmoid", (a, b))
+    elif kind == "IsotonicRegression":
+        a = 1.0 if calibrator.increasing_ else -1.0
+        x, p = np.asarray(calibrator.X_thresholds_), np.asarray(calibrator.y_thresholds_)
+        if a < 0 or len(x) < 2:
+            raise UnsupportedError(f"{path} has a calibration that does not rise with the score")
+        step = ("isotonic", (*x.tolist(), *p.tolist()))
     else:
-        M = step.M
-    if step.bounds is None:
-        return network.after(M, step.c)
-    return Network(
-        [(M, step.c, step.bounds), *network.layers],
-        output_shape=network.output_shape,
-        name=network.name,
-        notes=network.notes,
+        raise UnsupportedError(f"{path} calibrates by {kind.strip('_')}, which is not known; use sigmoid or isotonic")
+    sign = 1.0 if a > 0 else -1.0
+    out = replace(
+        scored,
+        name=f"P({plain(member.classes[1])})",
+        scale=sign * scored.scale,
+        shift=sign * scored.shift,
+        calibration=(*scored.calibration, step),
     )
-
-
-# -- affine transformers ---------------------------------------------------------------------------------------
-
-
-def _affine(step: Any, path: str) -> _Step:
-    kind = type(step).__name__
-    own = type(step).__module__.startswith("sklearn.")
-    maker = _TRANSFORMERS.get(kind) if own else None
-    if maker is not None:
-        return maker(step, path)
-    if own and any(c.__name__ == "SelectorMixin" for c in type(step).__mro__):
-        return _selection(step, path)
-    hint = {
-        "FunctionTransformer": "; it may hold any function",
-        "ColumnTransformer": "; apply it first and load the network alone",
-    }.get(kind, "")
-    raise UnsupportedError(
-        f"{path} is a {kind}, which is not known to be affine{hint}; known are {', '.join(_TRANSFORMERS)} and "
-        "feature selection"
-    )
-
-
-def _standard(step: Any, path: str) -> _Step:
-    n = int(_fitted(step, "n_features_in_", path))
-    scale = _vector(step.scale_, 1.0, n, f"{path}.scale_") if step.with_std else np.ones(n)
-    mean = _vector(step.mean_, 0.0, n, f"{path}.mean_") if step.with_mean else np.zeros(n)
-    return _Step(1.0 / scale, -mean / scale)
-
-
-def _min_max(step: Any, path: str) -> _Step:
-    n = int(_fitted(step, "n_features_in_", path))
-    scale, shift = _vector(step.scale_, 1.0, n, path), _vector(step.min_, 0.0, n, path)
-    low, high = step.feature_range
-    return _Step(scale, shift, clip(float(low), float(high)) if step.clip else None)
-
-
-def _max_abs(step: Any, path: str) -> _Step:
-    n = int(_fitted(step, "n_features_in_", path))
-    bounds = clip(-1.0, 1.0) if getattr(step, "clip", False) else None
-    return _Step(1.0 / _vector(step.scale_, 1.0, n, path), np.zeros(n), bounds)
-
-
-def _robust(step: Any, path: str) -> _Step:
-    n = int(_fitted(step, "n_features_in_", path))
-    scale, centre = _vector(step.scale_, 1.0, n, path), _vector(step.center_, 0.0, n, path)
-    return _Step(1.0 / scale, -centre / scale)
-
-
-def _principal(step: Any, path: str) -> _Step:
-    V = real_array(_fitted(step, "components_", path), f"{path}.components_", ndim=2)
-    mean = _vector(getattr(step, "mean_", None), 0.0, V.shape[1], path)
-    if getattr(step, "whiten", False):
-        # scikit-learn guards components without variance in the same way.
-        scale = np.sqrt(real_array(step.explained_variance_, f"{path}.explained_variance_", ndim=1))
-        V = V / np.maximum(scale, np.finfo(np.float64).eps)[:, None]
-    return _Step(V, -V @ mean)
-
-
-def _selection(step: Any, path: str) -> _Step:
-    n = int(_fitted(step, "n_features_in_", path))
-    try:
-        chosen = np.flatnonzero(step.get_support())
-    except Exception as error:
-        raise _unfitted(step, path) from error
-    return _Step(np.append(chosen, n).astype(np.int64), np.zeros(len(chosen)))
-
-
-_TRANSFORMERS: dict[str, Callable[[Any, str], _Step]] = {
-    "StandardScaler": _standard,
-    "MinMaxScaler": _min_max,
-    "MaxAbsScaler": _max_abs,
-    "RobustScaler": _robust,
-    "PCA": _principal,
-    "IncrementalPCA": _principal,
-    "TruncatedSVD": _principal,
-}
+    columns = schema.of_inputs() or Schema()
+    classes = tuple(plain(c) for c in np.asarray(member.classes).tolist())
+    turned = network if sign > 0 else network.then([[-1.0]])
+    return turned.with_schema(replace(columns, outputs=(out,), classes=classes, rule="above", cutoff=0.5))
 
 
 # -- transformed targets ---------------------------------------------------------------------------------------
 
 
 def _transformed_target(model: Any, path: str, depth: int) -> Network:
-    network = _load(_fitted(model, "regressor_", path), f"{path}.regressor_", depth + 1)
-    transformer = _fitted(model, "transformer_", path)
+    network = _load(fitted(model, "regressor_", path), f"{path}.regressor_", depth + 1)
+    network = _named(network, model.regressor_)
+    transformer = fitted(model, "transformer_", path)
     where = f"{path}.transformer_"
     if type(transformer).__name__ == "FunctionTransformer":
         if transformer.func is None and transformer.inverse_func is None:
@@ -241,24 +272,6 @@ def _transformed_target(model: Any, path: str, depth: int) -> Network:
     kind = type(transformer).__name__
     if kind not in ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"):
         raise UnsupportedError(f"{where} is a {kind}; only scalers are known for targets")
-    step = _affine(transformer, where)
+    step = affine_step(transformer, where)
     # The inverse of z = M y + c; clipping, if any, is not undone by scikit-learn either.
     return network.then(np.diag(1.0 / step.M), -step.c / step.M)
-
-
-# -- small things ----------------------------------------------------------------------------------------------
-
-
-def _fitted(estimator: Any, attribute: str, path: str) -> Any:
-    value = getattr(estimator, attribute, None)
-    if value is None:
-        raise _unfitted(estimator, path)
-    return value
-
-
-def _unfitted(estimator: Any, path: str) -> InputError:
-    return InputError(f"{path} ({type(estimator).__name__}) is not fitted; call fit(X, y) first")
-
-
-def _vector(value: Any, default: float, n: int, name: str) -> FloatArray:
-    return np.full(n, default) if value is None else real_array(value, name, ndim=1)

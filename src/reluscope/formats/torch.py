@@ -18,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._files import as_path, check_zip, looks_like, read_bytes
+from reluscope._files import as_path, looks_like, read_bytes
+from reluscope._lazy import late
+from reluscope._npy import quoted
 from reluscope.errors import InputError, MissingExtraError, UnsupportedError
 from reluscope.formats._torch_ops import MODULES, Translation, first_line, kind_of, to_numpy, without_dimension
+from reluscope.formats._torch_pickle import check_pickles
 from reluscope.formats.arrays import network_from_tensors
-from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.network import Network
 
 __all__ = ["load_torch", "load_torch_file"]
@@ -39,7 +42,7 @@ def load_torch(module: Any, *, limits: Limits = DEFAULT_LIMITS, input_shape: Seq
     a `Linear` (or `BatchNorm1d`) layer. A final Softmax, LogSoftmax or Sigmoid is cut off with a warning: the
     outputs are then logits. The module is not changed.
     """
-    torch = _torch()
+    torch, limits = _torch(), started(limits)
     flags = [(m, m.training) for m in module.modules()]
     try:
         module.eval()
@@ -75,7 +78,7 @@ def load_torch_file(
     Layers are taken in the order of the file (or `order`), with `activation` (default "relu") between them. Other
     architectures cannot be read off a state dict: build the module, load the state dict into it and pass it.
     """
-    name = as_path(path).name
+    name, limits = as_path(path).name, started(limits)
     data = read_bytes(path, limits=limits)
     torch = _torch()
     version = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
@@ -84,10 +87,9 @@ def load_torch_file(
             f"reading {name} needs torch 2.10 or newer, this is {torch.__version__}: older ones can be made to run "
             "code by a file. Upgrade, use safetensors, or pass the live module"
         )
-    if data.startswith(b"PK"):
-        check_zip(data, limits, name)
-    elif not data.startswith(b"\x80"):
+    if not data.startswith((b"PK", b"\x80")):
         raise InputError(f"{name} is not a torch file{looks_like(data)}")
+    check_pickles(data, limits, name)
     try:
         found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -117,13 +119,30 @@ def _state_dict(torch: Any, found: Any, limits: Limits, name: str) -> dict[str, 
     limits.check("tensors", len(found), name)
     # An expanded tensor may claim any size over one stored number, so count before copying.
     limits.check("elements", sum(int(v.numel()) for v in found.values()), name)
-    return {k: to_numpy(torch, v, f"{k} in {name}") for k, v in found.items()}
+    return {k: _stored_numbers(torch, v, f"{quoted(k)} in {name}", limits) for k, v in found.items()}
+
+
+def _stored_numbers(torch: Any, tensor: Any, what: str, limits: Limits) -> Any:
+    """The numbers of a tensor from a file, which must really be there, one by one."""
+    limits.check_time(what)
+    if tensor.device.type == "meta":
+        raise InputError(f"{what} has no data (it is on the meta device); save it from a model with weights")
+    try:
+        limits.check("elements", max(tensor.shape, default=0), f"{what}, along one axis,")
+        dense = tensor.layout == torch.strided
+        if dense and tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise InputError(f"{what} claims {tensor.numel():,} numbers but stores fewer; save it after .contiguous()")
+        return to_numpy(torch, tensor, what)
+    except InputError:
+        raise
+    except Exception as error:  # torch has errors of many kinds for layouts and types it cannot convert
+        raise InputError(f"{what} cannot be read as numbers: {first_line(error)}") from error
 
 
 def _torch() -> Any:
     try:
-        import torch
-        import torch.fx
+        torch = late("torch")
+        late("torch.fx")
     except ImportError as error:
         raise MissingExtraError("torch models need PyTorch: pip install 'reluscope[torch]'") from error
     return torch

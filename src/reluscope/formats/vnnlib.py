@@ -1,7 +1,7 @@
-"""VNN-LIB 1.0 properties: the unsafe set of a network as a union of polyhedra.
+"""VNN-LIB properties: the unsafe set of a network as a union of polyhedra. Version 2.0 is in `_vnnlib2`.
 
-A property file declares inputs `X_0..` and outputs `Y_0..` and asserts linear constraints joined by `and`,
-`or` and `not`. Brought to disjunctive normal form it reads
+A property file of version 1.0 declares inputs `X_0..` and outputs `Y_0..` and asserts linear constraints joined by
+`and`, `or` and `not`. Brought to disjunctive normal form it reads
 
     unsafe = union over cases i of { (x, y) : lower_i <= x <= upper_i,  A_i x + G_i y <= g_i },
 
@@ -18,85 +18,94 @@ rounded once to the nearest float64. Nothing here recurses; bytes, tokens, nesti
 from __future__ import annotations
 
 import re
-import sys
 from fractions import Fraction
-from itertools import pairwise
 from os import PathLike
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from reluscope._check import describe
-from reluscope._files import as_path, read_bytes
+from reluscope._check import describe, flag, instance, integer
+from reluscope._files import as_path, atomic_write, read_text
 from reluscope.errors import InputError, UnsupportedError
-from reluscope.events import Bounds, Event, Formula, Join, Row, Variable, assembled, disjuncts, rounded_row
-from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.events import Bounds, Event, Formula, Join, Row, Variable, assembled, disjuncts
+from reluscope.formats._smt import (
+    LARGEST,
+    NUM,
+    NUMBER,
+    NUMBER_CHARACTERS,
+    NUMBERS_PER_ROW,
+    TOKENS_A_LOOK,
+    Frame,
+    Linear,
+    combined,
+    compared,
+    short,
+)
+from reluscope.formats._vnnlib2 import is_version_2, read_version_2
+from reluscope.formats._vnnlib_text import written
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 
-__all__ = ["vnnlib"]
-
-_NUMBER_CHARACTERS = 4000
-"""Longest decimal number that is read; no float64 needs more than 770 digits."""
-
-_CONSTANT_BITS = 20_000
-"""Longest exact constant that arithmetic on numbers may build up."""
+__all__ = ["vnnlib", "write_vnnlib"]
 
 
-def vnnlib(source: str | bytes | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Event:
-    """Read a VNN-LIB 1.0 property from a file (also gzipped) or from its text, as an `Event` named after the file.
+def vnnlib(source: str | bytes | PathLike[str], *, linear_part: bool = False, limits: Limits = DEFAULT_LIMITS) -> Event:
+    """Read a VNN-LIB property, 1.0 or 2.0, from a file (also gzipped) or its text, as an `Event` named after the file.
 
     Parameters
     ----------
     source : str, bytes or path
         A `str` is taken as text when it holds a line break or starts with `(` or `;`, otherwise as a path; bytes are
         text.
+    linear_part : bool
+        For a 2.0 property with products of variables, which are no linear constraints: read it as if comparisons with
+        such products always held. The event is then larger than the property says, so that its probability is an
+        upper bound; its `note` names what was left out.
     limits : Limits
         What a file may hold.
 
     Returns
     -------
     Event
+        Of a 2.0 property with several networks: one on the inputs that its equations leave (`event.relation.free`) and
+        on the outputs of all networks; `probability({"f": f, "g": g}, law, event)` answers it.
 
     Raises
     ------
     InputError
-        If the file is no VNN-LIB 1.0 property; the message names the line.
+        If the file is no VNN-LIB property; the message names the line, in version 2.0 also the column.
 
     Notes
     -----
     An input without a bound gets an infinite one. A disjunct whose bounds contradict each other is
-    empty and left out; a property with nothing left is an error. Time is linear in the size of the file (0.1 s
-    per MB) and in the size of the disjunctive normal form, whose size is checked before it is built.
+    empty and left out; a property of version 1.0 with nothing left is an error, one of version 2.0 an event that can
+    never happen, with a warning that names the rows. Time is linear in the size of the file (0.1 s
+    per MB in version 1.0) and in the size of the disjunctive normal form, whose size is checked before it is built.
 
     Examples
     --------
     >>> vnnlib("(declare-const X_0 Real)(declare-const Y_0 Real)(assert (>= X_0 0))(assert (<= Y_0 1))").n_inputs
     1
     """
+    limits, linear_part = started(limits), flag(linear_part, "linear_part")
     text, name = _text_of(source, limits)
+    if is_version_2(text):
+        return read_version_2(text, limits, name, linear_part=linear_part)
+    if linear_part:
+        raise InputError(f"linear_part is for properties of version 2.0, and {name} is none")
     reader = _Reader(text, limits, name)
     reader.read()
     return _assemble(reader, limits)
 
 
+def write_vnnlib(event: Event, path: str | PathLike[str], version: int = 2) -> None:
+    """Write an event as a VNN-LIB property, whole or not at all; see `Event.to_vnnlib`."""
+    instance(event, "event", Event, "an Event")
+    data = written(event, integer(version, "version", low=1, high=2)).encode()
+    with atomic_write(path) as file:
+        file.write(data)
+
+
 # -- text to formulas ----------------------------------------------------------------------------------------
-
-
-class _Linear(NamedTuple):
-    """An affine expression with exact coefficients."""
-
-    terms: dict[Variable, Fraction]
-    constant: Fraction
-
-
-class _Frame:
-    """An open parenthesis: its operator, its operands so far, where it starts."""
-
-    __slots__ = ("op", "parts", "start")
-
-    def __init__(self, start: int) -> None:
-        self.op: str | None = None
-        self.parts: list[Any] = []
-        self.start = start
 
 
 _COMPARISONS = ("<=", ">=", "<", ">", "=")
@@ -107,9 +116,8 @@ _DECLARATIONS = frozenset(("declare-const", "declare-fun"))
 _IGNORED = frozenset(("set-logic", "set-info", "set-option", "check-sat", "get-model", "get-value", "exit"))
 _VERSION_2 = frozenset(("vnnlib-version", "declare-network", "declare-input", "declare-output"))
 
-_NUM = r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 _VAR = r"[XY]_[0-9]++"
-_ATOM = rf"\(\s*+(<=|>=|<|>)\s++({_VAR})\s++({_NUM}|{_VAR})\s*+\)"
+_ATOM = rf"\(\s*+(<=|>=|<|>)\s++({_VAR})\s++({NUM}|{_VAR})\s*+\)"
 # The forms that fill large files are single tokens; everything else goes through parentheses and symbols.
 # Possessive quantifiers keep matching linear on hostile text.
 _TOKEN = re.compile(
@@ -124,9 +132,7 @@ _TOKEN = re.compile(
     re.ASCII | re.DOTALL,
 )
 _ASSERTED, _ATOMIC, _DECLARED, _OPEN, _CLOSE, _SYMBOL, _END = 3, 6, 7, 8, 9, 10, 11
-_NUMBER = re.compile(_NUM, re.ASCII)
 _VARIABLE = re.compile(r"([XY])_(0|[1-9][0-9]*)", re.ASCII)
-_LARGEST = sys.float_info.max
 
 
 class _Reader:
@@ -138,7 +144,8 @@ class _Reader:
         self.shared = Bounds({}, {}, [])
         self.formulas: list[Join] = []
         self.asserted = False
-        self._stack: list[_Frame] = []
+        self.held = 0
+        self._stack: list[Frame] = []
 
     def read(self) -> None:
         """Go through all tokens."""
@@ -146,6 +153,9 @@ class _Reader:
         for tokens, match in enumerate(_TOKEN.finditer(self.text), 1):
             if tokens > most:
                 self.limits.check("tokens", tokens, f"{self.name}, so far,")
+            if not tokens % TOKENS_A_LOOK:
+                held = self.held + len(self.variables)
+                self.limits.check("elements", NUMBERS_PER_ROW * held, f"{self.name}, with {held:,} constraints,")
             kind = match.lastindex
             if kind == _ASSERTED:
                 if stack:
@@ -160,7 +170,7 @@ class _Reader:
                     self.fail("a declaration belongs at the top level", match.start(7))
                 self._declare(match.group(7), match.start(7))
             elif kind == _OPEN:
-                stack.append(_Frame(match.start(_OPEN)))
+                stack.append(Frame(match.start(_OPEN)))
                 if len(stack) > self.limits.depth:
                     where = f"line {self._line(match.start(_OPEN))} of {self.name}"
                     self.limits.check("depth", len(stack), where)
@@ -197,7 +207,7 @@ class _Reader:
 
     def _symbol(self, symbol: str, position: int) -> None:
         if not self._stack:
-            self.fail(f"{_short(symbol)} stands outside of any parentheses", position)
+            self.fail(f"{short(symbol)} stands outside of any parentheses", position)
         frame = self._stack[-1]
         if self._stack[0].op in _IGNORED:
             frame.op = frame.op or ""
@@ -208,44 +218,39 @@ class _Reader:
         else:
             frame.parts.append(self._value(symbol, position))
 
-    def _operator(self, frame: _Frame, symbol: str, position: int) -> None:
+    def _operator(self, frame: Frame, symbol: str, position: int) -> None:
         top = len(self._stack) == 1
         if symbol in _VERSION_2:
-            self.fail(
-                f"{symbol} belongs to VNN-LIB 2.0, which is not read; write the property in VNN-LIB 1.0 "
-                "(declare-const X_0 Real, ...)",
-                position,
-                UnsupportedError,
-            )
+            self.fail(f"{symbol} belongs to VNN-LIB 2.0; such a property begins with (vnnlib-version <2.0>)", position)
         command = symbol == "assert" or symbol in _DECLARATIONS or symbol in _IGNORED
         if not command and symbol not in _EXPRESSIONS:
             known = "assert, declare-const" if top else ", ".join((*_LOGIC, *_COMPARISONS, *_ARITHMETIC))
-            message = f"{_short(symbol)} is not known here; expected one of {known}"
+            message = f"{short(symbol)} is not known here; expected one of {known}"
             self.fail(message, position, UnsupportedError)
         if command != top:
             where = "at the top level" if command else "inside an assert"
-            self.fail(f"{_short(symbol)} belongs {where}", position)
+            self.fail(f"{short(symbol)} belongs {where}", position)
         frame.op = symbol
 
-    def _value(self, symbol: str, position: int) -> _Linear | Row:
+    def _value(self, symbol: str, position: int) -> Linear | Row:
         variable = self.variables.get(symbol)
         if variable is not None:
-            return _Linear({variable: Fraction(1)}, Fraction(0))
-        if _NUMBER.fullmatch(symbol):
+            return Linear({variable: Fraction(1)}, Fraction(0))
+        if NUMBER.fullmatch(symbol):
             rounded = self._number(symbol, position)
             # A number that rounds to zero may have an exponent that would not fit in memory when written out.
-            return _Linear({}, Fraction(symbol) if rounded else Fraction(0))
+            return Linear({}, Fraction(symbol) if rounded else Fraction(0))
         if symbol in ("true", "false"):
             return Row((), 0.0 if symbol == "true" else -1.0, False)
         problem = "is not declared" if _VARIABLE.fullmatch(symbol) else "is neither a number nor a variable"
-        return self.fail(f"{_short(symbol)} {problem}", position)
+        return self.fail(f"{short(symbol)} {problem}", position)
 
     def _number(self, text: str, position: int) -> float:
-        if len(text) > _NUMBER_CHARACTERS:
-            self.fail(f"a number of {len(text):,} characters, more than {_NUMBER_CHARACTERS:,}", position)
+        if len(text) > NUMBER_CHARACTERS:
+            self.fail(f"a number of {len(text):,} characters, more than {NUMBER_CHARACTERS:,}", position)
         value = float(text)
-        if not -_LARGEST <= value <= _LARGEST:
-            self.fail(f"{_short(text)} is too large for a 64-bit float", position)
+        if not -LARGEST <= value <= LARGEST:
+            self.fail(f"{short(text)} is too large for a 64-bit float", position)
         return value
 
     def _operand(self, value: Any, position: int) -> None:
@@ -256,9 +261,10 @@ class _Reader:
             return
         if frame.op is None or frame.op in _DECLARATIONS:
             self.fail("expected a name such as assert or and before this parenthesis", position)
+        self.held += 1
         frame.parts.append(value)
 
-    def _close(self, frame: _Frame) -> None:
+    def _close(self, frame: Frame) -> None:
         op, parts, position = frame.op, frame.parts, frame.start
         if op in _IGNORED or (self._stack and self._stack[0].op in _IGNORED):
             return
@@ -273,8 +279,8 @@ class _Reader:
                 form = "(declare-fun X_0 () Real)" if op == "declare-fun" else "(declare-const X_0 Real)"
                 self.fail(f"a declaration has the form {form}", position)
             if parts[-1] != "Real":
-                kind = _short(str(parts[-1]))
-                self.fail(f"{_short(parts[0])} is declared as {kind}; only Real is known", position)
+                kind = short(str(parts[-1]))
+                self.fail(f"{short(parts[0])} is declared as {kind}; only Real is known", position)
             self._declare(parts[0], position)
         elif op == "assert":
             if len(parts) != 1 or not isinstance(parts[0], (Row, Join)):
@@ -287,10 +293,10 @@ class _Reader:
                 self.fail(f"{op} takes {wanted}", position)
             self._operand(Join(op, tuple(parts)), position)
         else:
-            if not parts or not all(isinstance(p, _Linear) for p in parts):
+            if not parts or not all(isinstance(p, Linear) for p in parts):
                 self.fail(f"{op} takes numbers, variables and sums of them", position)
             try:
-                value = _compared(op, parts) if op in _COMPARISONS else _combined(op, parts)
+                value = compared(op, parts) if op in _COMPARISONS else combined(op, parts)
             except InputError as error:
                 self.fail(str(error), position, type(error))
             self._operand(value, position)
@@ -300,7 +306,7 @@ class _Reader:
     def _declare(self, name: str, position: int) -> None:
         found = _VARIABLE.fullmatch(name)
         if not found or len(name) > 12:
-            self.fail(f"variables are called X_0, X_1, ... and Y_0, Y_1, ...; got {_short(name)}", position)
+            self.fail(f"variables are called X_0, X_1, ... and Y_0, Y_1, ...; got {short(name)}", position)
         if name in self.variables:
             self.fail(f"{name} is declared twice", position)
         self.variables[name] = (found.group(1).lower(), int(found.group(2)))
@@ -308,14 +314,14 @@ class _Reader:
     def _atom(self, op: str, left: str, right: str, position: int) -> Row:
         variable = self.variables.get(left)
         if variable is None:
-            self.fail(f"{_short(left)} is not declared", position)
+            self.fail(f"{short(left)} is not declared", position)
         sign = 1.0 if op[0] == "<" else -1.0
         strict = len(op) == 1
         if right[0] not in "XY":
             return Row(((variable, sign),), sign * self._number(right, position), strict)
         other = self.variables.get(right)
         if other is None:
-            self.fail(f"{_short(right)} is not declared", position)
+            self.fail(f"{short(right)} is not declared", position)
         if variable == other:
             return Row((), 0.0, strict)
         return Row(((variable, sign), (other, -sign)), 0.0, strict)
@@ -340,6 +346,7 @@ class _Reader:
             return
         variable, sign = terms[0]
         if len(terms) > 1 or variable[0] != "x":
+            self.held += 1
             self.shared.rows.append(row)
             return
         i, rhs, (lower, upper, rows) = variable[1], row.rhs, self.shared
@@ -349,58 +356,11 @@ class _Reader:
         elif -rhs > lower.get(i, -np.inf):
             lower[i] = -rhs
         if row.strict:
+            self.held += 1
             rows.append(row)
         low, high = lower.get(i, -np.inf), upper.get(i, np.inf)
         if low > high:
             self.fail(f"X_{i} must be at least {low!r} and at most {high!r}; no input is both", position)
-
-
-def _combined(op: str, parts: list[_Linear]) -> _Linear:
-    """The value of `(op parts...)` for `+ - * /`."""
-    terms, constant = dict(parts[0].terms), parts[0].constant
-    if op == "-" and len(parts) == 1:
-        return _Linear({v: -a for v, a in terms.items()}, -constant)
-    for part in parts[1:]:
-        if op in "+-":
-            sign = 1 if op == "+" else -1
-            for v, a in part.terms.items():
-                terms[v] = _bounded(terms.get(v, Fraction(0)) + sign * a)
-            constant = _bounded(constant + sign * part.constant)
-            continue
-        if op == "*":
-            if terms and part.terms:
-                raise UnsupportedError("a product of two variables is not linear")
-            if part.terms:
-                factor, terms, constant = constant, dict(part.terms), part.constant
-            else:
-                factor = part.constant
-        else:
-            if part.terms or part.constant == 0:
-                raise UnsupportedError("division is by a non-zero number only")
-            factor = 1 / part.constant
-        terms = {v: _bounded(a * factor) for v, a in terms.items()}
-        constant = _bounded(constant * factor)
-    return _Linear(terms, constant)
-
-
-def _bounded(value: Fraction) -> Fraction:
-    if value.numerator.bit_length() + value.denominator.bit_length() > _CONSTANT_BITS:
-        raise InputError("the numbers of this expression combine to one too long to compute exactly")
-    return value
-
-
-def _compared(op: str, parts: list[_Linear]) -> Formula:
-    """The constraint `(op a b ...)`, which means a op b, b op c, ..."""
-    if len(parts) < 2:
-        raise InputError(f"{op} takes at least two operands")
-    rows: list[Any] = []
-    for left, right in pairwise(parts):
-        difference = _combined("-", [left, right] if op[0] != ">" else [right, left])
-        rows.append(rounded_row(difference.terms, -difference.constant, len(op) == 1 and op != "="))
-        if op == "=":
-            opposite = _combined("-", [difference])
-            rows.append(rounded_row(opposite.terms, -opposite.constant, False))
-    return rows[0] if len(rows) == 1 else Join("and", tuple(rows))
 
 
 # -- formulas to cases ---------------------------------------------------------------------------------------
@@ -425,13 +385,15 @@ def _assemble(reader: _Reader, limits: Limits) -> Event:
 def _text_of(source: Any, limits: Limits) -> tuple[str, str]:
     if isinstance(source, str) and (re.match(r"\ufeff?\s*+[(;]", source) or "\n" in source or "\r" in source):
         limits.check("file_bytes", len(source), "the property text")
+        limits.check("text_bytes", len(source), "the property text")
         return _clean(source, "the property text"), "the property text"
     if isinstance(source, (bytes, bytearray)):
         data, name = bytes(source), "the property text"
         limits.check("file_bytes", len(data), name)
+        limits.check("text_bytes", len(data) if data.isascii() else 4 * len(data), name)
     elif isinstance(source, (str, PathLike)) and (not isinstance(source, str) or source.strip()):
         name = as_path(source, "source").name
-        data = read_bytes(source, limits=limits, inflate=True)
+        return _clean(read_text(source, limits=limits), name), name
     else:
         raise InputError(f"source must be the path or the text of a VNN-LIB property, got {describe(source)}")
     try:
@@ -447,7 +409,3 @@ def _clean(text: str, name: str) -> str:
     if not text.strip():
         raise InputError(f"{name} is empty")
     return text
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import FloatArray, describe, real_array
+from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.inputs._law import frozen
 
@@ -110,7 +111,7 @@ class Factor:
 
     def whiten(self, Z: FloatArray) -> FloatArray:
         """A linear image of the rows of `Z` (m, n) whose squared lengths are `z^T cov^-1 z`; needs a density."""
-        from scipy.linalg import solve_triangular
+        solve_triangular = late("scipy.linalg", "solve_triangular")
 
         if self._core is not None:  # diagonal plus low rank: the residual and the coefficients of a ridge regression
             assert self.sd is not None and self.V is not None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, integer
+from reluscope._check import FloatArray, choice, describe, instance, integer, real, real_array
+from reluscope._lazy import late
 from reluscope._text import count
 from reluscope.errors import InputError, ReluscopeWarning
 from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor
-from reluscope.inputs._law import FAR, Box, Law, Restriction, data_rows, frozen, short, vector
+from reluscope.inputs._law import FAR, Box, Law, Restriction, data_rows, frozen, noise_rows, short, vector
 
 LOG_ROOT_2PI = 0.9189385332046727418  # log sqrt(2 pi)
 
@@ -69,9 +71,22 @@ class Gaussian(Law):
 
     @classmethod
     def of_factor(cls, mean: FloatArray, factor: Factor) -> Gaussian:
-        """A Gaussian on a factor that several laws share (no copy, no checks)."""
+        """A Gaussian on a factor that several laws share; neither is copied.
+
+        Parameters
+        ----------
+        mean : (n,) array
+        factor : Factor
+
+        Returns
+        -------
+        Gaussian
+        """
+        instance(factor, "factor", Factor, "the factor of a Gaussian")
         out = cls.__new__(cls)
-        out._set(mean, factor)
+        out._set(mean if isinstance(mean, np.ndarray) and mean.dtype == np.float64 else vector(mean, "mean"), factor)
+        if out._mean.shape != (factor.n,) or not np.isfinite(out._mean).all():
+            raise InputError(f"mean must hold {factor.n} finite numbers, got {describe(mean)}")
         return out
 
     def _set(self, mean: FloatArray, factor: Factor) -> None:
@@ -120,6 +135,97 @@ class Gaussian(Law):
             sd = np.sqrt(variance if kind == "diag" else np.full(len(mean), variance.mean()))
             factor = diagonal_factor(sd)
         return cls.of_factor(frozen(mean), factor)
+
+    @classmethod
+    def ar1(
+        cls, steps: int, coefficient: float, noise: float, *, mean: float = 0.0, start: float | None = None
+    ) -> Gaussian:
+        """A window of an AR(1) sequence: `x[t+1] - mean = coefficient (x[t] - mean) + noise e[t]`, e standard normal.
+
+        Parameters
+        ----------
+        steps : int
+            Length of the window: the number of inputs.
+        coefficient, noise : float
+            The noise is a standard deviation.
+        mean : float
+        start : float, optional
+            The value of `x[0]`; by default it is drawn from the stationary law, which needs `|coefficient| < 1`.
+
+        Returns
+        -------
+        Gaussian
+
+        Examples
+        --------
+        >>> Gaussian.ar1(3, 0.5, 1.0).cov.round(4).tolist()
+        [[1.3333, 0.6667, 0.3333], [0.6667, 1.3333, 0.6667], [0.3333, 0.6667, 1.3333]]
+        """
+        a, sd = real(coefficient, "coefficient"), real(noise, "noise", low=0.0)
+        if start is None and not abs(a) < 1:
+            raise InputError(f"coefficient must be between -1 and 1 for a stationary sequence, got {a}; give start")
+        spread = 0.0 if start is not None else sd / np.sqrt(1.0 - a * a)
+        first = 0.0 if start is None else real(start, "start") - mean
+        out = cls.sequence(steps, [[a]], [[sd * sd]], [first], [[spread**2]])
+        return cls.of_factor(frozen(out.mean + real(mean, "mean")), out.factor)
+
+    @classmethod
+    def sequence(
+        cls,
+        steps: int,
+        transition: npt.ArrayLike,
+        noise: npt.ArrayLike,
+        start: npt.ArrayLike,
+        start_cov: npt.ArrayLike | None = None,
+    ) -> Gaussian:
+        """A window of a linear-Gaussian sequence as one Gaussian: `x[t+1] = A x[t] + w[t]`, `w[t] ~ N(0, Q)`.
+
+        Parameters
+        ----------
+        steps : int
+            Length of the window. Inputs are `x[0]`, then `x[1]`, and so on: `steps` times the size of the state.
+        transition, noise : array_like, shape (d, d)
+            A, and the covariance Q.
+        start : array_like, shape (d,)
+            The mean of `x[0]`.
+        start_cov : array_like, optional
+            Its covariance; none by default: `x[0]` is known.
+
+        Returns
+        -------
+        Gaussian
+
+        Notes
+        -----
+        An event on any of the steps is a union: `"y[0] > 1 or y[1] > 1 or ..."` for a network that is applied to
+        each step.
+        """
+        count = integer(steps, "steps", low=1, high=100_000)
+        A = real_array(transition, "transition", ndim=2)
+        d = len(A)
+        mean = vector(start, "start", d)
+        if A.shape != (d, d):
+            raise InputError(f"transition must be square, got shape {A.shape}")
+        Q = cls(np.zeros(d), noise).factor
+        first = cls(mean, np.zeros(d) if start_cov is None else start_cov).factor
+        if Q.n != d:
+            raise InputError(f"noise must have shape ({d}, {d}), got {np.shape(noise)}")
+        each = [first.rows(np.arange(d))] + [Q.rows(np.arange(d))] * (count - 1)
+        L = np.zeros((count * d, sum(e.shape[1] for e in each)))
+        means = np.zeros(count * d)
+        column = 0
+        for t, own in enumerate(each):
+            here = slice(t * d, (t + 1) * d)
+            if t:
+                before = slice((t - 1) * d, t * d)
+                L[here], means[here] = A @ L[before], A @ means[before]
+            else:
+                means[here] = mean
+            L[here, column : column + own.shape[1]] += own
+            column += own.shape[1]
+        if not np.isfinite(L).all() or not np.isfinite(means).all():
+            raise InputError("the sequence overflows within the window: transition has an eigenvalue far above 1")
+        return cls.of_factor(frozen(means), loading_factor(L))
 
     @property
     def n(self) -> int:
@@ -170,8 +276,13 @@ class Gaussian(Law):
 
         return restricted_gaussian(self, lower, upper, 0.0)
 
+    def _given(self, lower: FloatArray, upper: FloatArray) -> Law:
+        from reluscope.inputs._truncated import Truncated
+
+        return Truncated(self, lower, upper)
+
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
-        from scipy.special import ndtr
+        ndtr = late("scipy.special", "ndtr")
 
         mean, sd = self._mean[i], self.sd[i]
         if sd == 0:
@@ -184,11 +295,24 @@ class Gaussian(Law):
         return "normal", self.factor.k
 
     def from_noise(self, Z: FloatArray) -> FloatArray:
-        """`mean + L z` for each row z, shape (m, n)."""
+        """`mean + L z` for each row z, shape (m, n).
+
+        Parameters
+        ----------
+        Z : (m, k) array
+            Standard normal numbers.
+
+        Returns
+        -------
+        (m, n) array
+        """
+        return self._pushed(noise_rows(Z, self.factor.k))
+
+    def _pushed(self, Z: FloatArray) -> FloatArray:
         return self.factor.push(Z) + self._mean
 
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
-        return self.from_noise(rng.standard_normal((n, self.factor.k)))
+        return self._pushed(rng.standard_normal((n, self.factor.k)))
 
     def _log_density(self, x: FloatArray) -> FloatArray:
         log_det = density_log_det(self.factor)
@@ -202,6 +326,17 @@ class Gaussian(Law):
     def __repr__(self) -> str:
         inputs = "1 input" if self.n == 1 else f"{self.n} inputs"
         return f"Gaussian({inputs}, {self.factor.describe()}, mean {short(self._mean)})"
+
+
+def shared_factors(laws: Sequence[Law]) -> list[Gaussian]:
+    """Gaussians, those with equal factors made to share one: what is worked out for a factor is worked out once."""
+    known: dict[tuple[bytes, ...], Factor] = {}
+    out = []
+    for g in laws:
+        assert isinstance(g, Gaussian)
+        parts = tuple(b"" if part is None else part.tobytes() for part in (g.factor.sd, g.factor.V))
+        out.append(Gaussian.of_factor(g.mean, known.setdefault(parts, g.factor)))
+    return out
 
 
 def warn_if_singular(x: FloatArray) -> None:

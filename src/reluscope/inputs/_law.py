@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, generator, integer, real_array
-from reluscope.errors import InputError
+from reluscope._check import FloatArray, describe, flag, generator, integer, real_array, text
+from reluscope.errors import InputError, InputTypeError
 from reluscope.network import check_network
 
 if TYPE_CHECKING:
     from reluscope.inputs._gaussian import Gaussian
+    from reluscope.inputs._law_check import LawCheck
+    from reluscope.network import Layer
+    from reluscope.schema import Schema
 
 Box = tuple[FloatArray, FloatArray]
 """`(lower, upper)`: the two sides of a box, each of shape (n,)."""
@@ -51,8 +55,15 @@ class Restriction:
 class Law(ABC):
     """The probability law of a network's input `x` in R^n: the distribution of the inputs.
 
-    `Gaussian`, `GaussianMixture`, `Uniform`, `Truncated` and `Particles` are the laws there are. A law is immutable
-    and answers for itself: moments, draws, density, support, restriction to a box, components.
+    `Gaussian`, `GaussianMixture`, `Uniform`, `Truncated`, `Particles`, `Copula`, `Categorical` and `Mixture` are the
+    laws there are. A law is immutable and answers for itself: moments, draws, density, support, restriction to a box,
+    components.
+
+    Attributes
+    ----------
+    kind : str
+        Its name in `to_dict`.
+    is_mixture : bool
 
     Notes
     -----
@@ -60,8 +71,8 @@ class Law(ABC):
 
     A new law is a frozen dataclass with `kind` and the abstract methods. It overrides `cov` if inputs are correlated,
     `independent_inputs` and `_restricted` if they are not, and what else it can say about itself: `gaussians`, `atoms`,
-    `noise` and `from_noise`, `unrestricted`, `keeps_axes`. Its class alone is not enough: `standard` must know what its
-    components are (CONTRIBUTING.md, "A new law").
+    `noise` and `from_noise`, `unrestricted`, `keeps_axes`, `pushed`, `point_masses`. Its class alone is not enough:
+    `standard` must know what its components are (CONTRIBUTING.md, "A new law").
 
     Examples
     --------
@@ -116,6 +127,37 @@ class Law(ABC):
         return None
 
     @property
+    def pushed(self) -> tuple[Law, Layer] | None:
+        """`(base, layer)` where x is a function of a simpler law: `x = layer(z)`, z from `base`; None for most laws.
+
+        Everything asked about such a law is asked about `base`, with the layer before the network (`lifted`).
+        """
+        return None
+
+    def base_box(
+        self, lower: FloatArray, upper: FloatArray, open_below: npt.NDArray[np.bool_], open_above: npt.NDArray[np.bool_]
+    ) -> Box:
+        """For a law with `pushed`: the box of the base outside of which `lower <= x <= upper` fails, inside it holds.
+
+        `<` takes the place of `<=` where a side is open; it only matters where x has an atom.
+
+        Parameters
+        ----------
+        lower, upper : (n,) arrays
+        open_below, open_above : (n,) arrays of bool
+
+        Returns
+        -------
+        (lower, upper) : tuple of arrays
+        """
+        raise InputError(f"a {type(self).__name__} law is not a function of another one")
+
+    @property
+    def point_masses(self) -> bool:
+        """Whether an input that is not fixed may sit on one value with positive probability."""
+        return self.is_mixture or self.atoms is not None
+
+    @property
     def unrestricted(self) -> Law:
         """The law before it was conditioned on a box (its `support`); the law itself if it never was."""
         return self
@@ -161,8 +203,8 @@ class Law(ABC):
         Returns
         -------
         Restriction or None
-            None where the box has no probability, or no closed form: Gaussians with correlated inputs, mixtures,
-            and particles.
+            None where the box has no probability, or no closed form: Gaussians with correlated inputs, mixtures whose
+            components are correlated in several restricted inputs, and particles.
 
         Raises
         ------
@@ -172,13 +214,183 @@ class Law(ABC):
         lo, hi = box_sides(lower, upper, self.n, finite=False)
         low, high = self.support()
         lo, hi = np.maximum(lo, low), np.minimum(hi, high)
-        if (lo > hi).any() or ((lo == hi) & (low < high)).any():
+        if (lo > hi).any() or (((lo == hi) & (low < high)).any() and not self.is_mixture):
             return None
         return self._restricted(lo, hi)
 
     def _restricted(self, lower: FloatArray, upper: FloatArray) -> Restriction | None:
-        """See `restrict`; the box is inside the support and has an interior in the inputs that are not fixed."""
+        """See `restrict`; the box is inside the support and has an interior in the inputs that are not fixed.
+
+        A mixture sees to that interior itself: one of its components may be fixed where another is not.
+        """
         return None
+
+    def truncated(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Law:
+        """The law given `lower <= x <= upper`.
+
+        Parameters
+        ----------
+        lower, upper : array_like, shape (n,), or float
+            Sides of the box; they may be infinite. A number stands for every input.
+
+        Returns
+        -------
+        Law
+            A `Truncated` for a Gaussian; for a mixture a `Mixture` of its components given the box, each weighted by
+            how much of it lies inside; a smaller box, or fewer points, for the others.
+
+        Raises
+        ------
+        InputError
+            If the box has no probability, or a component of a mixture no closed form for its mass in it (several
+            restricted inputs that are correlated): the message says how to make that law from `reluscope.mass`.
+
+        Examples
+        --------
+        >>> from reluscope.inputs import Gaussian, GaussianMixture
+        >>> law = GaussianMixture([0.5, 0.5], [Gaussian([0.0]), Gaussian([4.0])]).truncated(0.0, np.inf)
+        >>> law, law.weights.round(4).tolist()
+        (Mixture(2 components, 1 input), [0.3333, 0.6667])
+        """
+        lo, hi = box_sides(lower, upper, self.n, finite=False)
+        return self._given(lo, hi)
+
+    def _given(self, lower: FloatArray, upper: FloatArray) -> Law:
+        """See `truncated`."""
+        found = self.restrict(lower, upper)
+        if found is None:
+            raise InputError(
+                f"the box has no probability under the law, or its law given a box has no closed form: {self!r}"
+            )
+        return found.law
+
+    def given(self, values: Mapping[int | str, Any], schema: Schema | None = None) -> Law:
+        """The law given the values of some inputs, which then have no spread.
+
+        Parameters
+        ----------
+        values : dict
+            From an input (its index, or its name where the law has `names`) to its value; or from a column to its value
+            or level, see `schema`. Where inputs are called `SEX=m` and `SEX=f`, `{"SEX": "m"}` needs no schema.
+        schema : Schema, optional
+            Says what columns mean, such as `net.schema`: `{"SEX": "male", "LIMIT_BAL": 1e5}`, in the column's own unit.
+
+        Returns
+        -------
+        Law
+            Over the same inputs. In a mixture, components count by how likely the values are under them; if the values
+            have positive probability under some, only those count.
+
+        Raises
+        ------
+        InputError
+            If the law never takes these values.
+
+        Examples
+        --------
+        >>> from reluscope.inputs import Gaussian
+        >>> Gaussian([0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]]).given({0: 2.0}).mean
+        array([2., 1.])
+        """
+        from reluscope.inputs._condition import given
+
+        return given(self, values, schema)
+
+    def where(self, text: str, schema: Schema | None = None) -> Law:
+        """The law given bounds on single inputs.
+
+        Parameters
+        ----------
+        text : str
+            Bounds joined by "and": `"x[1] > 1e5 and x[0] <= 3"`, or names where the law has them.
+        schema : Schema, optional
+            Says what columns mean: `"LIMIT_BAL > 1e5 and SEX == male"`, in the column's own unit. Without one, numbers
+            are those of the law.
+
+        Returns
+        -------
+        Law
+            As `truncated`; open and closed sides differ where an input has an atom.
+
+        Examples
+        --------
+        >>> from reluscope.inputs import Gaussian
+        >>> Gaussian([0.0, 0.0]).where("x[1] > 0").mean.round(4).tolist()
+        [0.0, 0.7979]
+        """
+        from reluscope.inputs._condition import where
+
+        return where(self, text, schema)
+
+    def marginal(self, inputs: Any) -> Law:
+        """The law of some of the inputs, in the order given.
+
+        Parameters
+        ----------
+        inputs : int, str, or sequence of them
+            Indices, or names where the law has them; "SEX" stands for all inputs called "SEX=...".
+
+        Returns
+        -------
+        Law
+
+        Examples
+        --------
+        >>> from reluscope.inputs import Uniform
+        >>> Uniform([0.0, 1.0], [1.0, 5.0]).marginal([1])
+        Uniform(1 input, from [1] to [5])
+        """
+        from reluscope.inputs._condition import marginal_law
+
+        return marginal_law(self, inputs)
+
+    def move(self, *, mean: npt.ArrayLike | None = None, scale: npt.ArrayLike | None = None) -> Law:
+        """The law moved to another mean, its distances from the mean scaled: a law of the same kind.
+
+        Parameters
+        ----------
+        mean : array_like, shape (n,), optional
+            The new mean; the old one by default.
+        scale : array_like, shape (n,), or float, optional
+            Positive factors of the deviations from the mean; 1 by default.
+
+        Returns
+        -------
+        Law
+            A mixture stays a mixture, data stay data.
+
+        Examples
+        --------
+        >>> from reluscope.inputs import Gaussian, GaussianMixture
+        >>> law = GaussianMixture([0.5, 0.5], [Gaussian([0.0]), Gaussian([4.0])]).move(mean=[10.0], scale=2.0)
+        >>> law.means.tolist()
+        [[6.0], [14.0]]
+        """
+        from reluscope.inputs._condition import moved
+
+        return moved(self, mean, scale)
+
+    def check(self, table: Any, schema: Any = None, *, draws: int = 100_000, rng: Any = 0) -> LawCheck:
+        """How well the law fits a table: every column, every pair, and the whole.
+
+        Parameters
+        ----------
+        table : DataFrame, mapping of columns, or array, shape (N, n)
+        schema : Schema, optional
+            As in `fit`.
+        draws : int
+            Draws of the law for rank correlations and the classifier.
+        rng : optional
+            None, an int, a SeedSequence or a Generator.
+
+        Returns
+        -------
+        LawCheck
+            `text` is one loud line; `plot()` draws the columns.
+        """
+        from reluscope.inputs._law_check import check
+
+        return check(self, table, schema, draws, rng)
 
     def cdf(self, t: npt.ArrayLike, input: int = 0, *, strict: bool = False) -> FloatArray:
         """`P(x_i <= t)` for one input i.
@@ -208,7 +420,9 @@ class Law(ABC):
         [0.0, 0.25, 1.0]
         """
         i = integer(input, "input", low=0, high=self.n - 1)
-        values = real_array(t, "t", finite=False)
+        values, strict = real_array(t, "t", finite=False), flag(strict, "strict")
+        if np.isnan(values).any():
+            raise InputError("t must not hold nan")
         return np.asarray(self._cdf(values, i, strict), dtype=np.float64)
 
     @property
@@ -217,7 +431,16 @@ class Law(ABC):
         return None
 
     def from_noise(self, Z: FloatArray) -> FloatArray:
-        """Draws (m, n) from rows `Z` of the `noise`: the same rows give laws of one kind coupled draws."""
+        """Draws (m, n) from rows `Z` of the `noise`: the same rows give laws of one kind coupled draws.
+
+        Parameters
+        ----------
+        Z : (m, k) array
+
+        Returns
+        -------
+        (m, n) array
+        """
         raise InputError(f"a {type(self).__name__} law is not driven by independent normals or uniforms")
 
     def sample(self, n: int, rng: Any = None) -> FloatArray:
@@ -262,7 +485,16 @@ class Law(ABC):
         raise InputError(f"X must have shape (m, {self.n}) or ({self.n},), got {x.shape}{hint}")
 
     def density(self, X: npt.ArrayLike) -> Any:
-        """The density at each row of `X`; see `log_density`."""
+        """The density at each row of `X`; see `log_density`.
+
+        Parameters
+        ----------
+        X : (m, n) or (n,)
+
+        Returns
+        -------
+        (m,) array or float
+        """
         value = np.exp(self.log_density(X))
         return value if isinstance(value, np.ndarray) else float(value)
 
@@ -272,7 +504,21 @@ class Law(ABC):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """The law that `to_dict` wrote; an `InputError` when it is a law of another class."""
+        """The law that `to_dict` wrote; an `InputError` when it is a law of another class.
+
+        Parameters
+        ----------
+        data : dict
+
+        Returns
+        -------
+        Law
+
+        Raises
+        ------
+        InputError
+            If it is the description of another class of laws, or of none.
+        """
         from reluscope.inputs._plain import law_from_dict
 
         law = law_from_dict(data)
@@ -298,12 +544,13 @@ def check_law(law: Any, net: Any = _ANY_NETWORK, name: str = "law") -> Law:
     InputError
         Names the argument, says what was expected, what came and what to try.
     """
+    text(name, "name")
     inputs = None if net is _ANY_NETWORK else check_network(net).n_inputs
     if not isinstance(law, Law):
         hint = "a box is Uniform(lower, upper), data are Particles(X), Gaussian.fit(X) or kde(X)"
         if isinstance(law, type) and issubclass(law, Law):
             hint = f"make one: {law.__name__}(...)"
-        raise InputError(f"{name} must be an input law such as Gaussian or Uniform, got {describe(law)}; {hint}")
+        raise InputTypeError(f"{name} must be an input law such as Gaussian or Uniform, got {describe(law)}; {hint}")
     if inputs is not None and law.n != inputs:
         said = "the law" if name == "law" else name
         raise InputError(f"{said} has {law.n} inputs but the network takes {inputs}; give a law over all of them")
@@ -318,7 +565,8 @@ def far_sides(lower: FloatArray, upper: FloatArray) -> Box:
 def box_sides(lower: Any, upper: Any, n: int | None, *, finite: bool) -> Box:
     """Two vectors with `lower <= upper`; a number stands for every input."""
     if n is None:
-        sizes = [len(a) for a in (real_array(v, "box", ndim=(0, 1), finite=False) for v in (lower, upper)) if a.ndim]
+        given = (("lower", lower), ("upper", upper))
+        sizes = [len(a) for a in (real_array(v, name, ndim=(0, 1), finite=False) for name, v in given) if a.ndim]
         n = max(sizes, default=1)
     lo = vector(lower, "lower", n, finite=finite)
     hi = vector(upper, "upper", n, finite=finite)
@@ -358,6 +606,14 @@ def data_rows(X: Any, name: str = "X") -> FloatArray:
     if 0 in x.shape:
         raise InputError(f"{name} must have at least one sample and one input, got shape {x.shape}")
     return x
+
+
+def noise_rows(Z: Any, k: int) -> FloatArray:
+    """Rows of k numbers that drive draws."""
+    rows = real_array(Z, "Z", ndim=2)
+    if rows.shape[1] != k:
+        raise InputError(f"Z must have shape (m, {k}), got {rows.shape}")
+    return rows
 
 
 def weight_vector(weights: Any, name: str, n: int) -> FloatArray:

@@ -11,16 +11,20 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, describe, generator, integer, real, real_array
+from reluscope._check import FloatArray, any_array, choice, describe, generator, integer, real, real_array
+from reluscope._lazy import late
 from reluscope.errors import InputError, MissingExtraError, ReluscopeWarning
 from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor, matrix_factor
 from reluscope.inputs._gaussian import LOG_ROOT_2PI, Gaussian, centre, density_log_det, scatter_factor, warn_if_singular
-from reluscope.inputs._law import FAR, Box, Law, data_rows, frozen, weight_vector
+from reluscope.inputs._law import FAR, Box, Law, Restriction, data_rows, frozen, weight_vector
 
 COVARIANCES = ("full", "diag", "spherical", "tied")
 
 _DISTANCE_NUMBERS = 1 << 22
 """Squared distances held at once when a density is evaluated: 32 MB."""
+
+_FEW, _AT_ONCE = 64, 1 << 17
+"""Components up to which a cdf is added up one by one; numbers held at once for more: 1 MB, which caches hold."""
 
 
 @final
@@ -225,7 +229,7 @@ class GaussianMixture(Law):
         array([7.])
         """
         x = data_rows(X)
-        labels = np.asarray(y)
+        labels = any_array(y, "y", "a list of labels")
         if labels.shape != (len(x),) or labels.dtype.kind not in "iubUSf":
             raise InputError(f"y must hold one label (number or text) per row of X, {len(x)} in all, got {describe(y)}")
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
@@ -256,7 +260,17 @@ class GaussianMixture(Law):
         return len(self.weights)
 
     def factor(self, k: int) -> Factor:
-        """The factor of component k."""
+        """The factor of component k.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        Factor
+        """
+        k = integer(k, "k", low=0, high=len(self) - 1)
         return self.factors[0] if len(self.factors) == 1 else self.factors[k]
 
     @cached_property
@@ -295,8 +309,22 @@ class GaussianMixture(Law):
         sd = np.stack([f.spread for f in self.factors])
         return self.means[live], sd if len(sd) == 1 else sd[live]
 
+    def _restricted(self, lower: FloatArray, upper: FloatArray) -> Restriction | None:
+        from reluscope.inputs._mixed import restricted_mixture
+
+        return restricted_mixture(self, lower, upper)
+
+    def _given(self, lower: FloatArray, upper: FloatArray) -> Law:
+        from reluscope.inputs._mixed import mixture_given_box
+
+        return mixture_given_box(self, lower, upper)
+
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
-        return np.asarray(sum(w * g._cdf(t, i, strict) for w, g in self.gaussians))
+        if len(self.weights) <= _FEW or t.ndim != 1:
+            return np.asarray(sum(w * g._cdf(t, i, strict) for w, g in self.gaussians))
+        place, distinct = self._factor_places
+        sd = np.array([f.spread[i] for f in distinct])[place]
+        return mixture_cdf(t, self.weights, self.means[:, i], sd, strict=strict)
 
     @property
     def mean(self) -> FloatArray:
@@ -325,13 +353,26 @@ class GaussianMixture(Law):
             factor = self.factors[0]
             return factor.push(rng.standard_normal((n, factor.k))) + self.means[which]
         out = np.empty((n, self.n))
-        for k in np.unique(which):
-            rows = np.flatnonzero(which == k)
-            out[rows] = self.factors[k].push(rng.standard_normal((len(rows), self.factors[k].k))) + self.means[k]
+        place, distinct = self._factor_places
+        of = place[which]
+        order = np.argsort(of, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(of[order])) + 1) if n else ():
+            factor = distinct[of[rows[0]]]
+            out[rows] = factor.push(rng.standard_normal((len(rows), factor.k))) + self.means[which[rows]]
         return out
 
+    @cached_property
+    def _factor_places(self) -> tuple[npt.NDArray[np.intp], tuple[Factor, ...]]:
+        """For each component the number of its factor among the distinct ones, and those: many components may share."""
+        first: dict[int, int] = {}
+        place = np.array([first.setdefault(id(f), len(first)) for f in self.factors], dtype=np.intp)
+        if len(place) == 1:
+            place = np.zeros(len(self.weights), np.intp)
+        distinct = {int(k): f for k, f in zip(place[: len(self.factors)], self.factors, strict=True)}
+        return place, tuple(distinct[k] for k in range(len(distinct)))
+
     def _log_density(self, x: FloatArray) -> FloatArray:
-        from scipy.spatial.distance import cdist
+        cdist = late("scipy.spatial.distance", "cdist")
 
         live = np.flatnonzero(self.weights)
         out = np.empty(len(x))
@@ -353,10 +394,14 @@ class GaussianMixture(Law):
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"law": "mixture", "weights": ..., "components": [...]}`, or `means` and one covariance if shared."""
+        """`{"law": "mixture", "weights": ..., "components": [...]}`, or `means` and the covariances that they share."""
         start = {"law": self.kind, "weights": self.weights.tolist()}
         if len(self.factors) == 1:
             return {**start, "means": self.means.tolist(), **self.factors[0].plain()}
+        place, distinct = self._factor_places
+        if len(distinct) < len(self.factors):
+            shared = [f.plain() for f in distinct]
+            return {**start, "means": self.means.tolist(), "covariances": shared, "covariance_of": place.tolist()}
         return {**start, "components": [part.to_dict() for _, part in self.components]}
 
     def __repr__(self) -> str:
@@ -413,6 +458,27 @@ class ClassMixtures:
         return f"ClassMixtures({len(self)} classes, {self.laws[0].n} inputs)"
 
 
+def mixture_cdf(
+    t: FloatArray, weights: FloatArray, mean: FloatArray, sd: FloatArray, *, strict: bool = False
+) -> FloatArray:
+    """The cdf of a mixture of many normals (or, where sd is 0, points) at t, shape (m,)."""
+    ndtr = late("scipy.special", "ndtr")
+
+    still = sd == 0
+    order = np.argsort(mean[still], kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(weights[still][order])])
+    out = sums[np.searchsorted(mean[still][order], t, side="left" if strict else "right")]
+    if still.all():
+        return np.asarray(out)
+    mean, scale, weights = mean[~still], 1.0 / sd[~still], weights[~still]
+    step = max(1, _AT_ONCE // len(mean))
+    for k in range(0, len(t), step):
+        apart = np.subtract.outer(t[k : k + step], mean)
+        apart *= scale
+        out[k : k + step] += ndtr(apart, out=apart) @ weights
+    return np.asarray(out)
+
+
 def kde(X: npt.ArrayLike, bandwidth: Any = "scott") -> GaussianMixture:
     """A kernel density estimate: one Gaussian of weight 1/N on each sample.
 
@@ -449,7 +515,7 @@ def kde(X: npt.ArrayLike, bandwidth: Any = "scott") -> GaussianMixture:
         size = float(N) if rule == "scott" else N * (n + 2) / 4.0
         _, centred = centre(x)
         factor = scatter_factor(centred * (size ** (-1.0 / (n + 4)) / np.sqrt(N - 1.0)))
-    elif np.ndim(bandwidth) == 0:
+    elif real_array(bandwidth, "bandwidth").ndim == 0:
         factor = diagonal_factor(np.full(n, real(bandwidth, "bandwidth", low=0.0, high=1e150, open_=True)))
     else:
         H = real_array(bandwidth, "bandwidth")
@@ -464,8 +530,8 @@ def _expectation_maximisation(
 ) -> tuple[FloatArray, FloatArray, tuple[Factor, ...]]:
     """Weights, means and factors of scikit-learn's mixture, fitted on a common scale and put back."""
     try:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.mixture import GaussianMixture as Estimator
+        ConvergenceWarning = late("sklearn.exceptions", "ConvergenceWarning")
+        Estimator = late("sklearn.mixture", "GaussianMixture")
     except ImportError as error:
         raise MissingExtraError(
             "fitting a mixture of several Gaussians needs scikit-learn: pip install 'reluscope[sklearn]' "

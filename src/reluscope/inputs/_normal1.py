@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 
 _LOG_ROOT_2PI = 0.9189385332046727418
 _ROOT_HALF = 0.7071067811865475244
@@ -24,7 +25,7 @@ _LEAST = 2.0**-53
 
 def log_mass(a: FloatArray, b: FloatArray, width: FloatArray) -> FloatArray:
     """`log(Phi(b) - Phi(a))`, relative accuracy of the mass about 1e-13 anywhere it is not 0."""
-    from scipy.special import log_ndtr, ndtr
+    log_ndtr, ndtr = late("scipy.special", "log_ndtr", "ndtr")
 
     flip = a > 0
     lo, hi = np.where(flip, -b, a), np.where(flip, -a, b)  # now hi <= 0, or the interval holds 0
@@ -72,7 +73,7 @@ def draw(a: FloatArray, b: FloatArray, width: FloatArray, u: FloatArray) -> tupl
     Near the middle the smaller of the two tails is inverted; far out the equation for the distance from the near end
     is solved by a fixed-point iteration that contracts by 1/16 or better.
     """
-    from scipy.special import ndtr, ndtri
+    ndtr, ndtri = late("scipy.special", "ndtr", "ndtri")
 
     a, b, width, u = np.broadcast_arrays(a, b, width, np.where(u > 0, u, _LEAST))
     side = np.where(a >= _TAIL, -1, np.where(b <= -_TAIL, 1, 0)).astype(np.int8)
@@ -97,7 +98,7 @@ def draw(a: FloatArray, b: FloatArray, width: FloatArray, u: FloatArray) -> tupl
     return side, out
 
 
-def place(
+def from_offset(
     side: npt.NDArray[np.int8],
     offset: FloatArray,
     mean: FloatArray,
@@ -118,7 +119,7 @@ def _solve(near: FloatArray, y: FloatArray) -> FloatArray:
 
 def _log_scaled_ratio(near: FloatArray, t: FloatArray) -> FloatArray:
     """`log(erfcx((near + t) / sqrt 2) / erfcx(near / sqrt 2))`: small, so nothing cancels."""
-    from scipy.special import erfcx
+    erfcx = late("scipy.special", "erfcx")
 
     return np.log(erfcx((near + t) * _ROOT_HALF) / erfcx(near * _ROOT_HALF))
 
@@ -143,7 +144,7 @@ def _gauss() -> tuple[FloatArray, FloatArray]:
 def restricted_normals(lower: FloatArray, upper: FloatArray, uniforms: FloatArray) -> FloatArray:
     """Standard normal numbers restricted to [lower, upper], from uniform ones (n, k)."""
     side, offset = draw(lower, upper, upper - lower, uniforms)
-    return place(side, offset, np.zeros(len(lower)), np.ones(len(lower)), lower, upper)
+    return from_offset(side, offset, np.zeros(len(lower)), np.ones(len(lower)), lower, upper)
 
 
 def restricted_moments(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.errors import InputError
-from reluscope.inputs._law import Box, Law, Restriction, box_sides, data_rows, frozen, short, weight_vector
+from reluscope.inputs._law import Box, Law, Restriction, box_sides, data_rows, frozen, noise_rows, short, weight_vector
 
 
 @final
@@ -95,11 +95,24 @@ class Uniform(Law):
         return "uniform", self.n
 
     def from_noise(self, Z: FloatArray) -> FloatArray:
-        """`lower + Z (upper - lower)`, shape (m, n)."""
+        """`lower + Z (upper - lower)`, shape (m, n).
+
+        Parameters
+        ----------
+        Z : (m, n) array
+            Uniform numbers in [0, 1).
+
+        Returns
+        -------
+        (m, n) array
+        """
+        return self._pushed(noise_rows(Z, self.n))
+
+    def _pushed(self, Z: FloatArray) -> FloatArray:
         return np.minimum(self.lower + Z * (self.upper - self.lower), self.upper)
 
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
-        return self.from_noise(rng.random((n, self.n)))
+        return self._pushed(rng.random((n, self.n)))
 
     def _log_density(self, x: FloatArray) -> FloatArray:
         if (self.lower == self.upper).any():
@@ -193,6 +206,13 @@ class Particles(Law):
     def far_box(self) -> Box:
         """The box around the points."""
         return self.support()
+
+    def _given(self, lower: FloatArray, upper: FloatArray) -> Particles:
+        inside = ((self.points >= lower) & (self.points <= upper)).all(axis=1)
+        total = float(self.weights[inside].sum())
+        if not total > 0:
+            raise InputError("the box has zero mass: none of the points of positive weight is inside")
+        return Particles(self.points[inside], self.weights[inside] / total)
 
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         order = np.argsort(self.points[:, i], kind="stable")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -11,8 +13,11 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import FloatArray, describe, generator, real_array
+from reluscope._lazy import late
+from reluscope.activations import Units, identity
 from reluscope.errors import InputError
 from reluscope.inputs._factor import Factor
+from reluscope.inputs._gaussian import Gaussian
 from reluscope.inputs._law import Law, check_law, frozen
 from reluscope.inputs._normal1 import log_mass
 from reluscope.inputs._simple import Uniform
@@ -21,6 +26,9 @@ from reluscope.network import Layer, Network
 
 RANK_TOLERANCE = 1e-13
 """Directions whose singular value is below this share of the largest are not seen (rows scaled, see `standard`)."""
+
+_MOST_CAREFUL = 1 << 19
+"""Products in the first layer at the means of the law that are summed without rounding on the way."""
 
 LARGEST_SVD = 2000
 """First layers with more units and more inputs than this are not rotated."""
@@ -36,6 +44,8 @@ class _Chart(Protocol):
 
     def to_u(self, X: FloatArray) -> FloatArray: ...
 
+    def span(self) -> tuple[FloatArray, FloatArray]: ...
+
 
 @dataclass(frozen=True, eq=False)
 class Component:
@@ -50,7 +60,8 @@ class Component:
 
     `weight` is the component's share of the whole law. Sides of a truncated box may be infinite; its mass is
     `exp(log_mass)`, None where it has no closed form (`rows`). For a uniform law `log_mass` is the logarithm
-    of the box's volume, otherwise it is 0.
+    of the box's volume, otherwise it is 0. `law` is the component as a law of x (of the
+    inputs of `source`, where there is one).
 
     **r = 0** means that the network is constant on this component. A `Network` has at least one input, so
     `network` then has a single input with zero weights; points `u` have that one column, a box is [0, 0].
@@ -61,12 +72,27 @@ class Component:
     network: Network
     r: int
     chart: _Chart
+    law: Law
     lower: FloatArray | None = None
     upper: FloatArray | None = None
     rows: tuple[FloatArray, FloatArray] | None = None
     points: FloatArray | None = None
     point_weights: FloatArray | None = None
     log_mass: float | None = 0.0
+    source: Network | None = None
+    """For a law that is a function of another one: the network on the inputs of that one (see `lifted`)."""
+    lead: int = 0
+    """Units at the beginning of `network` that are the law's own, not those of the network asked about."""
+
+    def draws(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Exact draws of u (n, r) for a component held as `rows`."""
+        return self.before.to_u(self.law.sample(n, rng))
+
+    @property
+    def before(self) -> Component:
+        """The component of the law that this one is a function of."""
+        chart = self.chart
+        return replace(self, chart=chart.inner, source=None, lead=0) if isinstance(chart, _Pushed) else self
 
     def to_x(self, U: npt.ArrayLike, rng: Any = None) -> FloatArray:
         """Inputs x (m, n) for coordinates `U` (m, r), or (n,) for (r,), with `network(u) = net(x)`.
@@ -93,6 +119,32 @@ class Component:
     def n(self) -> int:
         """Number of inputs of the original network."""
         return int(self.chart.to_x(np.zeros((1, self.r)), None).shape[1])
+
+    def span(self) -> tuple[FloatArray, FloatArray]:
+        """`(x0, D)`: every input of the component is `x0 + D t` for some t, exactly; D has shape (n, directions).
+
+        Where there is a `source`, these are its inputs.
+        """
+        return self.chart.span()
+
+    def one_value(self, weight: Any) -> bool:
+        """Whether `weight @ x` is the same for every input of the component, beyond doubt."""
+        if self.source is not None:  # the source reads every input that the network reads
+            return self.before.one_value(self.source.layers[0].weight)
+        _, D = self.span()
+        if not np.asarray(abs(weight) @ np.abs(D)).any():
+            return True
+        if np.asarray(weight @ D).any() or weight.shape[0] * D.size > _MOST_CAREFUL:
+            return False
+        W = _dense(weight)
+        return not any(
+            sum(
+                (Fraction(float(w)) * Fraction(float(d)) for w, d in zip(row, column, strict=True) if w and d),
+                Fraction(0),
+            )
+            for row in W
+            for column in D.T
+        )
 
     def inequalities(self) -> tuple[FloatArray, FloatArray]:
         """The restriction of u as rows `A u <= b`, whichever way it is held; no rows when there is none."""
@@ -144,6 +196,11 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     `u = (x - m) / sd`, with the box moved along. Truncated with a correlated Gaussian: as for the Gaussian, but
     the restricted inputs count as seen, and the box becomes rows `A u <= b`; then `P(cell)` is
     `mass(cell and box) / mass(box)`. **Particles**: one component of kind "point" in the original inputs.
+    **Mixtures** of such laws: the components of each.
+
+    **Laws that are functions of another law** (`law.pushed`): the components of that law, for the network with the
+    function as its first layer. Patterns of `component.network` then begin with the pieces of that layer
+    (`own_pattern` leaves them out).
 
     Cost: one product `W L` and one SVD of it, per factor. Guaranteed: `component.network(component.to_u(x))`
     equals `net(x)` up to rounding for every x in the support.
@@ -157,27 +214,121 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     [1]
     """
     check_law(law, net)
+    if law.pushed is not None:
+        base, source = lifted(law, net)
+        own = {"source": source, "lead": source.n_units - net.n_units}
+        return tuple(replace(c, chart=_Pushed(c.chart, law), **own) for c in standard(base, source))  # type: ignore[arg-type]
     if law.atoms is not None:
         points, weights = law.atoms
-        return (Component(1.0, "point", net, net.n_inputs, _Points(), points=points, point_weights=weights),)
+        return (Component(1.0, "point", net, net.n_inputs, _Points(), law, points=points, point_weights=weights),)
     gaussians = law.gaussians
-    if not gaussians:
-        if isinstance(law, Truncated):
-            return (_truncated_diagonal(law, net) if law.independent_inputs else _truncated_rows(law, net),)
-        if not isinstance(law, Uniform):
-            raise InputError(f"law must be one with standard coordinates; {describe(law)} needs a kind of its own here")
-        return (_uniform(law, net),)
+    if gaussians:
+        return _gaussians(gaussians, net)
+    if law.is_mixture:
+        return tuple(
+            replace(component, weight=weight * component.weight)
+            for weight, part in law.components
+            if weight > 0
+            for component in standard(part, net)
+        )
+    if isinstance(law, Truncated):
+        return (_truncated_diagonal(law, net) if law.independent_inputs else _truncated_rows(law, net),)
+    if not isinstance(law, Uniform):
+        raise InputError(
+            f"law must be made of Gaussians, uniform or truncated laws, or points; of {describe(law)} only draws are "
+            "known: rs.probability(..., guarantee='confidence') counts them"
+        )
+    return (_uniform(law, net),)
+
+
+# -- Gaussian ----------------------------------------------------------------------------------------------------
+
+
+def _gaussians(gaussians: tuple[tuple[float, Gaussian], ...], net: Network) -> tuple[Component, ...]:
     shared: dict[int, tuple[_Seen, Any]] = {}
     out = []
     for (weight, g), bias in zip(gaussians, _bias(net, np.stack([g.mean for _, g in gaussians])), strict=True):
         if id(g.factor) not in shared:
             seen = _see(net.layers[0].weight, g.factor)
             shared[id(g.factor)] = seen, _first_weight(net, seen.weight)
-        out.append(_gaussian_component(weight, g.mean, *shared[id(g.factor)], net, bias))
+        seen, first = shared[id(g.factor)]
+        out.append(Component(weight, "gaussian", _network(net, first, bias), seen.r, _Linear(g.mean, seen), g))
     return tuple(out)
 
 
-# -- Gaussian ----------------------------------------------------------------------------------------------------
+# -- functions of a law ------------------------------------------------------------------------------------------
+
+
+class _Function(Protocol):
+    """A law `x = T(z)` that can say both ways."""
+
+    def push(self, Z: FloatArray) -> FloatArray: ...
+
+    def pull(self, X: FloatArray) -> FloatArray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Pushed:
+    """x = T(z), z as `inner` says."""
+
+    inner: _Chart
+    law: Any
+
+    def to_x(self, U: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+        function: _Function = self.law
+        return function.push(self.inner.to_x(U, rng))
+
+    def to_u(self, X: FloatArray) -> FloatArray:
+        function: _Function = self.law
+        return self.inner.to_u(function.pull(X))
+
+    def span(self) -> tuple[FloatArray, FloatArray]:
+        return self.inner.span()
+
+
+def lifted(law: Law, net: Network) -> tuple[Law, Network]:
+    """The same question about the law that `law` is a function of: `(base, network)` with `network(z) = net(x)`.
+
+    Functions of inputs that the network does not read are left out, and affine ones are folded into its first layer.
+    The pair itself for a law that is a function of none.
+    """
+    while law.pushed is not None:
+        base, layer = law.pushed
+        law, net = base, _behind(layer, net)
+    return law, net
+
+
+def own_pattern(net: Network, pattern: Any) -> Any:
+    """Patterns (n, units) of `net` from those of a network of which it is the end."""
+    return pattern[:, pattern.shape[1] - net.n_units :]
+
+
+def _behind(layer: Layer, net: Network) -> Network:
+    """`net(layer(z))`, without what `net` does not read."""
+    W, T = _dense(net.layers[0].weight), layer.dense()
+    read = np.flatnonzero(np.any(W != 0, axis=0))
+    bent = read[layer.units.pieces[read] > 1]
+    plain = read[layer.units.pieces[read] == 1]
+    slope, start = layer.units.slopes[plain, 0], layer.units.intercepts[plain, 0]
+    moved = slope * layer.bias[plain] + start
+    # What the first layer sees of the affine inputs: nothing is carried but sums.
+    sums = (W[:, plain] * slope) @ T[plain]
+    first = net.layers[0]
+    bias = first.bias + W[:, plain] @ moved
+    rest = net.layers[1:]
+    options: dict[str, Any] = {"output_shape": net.output_shape, "name": net.name, "notes": net.notes}
+    if not len(bent):
+        return Network([Layer(frozen(sums), frozen(bias), first.units), *rest], **options)
+    carried, join = sums, np.eye(len(sums))
+    if len(plain) <= len(sums):
+        carried, join = T[plain], W[:, plain] * slope
+    live = np.flatnonzero(np.any(carried != 0, axis=1))
+    carried, join = carried[live], join[:, live]
+    weight = np.concatenate([T[bent], carried])
+    shift = np.concatenate([layer.bias[bent], np.zeros(len(carried))])
+    units = Units.concatenate([layer.units[bent], Units.uniform(identity(), len(carried))])
+    second = Layer(frozen(np.concatenate([W[:, bent], join], axis=1)), frozen(bias), first.units)
+    return Network([Layer(frozen(weight), frozen(shift), units), second, *rest], **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +368,7 @@ class _Seen:
 
     def down(self, Z: FloatArray) -> FloatArray:
         """`x - m` (m, n) to coordinates (m, r)."""
-        from scipy.linalg import solve_triangular
+        solve_triangular = late("scipy.linalg", "solve_triangular")
 
         if self.factor.diagonal:
             assert self.factor.sd is not None
@@ -251,6 +402,9 @@ class _Linear:
 
     def to_u(self, X: FloatArray) -> FloatArray:
         return self.seen.down(X - self.mean)
+
+    def span(self) -> tuple[FloatArray, FloatArray]:
+        return self.mean, self.seen.factor.rows(np.arange(self.seen.factor.n))
 
 
 def _see(W: Any, factor: Factor, restricted: Index | None = None) -> _Seen:
@@ -304,12 +458,6 @@ def _well_conditioned(matrix: Any) -> bool:
     return bool(values[0] > 1e-10 * values[-1])
 
 
-def _gaussian_component(
-    weight: float, mean: FloatArray, seen: _Seen, first: Any, net: Network, bias: FloatArray
-) -> Component:
-    return Component(weight, "gaussian", _network(net, first, bias), seen.r, _Linear(mean, seen))
-
-
 def _truncated_rows(law: Truncated, net: Network) -> Component:
     mean, i = law.gaussian.mean, law.restricted
     seen = _see(net.layers[0].weight, law.gaussian.factor, i)
@@ -319,7 +467,9 @@ def _truncated_rows(law: Truncated, net: Network) -> Component:
     A = np.concatenate([L[high], -L[low]])
     b = np.concatenate([(law.upper[i] - mean[i])[high], (mean[i] - law.lower[i])[low]])
     mass = law.log_mass if law.independent else None
-    return Component(1.0, "truncated", network, seen.r, _Linear(mean, seen), rows=(frozen(A), frozen(b)), log_mass=mass)
+    return Component(
+        1.0, "truncated", network, seen.r, _Linear(mean, seen), law, rows=(frozen(A), frozen(b)), log_mass=mass
+    )
 
 
 # -- laws that stay in their inputs ------------------------------------------------------------------------------
@@ -342,6 +492,11 @@ class _Box:
     def to_u(self, X: FloatArray) -> FloatArray:
         return (X[:, self.keep] - self.start) / self.step
 
+    def span(self) -> tuple[FloatArray, FloatArray]:
+        low, high = self.law.support()
+        free = low < high
+        return np.where(free, 0.0, low), np.eye(len(low))[:, free]
+
 
 @dataclass(frozen=True, eq=False)
 class _Points:
@@ -353,6 +508,9 @@ class _Points:
     def to_u(self, X: FloatArray) -> FloatArray:
         return X.copy()
 
+    def span(self) -> tuple[FloatArray, FloatArray]:
+        raise InputError("points have no common directions")
+
 
 def _uniform(law: Law, net: Network) -> Component:
     W = net.layers[0].weight
@@ -363,7 +521,9 @@ def _uniform(law: Law, net: Network) -> Component:
     lower, upper = low[keep], high[keep]
     volume = float(np.log(upper - lower).sum())
     box = _Box(law, keep, np.zeros(len(keep)), np.ones(len(keep)))
-    return Component(1.0, "uniform", network, len(keep), box, lower=_sides(lower), upper=_sides(upper), log_mass=volume)
+    return Component(
+        1.0, "uniform", network, len(keep), box, law, lower=_sides(lower), upper=_sides(upper), log_mass=volume
+    )
 
 
 def _truncated_diagonal(law: Truncated, net: Network) -> Component:
@@ -375,7 +535,9 @@ def _truncated_diagonal(law: Truncated, net: Network) -> Component:
         lower, upper = (law.lower[keep] - mean[keep]) / sd[keep], (law.upper[keep] - mean[keep]) / sd[keep]
         mass = float(log_mass(lower, upper, (law.upper[keep] - law.lower[keep]) / sd[keep]).sum())
     box = _Box(law, keep, mean[keep], sd[keep])
-    return Component(1.0, "truncated", network, len(keep), box, lower=_sides(lower), upper=_sides(upper), log_mass=mass)
+    return Component(
+        1.0, "truncated", network, len(keep), box, law, lower=_sides(lower), upper=_sides(upper), log_mass=mass
+    )
 
 
 def _sides(side: FloatArray) -> FloatArray:
@@ -390,12 +552,35 @@ def _dense(matrix: Any) -> FloatArray:
 
 
 def _bias(net: Network, points: FloatArray) -> FloatArray:
-    """`W x + b` of the first layer at each row."""
+    """`W x + b` of the first layer at each row, rounded once where that is cheap: far means cancel against biases."""
+    layer = net.layers[0]
     with np.errstate(over="ignore", invalid="ignore"):
-        out = net.layers[0].affine(points)
+        out = layer.affine(points)
+        if len(points) * layer.weight.size <= _MOST_CAREFUL and not sparse.issparse(layer.weight):
+            careful = np.stack([_summed(layer.weight * x, _lost(layer.weight, x), layer.bias) for x in points])
+            out = np.where(np.isfinite(careful), careful, out)
     if not np.isfinite(out).all():
         raise InputError("the first layer overflows at the law's mean; rescale the inputs")
     return out
+
+
+def _lost(a: FloatArray, b: FloatArray) -> FloatArray:
+    """`a b` minus its rounded value, exactly (Dekker); nan where the numbers are extreme."""
+    p = a * b
+    halves = []
+    for v in (a, b):
+        big = 134217729.0 * v
+        high = big - (big - v)
+        halves.append((high, v - high))
+    (ah, al), (bh, bl) = halves
+    return np.asarray(((ah * bh - p) + ah * bl + al * bh) + al * bl)
+
+
+def _summed(products: FloatArray, lost: FloatArray, bias: FloatArray) -> FloatArray:
+    """Sums of rows, rounded once; nan where a term is not finite."""
+    terms = np.concatenate([products, lost, bias[:, None]], axis=1)
+    fine = np.isfinite(terms).all(axis=1)
+    return np.array([math.fsum(row) if ok else np.nan for row, ok in zip(terms, fine, strict=True)])
 
 
 def _first_weight(net: Network, weight: Any) -> Any:

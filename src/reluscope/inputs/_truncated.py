@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe
+from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.inputs._gaussian import Gaussian
 from reluscope.inputs._law import Box, Law, Restriction, box_sides, far_sides, short
-from reluscope.inputs._normal1 import draw, log_mass, moments, place
+from reluscope.inputs._normal1 import draw, from_offset, log_mass, moments
 from reluscope.inputs._tilting import TiltedSampler, collect, tilted_sampler
 
 SMALLEST_LOG_MASS = float(np.log(np.finfo(float).tiny))
@@ -67,7 +68,8 @@ class Truncated(Law):
     def __init__(self, gaussian: Gaussian, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
         if not isinstance(gaussian, Gaussian):
             raise InputError(
-                f"gaussian must be a Gaussian law, got {describe(gaussian)}; truncate a mixture component by component"
+                f"gaussian must be a Gaussian law, got {describe(gaussian)}; another law, such as a mixture, given a "
+                "box is law.truncated(lower, upper)"
             )
         lo, hi = box_sides(lower, upper, gaussian.n, finite=False)
         for side, name, never in ((lo, "lower", np.inf), (hi, "upper", -np.inf)):
@@ -177,6 +179,9 @@ class Truncated(Law):
     def _restricted(self, lower: FloatArray, upper: FloatArray) -> Restriction | None:
         return restricted_gaussian(self.gaussian, lower, upper, self.log_mass) if self.independent_inputs else None
 
+    def _given(self, lower: FloatArray, upper: FloatArray) -> Law:
+        return Truncated(self.gaussian, *_both((self.lower, self.upper), (lower, upper)))
+
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         low, high = self.support()
         mean, sd = self.gaussian.mean[i], self.gaussian.sd[i]
@@ -202,7 +207,7 @@ class Truncated(Law):
             out = gaussian._sample(n, rng)
             if len(i):
                 side, offset = draw(*self._interval, rng.random((n, len(i))))
-                out[:, i] = place(side, offset, gaussian.mean[i], gaussian.sd[i], self.lower[i], self.upper[i])
+                out[:, i] = from_offset(side, offset, gaussian.mean[i], gaussian.sd[i], self.lower[i], self.upper[i])
             return out
         if not len(i):
             return gaussian._sample(n, rng)
@@ -268,7 +273,7 @@ class Truncated(Law):
         i = self.restricted
         mean, sd = self.gaussian.mean[i], self.gaussian.sd[i]
         side, offset, variance = moments(*self._interval)
-        return place(side, offset, mean, sd, self.lower[i], self.upper[i]), variance * sd**2
+        return from_offset(side, offset, mean, sd, self.lower[i], self.upper[i]), variance * sd**2
 
     @cached_property
     def _regression(self) -> FloatArray:
@@ -336,7 +341,7 @@ class Truncated(Law):
         rows = self._rows / sd[:, None]
         if rows.shape[1] >= len(i) and np.linalg.matrix_rank(rows) == len(i):
             return
-        from scipy.optimize import linprog
+        linprog = late("scipy.optimize", "linprog")
 
         lower, upper, width = self._interval
         inner = np.minimum(1.0, 0.5 * width)  # how far inside counts as well inside
@@ -353,6 +358,15 @@ class Truncated(Law):
                 "the box has zero mass: the covariance is singular and the inputs it allows meet the box nowhere, "
                 "or only on its boundary"
             )
+
+
+def _both(one: Box, two: Box) -> Box:
+    """The box that two boxes share."""
+    lower, upper = np.maximum(one[0], two[0]), np.minimum(one[1], two[1])
+    if (lower > upper).any():
+        i = int(np.argmax(lower > upper))
+        raise InputError(f"the box has zero mass: input {i} of the law is in [{one[0][i]}, {one[1][i]}]")
+    return lower, upper
 
 
 def restricted_gaussian(gaussian: Gaussian, lower: FloatArray, upper: FloatArray, before: float) -> Restriction | None:

@@ -10,16 +10,47 @@ every network of width one with such units, and its cdf is the base's cdf betwee
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe, generator, integer, real, real_array
 from reluscope.activations import Activation, activation
-from reluscope.errors import InputError
+from reluscope.errors import InputError, InputTypeError
 from reluscope.inputs import Law
 from reluscope.network import Network
+
+
+class Distribution(Protocol):
+    """The distribution of one number, such as a frozen one of `scipy.stats`."""
+
+    def cdf(self, x: FloatArray, /) -> npt.ArrayLike:
+        """`P(X <= x)`.
+
+        Parameters
+        ----------
+        x : array
+
+        Returns
+        -------
+        array
+        """
+        ...
+
+    def rvs(self, *, size: int, random_state: np.random.Generator) -> npt.ArrayLike:
+        """Draws.
+
+        Parameters
+        ----------
+        size : int
+        random_state : Generator
+
+        Returns
+        -------
+        (size,) array
+        """
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,7 +59,7 @@ class Clamped:
 
     Parameters
     ----------
-    base : Law or distribution
+    base : Law or Distribution
         A law of one input (Gaussian, GaussianMixture, Uniform, Particles), or any object with `cdf` (and `rvs` to
         sample), such as a frozen scipy distribution; one with atoms needs `pmf` too.
     a, b : float
@@ -48,19 +79,23 @@ class Clamped:
     Clamped(2 x + 1 in [0, inf], x from Gaussian)
     """
 
-    base: Any
+    base: Law | Distribution
     a: float = 1.0
     b: float = 0.0
     lo: float = -np.inf
     hi: float = np.inf
 
     def __post_init__(self) -> None:
-        if getattr(self.base, "n", 1) != 1 and not hasattr(self.base, "rvs"):
+        if isinstance(self.base, Law) and self.base.n != 1:
             raise InputError(f"base must be a law of one input, got {describe(self.base)}")
-        if not hasattr(self.base, "cdf"):
-            raise InputError(f"base must be a law of one input or have a cdf, got {describe(self.base)}")
-        real(self.a, "a")
-        real(self.b, "b")
+        if not callable(getattr(self.base, "cdf", None)) or isinstance(self.base, type):
+            raise InputTypeError(f"base must be a law of one input or have a cdf, got {describe(self.base)}")
+        for name in ("a", "b"):
+            object.__setattr__(self, name, real(getattr(self, name), name))
+        for name in ("lo", "hi"):
+            side = getattr(self, name)
+            if not isinstance(side, float) or np.isnan(side):
+                object.__setattr__(self, name, real(side, name))
         if not self.lo <= self.hi:
             raise InputError(f"lo must not exceed hi, got {self.lo} and {self.hi}")
         if self.lo == np.inf or self.hi == -np.inf:
@@ -69,9 +104,24 @@ class Clamped:
     # -- closure -------------------------------------------------------------------------------------------------
 
     def push(self, w: float, c: float = 0.0, units: Any = "relu") -> Clamped:
-        """The law of `act(w y + c)` for a unit that clamps: relu, relu6, hardtanh, clip or identity."""
+        """The law of `act(w y + c)` for a unit that clamps: relu, relu6, hardtanh, clip or identity.
+
+        Parameters
+        ----------
+        w, c : float
+        units : Activation or str
+
+        Returns
+        -------
+        Clamped
+
+        Raises
+        ------
+        InputError
+            If the unit does not clamp.
+        """
         w, c = real(w, "w"), real(c, "c")
-        low, high = _ends(activation(units))
+        low, high = _ends(activation(units, "units"))
         if w == 0:
             value = min(max(c, low), high)
             return Clamped(self.base, 0.0, value, value, value)
@@ -80,9 +130,24 @@ class Clamped:
         return Clamped(self.base, w * self.a, w * self.b + c, lo, hi)
 
     def through(self, net: Network, *, layer: int | None = None) -> Clamped:
-        """The law of layer `layer` (counted from 0), or of the output, of a network of width one."""
+        """The law of layer `layer` (counted from 0), or of the output, of a network of width one.
+
+        Parameters
+        ----------
+        net : Network
+        layer : int, optional
+
+        Returns
+        -------
+        Clamped
+
+        Raises
+        ------
+        InputError
+            If a layer is wider than one unit.
+        """
         if not isinstance(net, Network) or any(width != 1 for width in net.widths):
-            raise InputError(f"net must be a Network with one unit in every layer, got {net!r}")
+            raise InputError(f"net must be a Network with one unit in every layer, got {describe(net)}")
         depth = len(net.layers) if layer is None else integer(layer, "layer", low=0, high=len(net.layers) - 1) + 1
         law = self
         for part in net.layers[:depth]:
@@ -92,7 +157,17 @@ class Clamped:
     # -- the law -------------------------------------------------------------------------------------------------
 
     def cdf(self, t: npt.ArrayLike) -> FloatArray:
-        """`P(y <= t)`: 0 below lo, 1 from hi on, the base's cdf (or its complement when a < 0) between."""
+        """`P(y <= t)`: 0 below lo, 1 from hi on, the base's cdf (or its complement when a < 0) between.
+
+        Parameters
+        ----------
+        t : float or array
+
+        Returns
+        -------
+        array
+            Of the shape of `t`.
+        """
         t = real_array(t, "t", finite=False)
         return np.where(t < self.lo, 0.0, np.where(t >= self.hi, 1.0, self._affine_cdf(t)))
 
@@ -109,13 +184,24 @@ class Clamped:
         return [(value, mass) for value, mass in ends if mass > 0]
 
     def sample(self, n: int, rng: Any = None) -> FloatArray:
-        """`n` independent draws, shape (n,)."""
+        """`n` independent draws, shape (n,).
+
+        Parameters
+        ----------
+        n : int
+        rng : optional
+            None, an int, a SeedSequence or a Generator.
+
+        Returns
+        -------
+        (n,) array
+        """
         draw = generator(rng)
         count = integer(n, "n", low=0)
-        if hasattr(self.base, "rvs"):
-            x = np.asarray(self.base.rvs(size=count, random_state=draw), dtype=np.float64)
-        else:
+        if isinstance(self.base, Law):
             x = self.base.sample(count, draw)[:, 0]
+        else:
+            x = np.asarray(self.base.rvs(size=count, random_state=draw), dtype=np.float64)
         return np.clip(self.a * x + self.b, self.lo, self.hi)
 
     @property
@@ -141,14 +227,15 @@ class Clamped:
         return 1.0 - _base_cdf(self.base, at, not left)
 
 
-def _base_cdf(base: Any, x: FloatArray, left: bool) -> FloatArray:
+def _base_cdf(base: Law | Distribution, x: FloatArray, left: bool) -> FloatArray:
     """`P(X <= x)`, or `P(X < x)` when `left`."""
     if isinstance(base, Law):
         return base.cdf(x, strict=left)
     value = np.asarray(base.cdf(x), dtype=np.float64)
-    if left and hasattr(getattr(base, "dist", base), "pmf"):
+    atoms = getattr(base, "pmf", None) if left and hasattr(getattr(base, "dist", base), "pmf") else None
+    if atoms is not None:
         finite = np.isfinite(x)
-        value = value - np.where(finite, np.asarray(base.pmf(np.where(finite, x, 0.0)), dtype=np.float64), 0.0)
+        value = value - np.where(finite, np.asarray(atoms(np.where(finite, x, 0.0)), dtype=np.float64), 0.0)
     return value
 
 

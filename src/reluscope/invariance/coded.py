@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, describe, generator, integer
+from reluscope._check import FloatArray, describe, generator, integer, several
 from reluscope.errors import InputError
-from reluscope.inputs import Uniform
+from reluscope.inputs import Law, Uniform, check_law
 from reluscope.network import Network
 
 Vector = tuple[Fraction, ...]
@@ -42,7 +42,13 @@ def encode(layers: Sequence[Any]) -> Fraction:
     >>> decode(encode([([[2]], [1])])) == [(((2,),), (1,))]
     True
     """
-    bits = "".join("1" + _layer_bits(_exact_layer(layer, k)) for k, layer in enumerate(layers)) + "0"
+    bits = (
+        "".join(
+            "1" + _layer_bits(_exact_layer(layer, k))
+            for k, layer in enumerate(several(layers, "layers", "pairs (W, b)"))
+        )
+        + "0"
+    )
     return Fraction(int(bits, 2), 1 << len(bits))
 
 
@@ -66,15 +72,30 @@ def decode(theta: Fraction) -> list[ExactLayer]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coded:
-    """The law of `relu(W_k ... relu(W_1 x + b_1) ...)`, x from `base`, for the layers spelled by `theta`."""
+    """The law of `relu(W_k ... relu(W_1 x + b_1) ...)`, x from `base`, for the layers spelled by `theta`.
+
+    Attributes
+    ----------
+    theta : Fraction
+    base : Law
+    """
 
     theta: Fraction
-    base: Any
+    base: Law
 
     @classmethod
-    def start(cls, base: Any) -> Coded:
-        """The base law itself: θ = 0 spells the empty list."""
-        return cls(encode([]), base)
+    def start(cls, base: Law) -> Coded:
+        """The base law itself: θ = 0 spells the empty list.
+
+        Parameters
+        ----------
+        base : Law
+
+        Returns
+        -------
+        Coded
+        """
+        return cls(encode([]), check_law(base, name="base"))
 
     @cached_property
     def layers(self) -> list[ExactLayer]:
@@ -82,7 +103,18 @@ class Coded:
         return decode(self.theta)
 
     def push(self, W: Any, b: Any) -> Coded:
-        """The member of the family that is the law of `relu(W y + b)`."""
+        """The member of the family that is the law of `relu(W y + b)`.
+
+        Parameters
+        ----------
+        W : (variables, variables)
+        b : (variables,)
+            Entries must be rational numbers.
+
+        Returns
+        -------
+        Coded
+        """
         layer = _exact_layer((W, b), len(self.layers))
         inputs = len(self.layers[-1][1]) if self.layers else self.base.n
         if len(layer[0][0]) != inputs:
@@ -95,8 +127,23 @@ class Coded:
         return self.theta.denominator.bit_length() - 1
 
     def exact(self, x: Sequence[Any]) -> Vector:
-        """The image of one input, in rational arithmetic."""
-        z: Vector = tuple(Fraction(v) for v in x)
+        """The image of one input, in rational arithmetic.
+
+        Parameters
+        ----------
+        x : sequence of rational numbers
+
+        Returns
+        -------
+        tuple of Fraction
+        """
+        try:
+            z: Vector = tuple(_fraction(v) for v in _lists(several(x, "x", "rational numbers")))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"x must hold finite rational numbers, got {describe(x)}") from error
+        inputs = len(self.layers[0][0][0]) if self.layers else self.base.n
+        if len(z) != inputs:
+            raise InputError(f"x must have {inputs} entries, one per input, got {len(z)}")
         for W, b in self.layers:
             z = tuple(
                 max(sum((w * v for w, v in zip(row, z, strict=True)), c), Fraction(0))
@@ -105,7 +152,18 @@ class Coded:
         return z
 
     def sample(self, n: int, rng: Any = None) -> FloatArray:
-        """`n` independent draws, shape (n, variables), computed in floating point."""
+        """`n` independent draws, shape (n, variables), computed in floating point.
+
+        Parameters
+        ----------
+        n : int
+        rng : optional
+            None, an int, a SeedSequence or a Generator.
+
+        Returns
+        -------
+        (n, variables) array
+        """
         x = self.base.sample(integer(n, "n", low=0), generator(rng))
         return x if not self.layers else self.network(x)
 
@@ -128,6 +186,11 @@ class Quotient:
 
     `log2_gap` is log2 |θ - θ'|, `distance` the distance of the means of the laws, a lower bound on their 1-Wasserstein
     distance, and `log2_quotient` the log2 of distance over gap.
+
+    Attributes
+    ----------
+    layers : int
+    log2_gap, distance, log2_quotient : float
     """
 
     layers: int
@@ -146,7 +209,7 @@ def lipschitz_quotients(depths: Sequence[int] = (1, 2, 4, 8, 16, 32), n: int = 2
     n = integer(n, "n", low=1)
     eye, none = np.eye(n), np.zeros(n)
     rows = []
-    for k in depths:
+    for k in several(depths, "depths", "whole numbers"):
         plain = [(eye, none)] * integer(k, "depths", low=1)
         one, two = encode(plain), encode([*plain, (2 * eye, none)])
         gap = abs(one - two)
@@ -183,10 +246,14 @@ def _exact_layer(layer: Any, k: int) -> ExactLayer:
 
 
 def _lists(values: Any) -> Any:
+    if isinstance(values, bytes):  # Python would read numbers from it
+        raise TypeError("a list is needed")
     return values.tolist() if isinstance(values, np.ndarray) else values
 
 
 def _fraction(value: Any) -> Fraction:
+    if isinstance(value, (str, bytes, bool, np.bool_)):
+        raise TypeError("a number is needed")
     return value if isinstance(value, Fraction) else Fraction(value)
 
 

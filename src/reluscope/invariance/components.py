@@ -15,15 +15,18 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from reluscope._check import FloatArray
+from reluscope._check import FloatArray, real_array
 from reluscope._doors import door
 from reluscope._tables import Tabular
 from reluscope._text import table
+from reluscope.answer import unless_interrupted
 from reluscope.answers.outputs import outputs, truncated_network
+from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import Law, check_law
 from reluscope.network import Network
 from reluscope.progress import meter
+from reluscope.threads import clean_interrupt
 
 _CONSTANT = 1e-9
 """A unit whose standard deviation is below this share of its mean, or of the layer's largest, is a constant."""
@@ -38,6 +41,11 @@ class GrowthRow:
 
     `mean_error` is `|m - exact| / sqrt(trace exact cov)`, `cov_error` the Frobenius error over the norm of the exact
     covariance, `kolmogorov` the largest difference of the two cdfs over all units that vary and a grid of 401 levels.
+
+    Attributes
+    ----------
+    layer, units, components : int
+    mean_error, cov_error, kolmogorov : float
     """
 
     layer: int
@@ -50,7 +58,14 @@ class GrowthRow:
 
 @dataclass(frozen=True)
 class Growth(Tabular):
-    """One row per layer, the output last."""
+    """One row per layer, the output last.
+
+    Attributes
+    ----------
+    rows : tuple of GrowthRow
+    guarantee : str
+        Of the exact law that the Gaussians are compared with.
+    """
 
     rows: tuple[GrowthRow, ...]
     guarantee: str
@@ -60,7 +75,16 @@ class Growth(Tabular):
         return {name: [getattr(row, name) for row in self.rows] for name in GrowthRow.__dataclass_fields__}
 
     def plot(self, ax: Any = None) -> Any:
-        """Components and errors by layer; see `reluscope.plot.invariance.plot_growth`."""
+        """Components and errors by layer; see `reluscope.plot.invariance.plot_growth`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         return door("Growth.plot")(self, ax)
 
     def __str__(self) -> str:
@@ -71,6 +95,7 @@ class Growth(Tabular):
         return f"Growth({len(self.rows)} layers, {last.components:,} components at the end, {self.guarantee})"
 
 
+@clean_interrupt()
 def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) -> Growth:
     """How fast the exact law of the pre-activations grows by layer, and how wrong moment matching is.
 
@@ -81,7 +106,7 @@ def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) 
     law : Law
         The distribution of the inputs: a Gaussian or a mixture that the network sees in at most three directions.
     budget : str or Budget, optional
-        For each layer.
+        For all layers; in seconds, each gets an equal share of what is left.
     progress : optional
 
     Returns
@@ -109,12 +134,15 @@ def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) 
     if not all(layer.units.is_relu for layer in net.hidden):
         raise InputError("moment matching is in closed form for ReLU units only")
     mean, cov = np.asarray(law.mean), np.asarray(law.cov)
-    rows, guarantee = [], "exact"
+    rows, guarantee, limit = [], "exact", parse_budget(budget)
     with meter(progress, "growth") as report:
         for k, layer in enumerate(net.layers):
             weight = layer.dense()
             mean, cov = weight @ mean + layer.bias, weight @ cov @ weight.T
-            exact = outputs(truncated_network(net, k), law, budget=budget, method="enumeration")
+            # The questions that the row asks take time as well.
+            share = limit if limit.seconds == math.inf else limit.part(0.8 / (len(net.layers) - k))
+            exact = outputs(truncated_network(net, k), law, budget=share, method="enumeration")
+            unless_interrupted(exact.stopped)
             guarantee = exact.guarantee if exact.guarantee != "exact" else guarantee
             rows.append(_row(k, exact, mean, cov))
             report(k + 1, f"{k + 1} of {len(net.layers)} layers")
@@ -129,7 +157,9 @@ def relu_moments(mean: FloatArray, cov: FloatArray) -> tuple[FloatArray, FloatAr
     `E relu(h_i) relu(h_j) = s_i s_j [(a b + ρ) Φ2(a, b; ρ) + a φ(b) Φ((a - ρ b)/r) + b φ(a) Φ((b - ρ a)/r)
     + r^2 φ2(a, b; ρ)]` with `r^2 = 1 - ρ^2`. Absolute accuracy about 1e-8 of `s_i s_j` near ρ = ±1, 1e-14 elsewhere.
     """
-    mean, cov = np.asarray(mean, dtype=np.float64), np.asarray(cov, dtype=np.float64)
+    mean, cov = real_array(mean, "mean", ndim=1), real_array(cov, "cov", ndim=2)
+    if cov.shape != (len(mean), len(mean)):
+        raise InputError(f"cov must have shape {(len(mean), len(mean))}, as many as mean has entries, got {cov.shape}")
     sd = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
     live = np.flatnonzero(sd > 0)
     first, second = np.maximum(mean, 0.0), np.zeros_like(cov)

@@ -19,15 +19,16 @@ import numpy as np
 from scipy import special
 
 from reluscope._check import FloatArray, describe, integer, seeded
-from reluscope.errors import InputError
-from reluscope.inputs import Gaussian, GaussianMixture, Particles
-from reluscope.invariance.clamped import Clamped
+from reluscope.errors import InputError, InputTypeError
+from reluscope.inputs import Gaussian, GaussianMixture, Law, Particles
+from reluscope.invariance.clamped import Clamped, Distribution
 from reluscope.invariance.coded import Coded, unit_base
 from reluscope.invariance.finite import push
 from reluscope.network import Network
 
 _CDF_AGREEMENT = 1e-12
 _GRID = 801
+_LARGEST = 10_000
 _CLEAR = 0.01
 """A counterexample with at least this gap ends the search; smaller ones are kept while a clearer one is looked for."""
 
@@ -38,6 +39,14 @@ class Counterexample:
 
     `gap` is a Kolmogorov distance of one unit's law: for Gaussians a proved lower bound over the whole family, for
     mixtures that of the best member a fit could find (0 would mean none was needed).
+
+    Attributes
+    ----------
+    member : Law, Clamped or Coded
+    weight, bias : arrays
+    unit : int
+    reason : str
+    gap : float
     """
 
     member: Any
@@ -53,6 +62,14 @@ class Invariance:
     """The verdict: `holds` after `tried` pairs of a member and a layer, or a counterexample. As a bool, `holds`.
 
     `seed` repeats the search as `rng=`.
+
+    Attributes
+    ----------
+    family : str
+    holds : bool
+    tried : int
+    counterexample : Counterexample or None
+    seed : int or None
     """
 
     family: str
@@ -123,6 +140,8 @@ def is_invariant(
     (True, False)
     """
     rng, seed = seeded(rng)
+    if isinstance(family, type) or not all(hasattr(family, word) for word in ("name", "n", "member", "step")):
+        raise InputTypeError(f"family must be a family of laws such as Gaussians(2), got {describe(family)}")
     given = _layers(layers)
     if given is not None and given[0][0].shape[1] != family.n:
         raise InputError(
@@ -147,9 +166,18 @@ def is_invariant(
 
 @dataclass(frozen=True)
 class Gaussians:
-    """All Gaussian laws on R^n, singular ones included."""
+    """All Gaussian laws on R^n, singular ones included.
+
+    Parameters
+    ----------
+    n : int
+        Inputs.
+    """
 
     n: int = 2
+
+    def __post_init__(self) -> None:
+        integer(self.n, "n", low=1, high=_LARGEST)
 
     @property
     def name(self) -> str:
@@ -157,12 +185,32 @@ class Gaussians:
         return f"Gaussians on R^{self.n}"
 
     def member(self, rng: np.random.Generator) -> Gaussian:
-        """A random mean and covariance."""
+        """A random mean and covariance.
+
+        Parameters
+        ----------
+        rng : Generator
+
+        Returns
+        -------
+        Gaussian
+        """
         root = rng.normal(size=(self.n, self.n))
         return Gaussian(rng.normal(size=self.n), root @ root.T)
 
     def step(self, member: Gaussian, W: FloatArray, b: FloatArray) -> Any:
-        """The image if no unit bends it (a Gaussian that is a point, or on one side of 0 for sure), else the reason."""
+        """The image if no unit bends it (a Gaussian that is a point, or on one side of 0 for sure), else the reason.
+
+        Parameters
+        ----------
+        member : Gaussian
+        W, b : arrays
+            The layer.
+
+        Returns
+        -------
+        Gaussian or Counterexample
+        """
         mean, cov = W @ member.mean + b, W @ member.cov @ W.T
         sd = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
         if not (sd > 0).any():
@@ -176,10 +224,20 @@ class Gaussians:
 
 @dataclass(frozen=True)
 class Mixtures:
-    """All mixtures of at most k Gaussians on R^n, singular ones (points) included."""
+    """All mixtures of at most k Gaussians on R^n, singular ones (points) included.
+
+    Parameters
+    ----------
+    n, k : int
+        Inputs, and the most components.
+    """
 
     n: int = 2
     k: int = 3
+
+    def __post_init__(self) -> None:
+        integer(self.n, "n", low=1, high=_LARGEST)
+        integer(self.k, "k", low=1, high=_LARGEST)
 
     @property
     def name(self) -> str:
@@ -187,12 +245,32 @@ class Mixtures:
         return f"mixtures of {self.k} Gaussians on R^{self.n}"
 
     def member(self, rng: np.random.Generator) -> GaussianMixture:
-        """Random weights, means and covariances."""
+        """Random weights, means and covariances.
+
+        Parameters
+        ----------
+        rng : Generator
+
+        Returns
+        -------
+        GaussianMixture
+        """
         parts = [Gaussians(self.n).member(rng) for _ in range(self.k)]
         return GaussianMixture(rng.dirichlet(np.ones(self.k)), parts)
 
     def step(self, member: GaussianMixture, W: FloatArray, b: FloatArray) -> Any:
-        """A counterexample as soon as one component of one unit is spread around 0."""
+        """A counterexample as soon as one component of one unit is spread around 0.
+
+        Parameters
+        ----------
+        member : GaussianMixture
+        W, b : arrays
+            The layer.
+
+        Returns
+        -------
+        GaussianMixture or Counterexample
+        """
         best: Counterexample | None = None
         for unit in range(len(b)):
             parts = [
@@ -216,10 +294,22 @@ class Mixtures:
 
 @dataclass(frozen=True)
 class FiniteSupport:
-    """All laws with finitely many points on R^n."""
+    """All laws with finitely many points on R^n.
+
+    Parameters
+    ----------
+    n : int
+        Inputs.
+    points : int
+        How many a random member has.
+    """
 
     n: int = 2
     points: int = 8
+
+    def __post_init__(self) -> None:
+        integer(self.n, "n", low=1, high=_LARGEST)
+        integer(self.points, "points", low=1, high=_LARGEST)
 
     @property
     def name(self) -> str:
@@ -227,11 +317,31 @@ class FiniteSupport:
         return f"laws of finite support on R^{self.n}"
 
     def member(self, rng: np.random.Generator) -> Particles:
-        """Random points and weights."""
+        """Random points and weights.
+
+        Parameters
+        ----------
+        rng : Generator
+
+        Returns
+        -------
+        Particles
+        """
         return Particles(rng.normal(size=(self.points, self.n)), rng.dirichlet(np.ones(self.points)))
 
     def step(self, member: Particles, W: FloatArray, b: FloatArray) -> Any:
-        """The moved points, checked against the layer itself."""
+        """The moved points, checked against the layer itself.
+
+        Parameters
+        ----------
+        member : Particles
+        W, b : arrays
+            The layer.
+
+        Returns
+        -------
+        Particles
+        """
         image = push(member, Network([(W, b, "relu")]))
         direct = member.weights @ np.maximum(member.points @ W.T + b, 0.0)
         if np.abs(image.mean - direct).max() > 1e-9 * (1 + np.abs(direct).max()) or len(image) > len(member):
@@ -241,9 +351,19 @@ class FiniteSupport:
 
 @dataclass(frozen=True)
 class WidthOne:
-    """Clamped affine images of a base law on the line; layers of width one only."""
+    """Clamped affine images of a base law on the line; layers of width one only.
 
-    base: Any = None
+    Parameters
+    ----------
+    base : Law or Distribution, optional
+        By default N(0, 1).
+    """
+
+    base: Law | Distribution | None = None
+
+    def __post_init__(self) -> None:
+        if self.base is not None:
+            Clamped(self.base)
 
     @property
     def name(self) -> str:
@@ -256,13 +376,33 @@ class WidthOne:
         return 1
 
     def member(self, rng: np.random.Generator) -> Clamped:
-        """Random slope, shift and ends."""
+        """Random slope, shift and ends.
+
+        Parameters
+        ----------
+        rng : Generator
+
+        Returns
+        -------
+        Clamped
+        """
         base = Gaussian([0.0], 1.0) if self.base is None else self.base
         lo = float(rng.normal()) - 1.0
         return Clamped(base, float(rng.normal()), float(rng.normal()), lo, lo + float(rng.exponential(3.0)))
 
     def step(self, member: Clamped, W: FloatArray, b: FloatArray) -> Any:
-        """The image with its four new parameters, its cdf checked against that of the member."""
+        """The image with its four new parameters, its cdf checked against that of the member.
+
+        Parameters
+        ----------
+        member : Clamped
+        W, b : arrays
+            The layer.
+
+        Returns
+        -------
+        Clamped or Counterexample
+        """
         if W.shape != (1, 1):
             reason = f"a layer of {W.shape[0]} units makes a law on R^{W.shape[0]}: closed for layers of width one only"
             return Counterexample(member, W, b, 0, reason, float("nan"))
@@ -277,9 +417,18 @@ class WidthOne:
 
 @dataclass(frozen=True)
 class CodedFamily:
-    """Laws whose parameter spells the layers; any width, but not locally Lipschitz."""
+    """Laws whose parameter spells the layers; any width, but not locally Lipschitz.
+
+    Parameters
+    ----------
+    n : int
+        Inputs.
+    """
 
     n: int = 2
+
+    def __post_init__(self) -> None:
+        integer(self.n, "n", low=1, high=_LARGEST)
 
     @property
     def name(self) -> str:
@@ -287,11 +436,31 @@ class CodedFamily:
         return f"laws coded in the digits of one number, base uniform on [0, 1]^{self.n}"
 
     def member(self, rng: np.random.Generator) -> Coded:
-        """The base law after one random layer."""
+        """The base law after one random layer.
+
+        Parameters
+        ----------
+        rng : Generator
+
+        Returns
+        -------
+        Coded
+        """
         return Coded.start(unit_base(self.n)).push(rng.normal(size=(self.n, self.n)), rng.normal(size=self.n))
 
     def step(self, member: Coded, W: FloatArray, b: FloatArray) -> Any:
-        """The longer code, decoded again and compared with the layer at one input, in rational arithmetic."""
+        """The longer code, decoded again and compared with the layer at one input, in rational arithmetic.
+
+        Parameters
+        ----------
+        member : Coded
+        W, b : arrays
+            The layer.
+
+        Returns
+        -------
+        Coded
+        """
         from fractions import Fraction
 
         image = member.push(W, b)

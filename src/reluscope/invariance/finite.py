@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import describe, integer
+from reluscope._check import describe, flag, integer
 from reluscope.errors import InputError
 from reluscope.inputs import Particles, check_law
 from reluscope.network import Network, check_network
@@ -48,6 +48,7 @@ def push(law: Particles, net: Network, *, layer: int | None = None, merge: bool 
     if check_law(law).atoms is None:
         raise InputError(f"law must be Particles, got {describe(law)}")
     check_network(net)
+    merge = flag(merge, "merge")
     if layer is None:
         values = net(law.points)
     else:

@@ -21,7 +21,13 @@ __all__ = ["Ablation", "ablate_channels", "ablate_heads", "head_removed"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ablation(Tabular):
-    """`kl[i, r]` = KL(p || p without part i) on row r (an image or a frame), in nats, summed over output heads."""
+    """`kl[i, r]` = KL(p || p without part i) on row r (an image or a frame), in nats, summed over output heads.
+
+    Attributes
+    ----------
+    parts : tuple of str
+    kl : (parts, rows) array
+    """
 
     parts: tuple[str, ...]
     kl: npt.NDArray[np.float64]

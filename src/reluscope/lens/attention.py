@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -18,10 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import choice, describe, integer
+from reluscope._check import choice, describe, integer, real, text
 from reluscope._extras import require
-from reluscope.errors import InputError
+from reluscope._files import as_path, make_folder, open_regular, read_text
+from reluscope._json import parse_json
+from reluscope.errors import InputError, InputTypeError
 from reluscope.lens.models import OnnxModel
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.progress import meter
 
 __all__ = ["Recording", "load_recording", "record_attention", "record_onnx", "record_stream"]
@@ -37,6 +41,16 @@ class Recording:
     `weights` (steps, heads, memory) and `outputs` (steps, heads, width) may be memory maps. `labels` name the
     positions (tokens, patches). `error` is the largest difference between the layers' own outputs and what the
     recorded weights give, relative to the largest output, or NaN where it could not be compared.
+
+    Attributes
+    ----------
+    weights : (steps, heads, memory) array
+    heads : tuple of str
+        Names "L.H": layer and head.
+    kind : str
+    outputs : (steps, heads, width) array or None
+    labels : tuple of str or None
+    error : float
     """
 
     weights: Array
@@ -48,6 +62,21 @@ class Recording:
 
     def __post_init__(self) -> None:
         choice(self.kind, "kind", ("memory", "sequence"))
+        for name in ("heads", "labels"):
+            value = getattr(self, name)
+            if (value is not None or name == "heads") and (
+                not isinstance(value, tuple) or not all(isinstance(word, str) for word in value)
+            ):
+                raise InputTypeError(f"{name} must be a tuple of texts, got {describe(value)}")
+        for name in ("weights", "outputs"):
+            value = getattr(self, name)
+            if value is None and name == "outputs":
+                continue
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub" or value.ndim != 3:
+                raise InputTypeError(f"{name} must be an array of numbers in three dimensions, got {describe(value)}")
+        error: Any = self.error
+        if not isinstance(error, float):
+            object.__setattr__(self, "error", real(error, "error"))
         if self.weights.ndim != 3 or self.weights.shape[1] != len(self.heads):
             raise InputError(
                 f"weights must have shape (steps, {len(self.heads)} heads, memory), got {self.weights.shape}"
@@ -64,7 +93,21 @@ class Recording:
         return int(self.weights.shape[0])
 
     def index(self, head: str | int) -> int:
-        """Place of a head, by its name "L.H" or number."""
+        """Place of a head, by its name "L.H" or number.
+
+        Parameters
+        ----------
+        head : str or int
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        InputError
+            If there is no such head.
+        """
         if isinstance(head, str):
             if head not in self.heads:
                 raise InputError(f"there is no head {head!r}; heads are {self.heads[0]} to {self.heads[-1]}")
@@ -72,7 +115,16 @@ class Recording:
         return integer(head, "head", low=0, high=len(self.heads) - 1)
 
     def lags(self, head: str | int) -> Array:
-        """Weights of one head by lag, (steps, memory) float32; frames before the first have weight 0."""
+        """Weights of one head by lag, (steps, memory) float32; frames before the first have weight 0.
+
+        Parameters
+        ----------
+        head : str or int
+
+        Returns
+        -------
+        (steps, memory) array
+        """
         raw = np.asarray(self.weights[:, self.index(head)], np.float32)
         if self.kind == "memory":
             return raw
@@ -84,7 +136,16 @@ class Recording:
         return out
 
     def absolute(self, head: str | int) -> Array:
-        """Weights of one head in absolute time, (steps, positions): entry (t, s) is the weight of frame s at step t."""
+        """Weights of one head in absolute time, (steps, positions): entry (t, s) is the weight of frame s at step t.
+
+        Parameters
+        ----------
+        head : str or int
+
+        Returns
+        -------
+        (steps, positions) array
+        """
         raw = np.asarray(self.weights[:, self.index(head)], np.float32)
         if self.kind == "sequence":
             return raw
@@ -100,7 +161,16 @@ class Recording:
         return np.asarray(self.weights.max(1), np.float32)
 
     def attended(self, step: int) -> tuple[npt.NDArray[np.int64], Array]:
-        """For each head, the frame it looks at most at this step (absolute) and the weight of that frame."""
+        """For each head, the frame it looks at most at this step (absolute) and the weight of that frame.
+
+        Parameters
+        ----------
+        step : int
+
+        Returns
+        -------
+        frames, weights : (heads,) arrays
+        """
         step = integer(step, "step", low=0, high=self.steps - 1)
         rows = np.asarray(self.weights[step], np.float32)
         best = rows.argmax(1)
@@ -108,7 +178,16 @@ class Recording:
         return frames, rows[np.arange(len(rows)), best]
 
     def top(self, k: int) -> tuple[npt.NDArray[np.int64], Array]:
-        """The k largest weights of every step and head: places on the last axis and weights, (steps, heads, k)."""
+        """The k largest weights of every step and head: places on the last axis and weights, (steps, heads, k).
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        places, weights : (steps, heads, k) arrays
+        """
         k = integer(k, "k", low=1, high=self.weights.shape[2])
         places = np.empty((*self.weights.shape[:2], k), np.int64)
         values = np.empty(places.shape, np.float32)
@@ -120,7 +199,21 @@ class Recording:
         return places, values
 
     def z_scores(self, head: str | int) -> Array:
-        """Outputs of one head, each standardised over time, (steps, width); constant outputs are 0."""
+        """Outputs of one head, each standardised over time, (steps, width); constant outputs are 0.
+
+        Parameters
+        ----------
+        head : str or int
+
+        Returns
+        -------
+        (steps, width) array
+
+        Raises
+        ------
+        InputError
+            If the outputs were not kept.
+        """
         if self.outputs is None:
             raise InputError("this recording holds no outputs; record again with outputs=True")
         raw = np.asarray(self.outputs[:, self.index(head)], np.float64)
@@ -129,13 +222,22 @@ class Recording:
         return np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 1e-12).astype(np.float32)
 
     def save(self, folder: str | PathLike[str], *, key: str = "") -> None:
-        """Write to a folder: plain numbers and one JSON file."""
-        writer = _Writer(Path(folder), key, self.heads, self.kind, self.labels)
+        """Write to a folder: plain numbers and one JSON file.
+
+        Parameters
+        ----------
+        folder : path
+        key : str
+            A fingerprint of where the weights are from, which `load_recording` can ask for.
+        """
+        writer = _Writer(as_path(folder, "folder"), text(key, "key"), self.heads, self.kind, self.labels)
         writer.add(np.asarray(self.weights), None if self.outputs is None else np.asarray(self.outputs))
         writer.finish(self.error)
 
 
-def load_recording(folder: str | PathLike[str], *, key: str | None = None) -> Recording:
+def load_recording(
+    folder: str | PathLike[str], *, key: str | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Recording:
     """A recording from disk, mapped into memory when it is used.
 
     Parameters
@@ -143,6 +245,8 @@ def load_recording(folder: str | PathLike[str], *, key: str | None = None) -> Re
     folder : path
     key : str, optional
         The recording must have been made with this key (a fingerprint of model and frames).
+    limits : Limits
+        How large the description may be, and how long reading it may take; the numbers stay on disk.
 
     Returns
     -------
@@ -153,23 +257,40 @@ def load_recording(folder: str | PathLike[str], *, key: str | None = None) -> Re
     InputError
         If the folder holds no recording, or one with another key.
     """
-    where = Path(folder)
+    where, limits = as_path(folder, "folder"), started(limits)
+    if key is not None:
+        text(key, "key")
     try:
-        facts = json.loads((where / "recording.json").read_text("utf-8"))
+        facts = parse_json(read_text(where / "recording.json", limits=limits), "recording.json", limits)
         if facts["format"] != _FORMAT:
             raise InputError(f"{where} was written in format {facts['format']}, this is {_FORMAT}")
         if key is not None and facts["key"] != key:
             raise InputError(f"{where} was recorded with another model or other frames; choose another folder")
-        weights = np.memmap(where / "weights.bin", facts["dtype"], "r", shape=tuple(facts["weights"]))
+        weights = _mapped(where / "weights.bin", facts["dtype"], facts["weights"])
         outputs = None
         if facts["outputs"] is not None:
-            outputs = np.memmap(where / "outputs.bin", facts["output_dtype"], "r", shape=tuple(facts["outputs"]))
-        labels = None if facts["labels"] is None else tuple(facts["labels"])
-        return Recording(weights, tuple(facts["heads"]), facts["kind"], outputs, labels, facts["error"] or float("nan"))
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, InputError):
+            outputs = _mapped(where / "outputs.bin", facts["output_dtype"], facts["outputs"])
+        heads, labels = tuple(facts["heads"]), None if facts["labels"] is None else tuple(facts["labels"])
+        if not all(isinstance(name, str) for name in (*heads, *(labels or ()))):
+            raise InputError(f"{where} has names of heads or labels that are not text")
+        return Recording(weights, heads, facts["kind"], outputs, labels, float(facts["error"] or "nan"))
+    except InputError as error:
+        if str(error).startswith(str(where)):
             raise
+        raise InputError(f"{where} does not hold a recording: {error}") from error
+    except Exception as error:  # values of any kind in the place of others
         raise InputError(f"{where} does not hold a recording ({error})") from error
+
+
+def _mapped(path: Path, dtype: Any, shape: Any) -> Array:
+    """A file of numbers as a memory map; the file must be a regular one, and as long as the shape says."""
+    choice(dtype, "dtype", ("float16", "float32", "float64"))
+    if not isinstance(shape, list) or len(shape) != 3 or not all(type(n) is int and 0 < n < 2**40 for n in shape):
+        raise InputError(f"the shape of {path.name} is {describe(shape)}, not three whole numbers")
+    with open_regular(path, Limits(file_bytes=2**62)) as (handle, size):
+        if size != math.prod(shape) * np.dtype(dtype).itemsize:
+            raise InputError(f"{path.name} has {size:,} bytes, which do not fit shape {tuple(shape)} of {dtype}")
+        return np.memmap(handle, dtype, "r", shape=tuple(shape))
 
 
 def record_attention(
@@ -385,7 +506,7 @@ class _Writer:
         self.shape: tuple[int, ...] = ()
         self.output_shape: tuple[int, ...] | None = None
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             for name in ("weights.bin", "outputs.bin"):
                 (folder / name).unlink(missing_ok=True)
 

@@ -38,6 +38,16 @@ class LocalMap:
     `templates` (outputs, h, w, c) and `offset` (outputs,) are float64. `error` says how well the map predicts the
     (frozen) network next to the image: the largest difference over the largest change, at the best of a few steps along
     a ray of brightness; it is rounding only.
+
+    Attributes
+    ----------
+    image : (h, w, c) array
+    outputs : (outputs,) array
+    indices : tuple of int
+        Which outputs of the model.
+    templates : (outputs, h, w, c) array
+    offset : (outputs,) array
+    error : float
     """
 
     image: npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import integer, real
+from reluscope._check import integer, real, real_array, several
 from reluscope.errors import InputError
 from reluscope.lens.models import Model, OnnxModel, TorchModel
 from reluscope.lens.receptive import ReceptiveField, receptive_field
@@ -34,6 +34,14 @@ class Strongest:
 
     Row i of `places` is (channel, row, column) of the i-th largest value; `heat` (height, width) counts, at each
     pixel, the fields that cover it; with `weighted` each counts its value.
+
+    Attributes
+    ----------
+    layer : str
+    values : (k,) array
+    places : (k, 3) array
+    heat : (height, width) array
+    field : ReceptiveField
     """
 
     layer: str
@@ -54,6 +62,13 @@ class ColourBasis:
     Ordinary PCA: directions are eigenvectors of the channels' covariance over all positions of the images it was
     fitted on, each turned so that its entry of largest size is positive. `low` and `high` are the 1st and 99th
     percentile of each score; they become 0 and 1.
+
+    Attributes
+    ----------
+    layer : str
+    mean : (channels,) array
+    directions : (3, channels) array
+    explained, low, high : (3,) arrays
     """
 
     layer: str
@@ -64,7 +79,16 @@ class ColourBasis:
     high: Floats
 
     def colours(self, maps: npt.NDArray[Any]) -> Floats:
-        """Maps (n, channels, rows, columns) as pictures (n, rows, columns, 3) in [0, 1]."""
+        """Maps (n, channels, rows, columns) as pictures (n, rows, columns, 3) in [0, 1].
+
+        Parameters
+        ----------
+        maps : (n, channels, rows, columns) array
+
+        Returns
+        -------
+        (n, rows, columns, 3) array
+        """
         flat = np.moveaxis(np.asarray(maps, np.float64), 1, -1) - self.mean
         scores = flat @ self.directions.T
         span = np.where(self.high > self.low, self.high - self.low, 1.0)
@@ -199,13 +223,15 @@ def overlay(
     (4, 4, 3)
     """
     opacity = real(opacity, "opacity", low=0.0, high=1.0)
-    base = np.asarray(image, np.float64)
+    base = real_array(image, "image", ndim=3)
+    if not base.size or base.shape[-1] not in (1, 3, 4):
+        raise InputError(f"image must have shape (height, width, channels), got {base.shape}")
     base = base / 255 if np.asarray(image).dtype == np.uint8 else base
     base = np.repeat(base[..., :1], 3, -1) if base.shape[-1] == 1 else base[..., :3]
-    maps = np.asarray(maps, np.float64)
-    if maps.ndim != 3:
-        raise InputError(f"maps must have shape (channels, rows, columns), got {maps.shape}")
-    every = range(len(maps)) if channels is None else channels
+    maps = real_array(maps, "maps", ndim=3)
+    if not maps.size:
+        raise InputError(f"maps must have shape (channels, rows, columns), none of them 0, got {maps.shape}")
+    every = range(len(maps)) if channels is None else several(channels, "channels", "whole numbers")
     chosen = [integer(c, "channels", low=0, high=len(maps) - 1) for c in every]
     grey = 0.5 * base + 0.5 * base.mean(-1, keepdims=True)
     alpha = np.zeros(base.shape[:2])

@@ -15,19 +15,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import generator, integer, real, real_array, seeded
+from reluscope._check import generator, integer, real, real_array, seeded, several, text
 from reluscope._extras import require
 from reluscope.errors import InputError
-from reluscope.lens.frames import resize
+from reluscope.lens.frames import picture_size, resize
 from reluscope.lens.models import Model
 from reluscope.progress import meter
+
+_MOST_CROPS = 1_000_000
 
 __all__ = ["Objective", "Visualisation", "channel", "crops", "direction", "measure", "neuron", "visualise"]
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What to maximise at a layer: `kind` is "neuron", "channel" or "direction"."""
+    """What to maximise at a layer: `kind` is "neuron", "channel" or "direction".
+
+    Attributes
+    ----------
+    layer, kind : str
+    index : tuple of int
+        The channel, or the channel and the place of a neuron.
+    vector : tuple of float
+        The direction.
+    """
 
     layer: str
     kind: str
@@ -35,7 +46,16 @@ class Objective:
     vector: tuple[float, ...] = ()
 
     def value(self, activation: Any) -> Any:
-        """One number per image, from activations (n, channels, ...); numpy and torch alike."""
+        """One number per image, from activations (n, channels, ...); numpy and torch alike.
+
+        Parameters
+        ----------
+        activation : (n, channels, ...) array or tensor
+
+        Returns
+        -------
+        (n,) array or tensor
+        """
         axes = tuple(range(1, activation.ndim - 1))
         if self.kind == "neuron":
             return activation[(slice(None), *self.index)]
@@ -67,7 +87,7 @@ def channel(layer: str, index: int) -> Objective:
     >>> channel("conv1", 7).kind
     'channel'
     """
-    return Objective(layer, "channel", (integer(index, "index", low=0),))
+    return Objective(text(layer, "layer"), "channel", (integer(index, "index", low=0),))
 
 
 def neuron(layer: str, *index: int) -> Objective:
@@ -90,7 +110,7 @@ def neuron(layer: str, *index: int) -> Objective:
     """
     if not index:
         raise InputError("neuron needs the place of a unit: neuron(layer, channel, row, column)")
-    return Objective(layer, "neuron", tuple(integer(i, "index", low=0) for i in index))
+    return Objective(text(layer, "layer"), "neuron", tuple(integer(i, "index", low=0) for i in index))
 
 
 def direction(layer: str, vector: Any) -> Objective:
@@ -115,7 +135,7 @@ def direction(layer: str, vector: Any) -> Objective:
     length = float(np.linalg.norm(v))
     if length == 0:
         raise InputError("vector must not be zero")
-    return Objective(layer, "direction", (), tuple((v / length).tolist()))
+    return Objective(text(layer, "layer"), "direction", (), tuple((v / length).tolist()))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -125,6 +145,15 @@ class Visualisation:
     `values` are measured on the images as they are, without shifts or turns; `history` (steps, n) is what each step
     saw, shifted and turned in all but the last steps. `origins` says what each image grew from: "noise", or where
     that did worse "plain colour", "dots" or "fallback". `seed` repeats the images as `rng=`.
+
+    Attributes
+    ----------
+    objective : Objective
+    images : (n, h, w, c) array
+    values : (n,) array
+    history : (steps, n) array
+    origins : tuple of str
+    seed : int or None
     """
 
     objective: Objective
@@ -340,9 +369,15 @@ def crops(
     """
     draw = generator(rng)
     largest = real(largest, "largest", low=1.0)
+    size = picture_size(size)
+    given = several(images, "images", "pictures")
+    if not given:
+        raise InputError("images must hold at least one picture")
     out = []
-    for _ in range(integer(count, "count", low=1)):
-        image = np.asarray(images[int(draw.integers(len(images)))])
+    for _ in range(integer(count, "count", low=1, high=_MOST_CROPS)):
+        chosen = given[int(draw.integers(len(given)))]
+        real_array(chosen, "images")
+        image = np.asarray(chosen)
         if image.ndim != 3 or image.shape[0] < size[0] or image.shape[1] < size[1]:
             raise InputError(
                 f"images must have shape (height, width, channels), at least {size[0]} x {size[1]}, got {image.shape}"

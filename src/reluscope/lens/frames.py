@@ -12,19 +12,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import describe, integer
+from reluscope._check import any_array, describe, integer, several
 from reluscope._extras import require
-from reluscope._files import as_path, check_zip, read_bytes
-from reluscope.errors import InputError
-from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope._files import as_path, read_bytes
+from reluscope._npy import read_npy, read_npz
+from reluscope.errors import InputError, InputLimitError
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 
 __all__ = ["load_frames", "resize"]
 
 Bytes = npt.NDArray[np.uint8]
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
-_PIXELS = 1 << 26
-"""Largest single image that is decoded."""
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
+_DIGITS = re.compile(r"([0-9]+)")
+_PIXELS = 1 << 25
+"""Largest single image that is decoded: 100 MB as bytes, and a few times that on the way."""
+_LONGEST_SIDE = 1 << 15
 
 
 def load_frames(
@@ -59,19 +63,18 @@ def load_frames(
     InputError
         If there are no frames, or they do not agree.
     """
-    every = integer(every, "every", low=1)
-    path = as_path(source)
+    every, limits = integer(every, "every", low=1), started(limits)
+    most = None if most is None else integer(most, "most", low=1)
+    if shape is not None:
+        shape = tuple(integer(n, "shape", low=1) for n in several(shape, "shape", "three whole numbers"))  # type: ignore[assignment]
+        if len(shape) != 3:
+            raise InputError(f"shape must be (height, width, channels), got {shape}")
+    path = as_path(source, "source")
     if path.is_dir():
         names = sorted((p for p in path.iterdir() if p.suffix.lower() in _SUFFIXES), key=_natural)[::every][:most]
         if not names:
             raise InputError(f"{path} holds no images ({', '.join(_SUFFIXES)})")
-        loaded = [_decoded(p, shape, limits) for p in names]
-        odd = [p.name for p, a in zip(names, loaded, strict=True) if a.shape != loaded[0].shape]
-        if odd:
-            raise InputError(
-                f"images differ in size: {names[0].name} is {loaded[0].shape}, {odd[0]} is not; pass shape="
-            )
-        return np.stack(loaded)
+        return _folder(names, shape, limits)
     if not path.exists():
         raise InputError(f"there is no folder or file {path} of images (in {Path.cwd()}); check the path")
     if path.suffix.lower() not in (".npz", ".npy"):
@@ -100,8 +103,10 @@ def resize(images: Any, size: tuple[int, int]) -> Bytes:
     [255, 255, 255]
     """
     image = require("PIL.Image", "plot")
-    array = as_bytes(images)
-    if array.shape[1:3] == tuple(size):
+    array, size = as_bytes(images), picture_size(size)
+    if not array.size:
+        raise InputError(f"images must not be empty, got {describe(images)}")
+    if array.shape[1:3] == size:
         return array
     out = []
     for one in array:
@@ -113,16 +118,30 @@ def resize(images: Any, size: tuple[int, int]) -> Bytes:
     return np.stack(out)
 
 
-def as_bytes(images: Any) -> Bytes:
+def picture_size(size: Any) -> tuple[int, int]:
+    """(height, width) in pixels."""
+    sides = tuple(integer(n, "size", low=1, high=_LONGEST_SIDE) for n in several(size, "size", "two whole numbers"))
+    if len(sides) != 2:
+        raise InputError(f"size must be (height, width), got {describe(size)}")
+    return sides[0], sides[1]
+
+
+def as_bytes(images: Any, name: str = "images") -> Bytes:
     """Images as uint8 (n, h, w, c); floats are taken as [0, 1] and clipped; grey images get a channel axis."""
-    array = np.asarray(images)
+    array = any_array(images, name, "numbers of shape (n, height, width, channels)")
     if array.ndim == 3:
         array = array[..., None]
     if array.ndim != 4 or array.dtype.kind not in "fiub":
-        raise InputError(f"images must be numbers of shape (n, height, width, channels), got {describe(images)}")
+        raise InputError(f"{name} must be numbers of shape (n, height, width, channels), got {describe(images)}")
     if array.dtype == np.uint8:
         return array
-    return np.clip(np.rint(array.astype(np.float64) * 255), 0, 255).astype(np.uint8)
+    out = np.empty(array.shape, np.uint8)
+    for one, plane in zip(array.reshape(-1, *array.shape[2:]), out.reshape(-1, *array.shape[2:]), strict=True):
+        values = one.astype(np.float64)  # a row of a picture at a time: doubles of all would take eight times the room
+        if not np.isfinite(values).all():
+            raise InputError("images must be finite, got NaN or infinity")
+        plane[...] = np.clip(np.rint(values * 255), 0, 255)
+    return out
 
 
 def data_uri(picture: Bytes, kind: str = "PNG", quality: int = 70) -> str:
@@ -146,16 +165,33 @@ def sprite(frames: Bytes, columns: int) -> Bytes:
 
 
 def _natural(path: Path) -> list[Any]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", path.name)]
+    return [(0, int(part), "") if _DIGITS.fullmatch(part) else (1, 0, part) for part in _DIGITS.split(path.name)]
+
+
+def _folder(names: list[Path], shape: tuple[int, int, int] | None, limits: Limits) -> Bytes:
+    """All images, in one array that is made once the first of them is known."""
+    first = _decoded(names[0], shape, limits)
+    limits.check("file_bytes", first.size * len(names), f"{names[0].parent}, decoded,")
+    out = np.empty((len(names), *first.shape), np.uint8)
+    out[0] = first
+    for i, name in enumerate(names[1:], start=1):
+        one = _decoded(name, shape, limits)
+        if one.shape != first.shape:
+            raise InputError(
+                f"images differ in size: {names[0].name} is {first.shape}, {name.name} is not; pass shape="
+            )
+        out[i] = one
+    return out
 
 
 def _decoded(path: Path, shape: tuple[int, int, int] | None, limits: Limits) -> Bytes:
     image = require("PIL.Image", "plot")
     content = read_bytes(path, limits=limits)
     try:
-        with image.open(io.BytesIO(content)) as opened:
+        # Only the formats of the endings above: others may start programs or unpack without end.
+        with image.open(io.BytesIO(content), formats=_FORMATS) as opened:
             if opened.width * opened.height > _PIXELS:
-                raise InputError(f"{path.name} has {opened.width}x{opened.height} pixels, more than {_PIXELS:,}")
+                raise InputLimitError(f"{path.name} has {opened.width}x{opened.height} pixels, more than {_PIXELS:,}")
             grey = (shape is not None and shape[2] == 1) or (shape is None and opened.mode in ("1", "L", "I;16"))
             converted = opened.convert("L" if grey else "RGB")
             if shape is not None:
@@ -169,21 +205,12 @@ def _decoded(path: Path, shape: tuple[int, int, int] | None, limits: Limits) -> 
 
 
 def _archived(path: Path, limits: Limits) -> Bytes:
-    content = read_bytes(path, limits=limits)
-    if path.suffix.lower() == ".npz":
-        check_zip(content, limits, path.name)
-    try:
-        data = np.load(io.BytesIO(content), allow_pickle=False)
-        if path.suffix.lower() == ".npz":
-            names = list(data.files)
-            if len(names) != 1 and "frames" not in names:
-                raise InputError(f"{path.name} holds {names}; one array, or one called 'frames', is expected")
-            data = data["frames" if "frames" in names else names[0]]
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{path.name} is not an array file that can be read") from error
-    return as_bytes(data)
+    if path.suffix.lower() == ".npy":
+        return as_bytes(read_npy(path, limits))
+    arrays = read_npz(path, limits)
+    if len(arrays) != 1 and "frames" not in arrays:
+        raise InputError(f"{path.name} holds {sorted(arrays)[:8]}; one array, or one called 'frames', is expected")
+    return as_bytes(arrays["frames"] if "frames" in arrays else next(iter(arrays.values())))
 
 
 def _channels(images: Bytes, count: int) -> Bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import integer, real
+from reluscope._check import instance, integer, real, several
 from reluscope._tables import Tabular
 from reluscope.errors import InputError
 from reluscope.lens.attention import Recording
@@ -37,6 +37,14 @@ class HeadPattern:
     from now ("lag") or in absolute time ("time"). `key`: mean weight of the key frames while they can be seen, from at
     least four frames away; `key_frames` lists them. `modes`: how cleanly the weight of the last two frames splits into
     a high and a low level over time; `recent` is the share of time in the high one.
+
+    Attributes
+    ----------
+    head : str
+    previous, period_score, key, modes, recent : float
+    period : int
+    period_in : {"lag", "time"}
+    key_frames : tuple of int
     """
 
     head: str
@@ -50,7 +58,16 @@ class HeadPattern:
     recent: float
 
     def detected(self, threshold: float = 0.5) -> tuple[str, ...]:
-        """Names of the patterns whose score reaches the threshold."""
+        """Names of the patterns whose score reaches the threshold.
+
+        Parameters
+        ----------
+        threshold : float
+
+        Returns
+        -------
+        tuple of str
+        """
         named = {
             "previous frame": self.previous,
             f"every {_ordinal(self.period)} frame": self.period_score,
@@ -62,7 +79,14 @@ class HeadPattern:
 
 @dataclass(frozen=True, slots=True)
 class Patterns(Tabular):
-    """Scores of all heads."""
+    """Scores of all heads.
+
+    Attributes
+    ----------
+    heads : tuple of HeadPattern
+    threshold : float
+        From which a score counts as a pattern.
+    """
 
     heads: tuple[HeadPattern, ...]
     threshold: float
@@ -111,8 +135,9 @@ def detect_patterns(recording: Recording, *, periods: Sequence[int] = range(2, 1
     -----
     Scores are in [0, 1]. Cost: a few passes over each head's weights.
     """
+    instance(recording, "recording", Recording, "a Recording")
     threshold = real(threshold, "threshold", low=0.0, high=1.0)
-    tried = sorted({integer(n, "periods", low=2) for n in periods})
+    tried = sorted({integer(n, "periods", low=2) for n in several(periods, "periods", "whole numbers")})
     if recording.steps < 8:
         raise InputError(f"patterns over time need at least 8 steps, got {recording.steps}")
     return Patterns(tuple(_scores(recording, i, tried) for i in range(len(recording.heads))), threshold)

@@ -34,7 +34,12 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One place in a model whose value can be looked at."""
+    """One place in a model whose value can be looked at.
+
+    Attributes
+    ----------
+    name, kind : str
+    """
 
     name: str
     kind: str
@@ -42,7 +47,15 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """`(scale * image - mean) / std`, channels reversed first if `bgr`, axes moved to `layout`."""
+    """`(scale * image - mean) / std`, channels reversed first if `bgr`, axes moved to `layout`.
+
+    Parameters
+    ----------
+    layout : str
+    scale : float
+    mean, std : tuple of float
+    bgr : bool
+    """
 
     layout: str = "NCHW"
     scale: float = 1.0
@@ -56,7 +69,16 @@ class Preparation:
             raise InputError(f"std must be positive, got {self.std}")
 
     def apply(self, images: Any) -> Any:
-        """Images (n, h, w, c), numpy or torch, as the model wants them."""
+        """Images (n, h, w, c), numpy or torch, as the model wants them.
+
+        Parameters
+        ----------
+        images : (n, h, w, c) array or tensor
+
+        Returns
+        -------
+        array or tensor
+        """
         if self.bgr:
             images = images[..., [2, 1, 0]]
         if self != Preparation(layout=self.layout, bgr=self.bgr):
@@ -73,7 +95,15 @@ class Preparation:
 
 
 class Model(ABC):
-    """A model of images whose layers have names."""
+    """A model of images whose layers have names.
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+    image_shape : (h, w, c)
+    preparation : Preparation
+    label : str
+    """
 
     layers: tuple[Layer, ...]
     image_shape: tuple[int, int, int]
@@ -82,14 +112,51 @@ class Model(ABC):
 
     @abstractmethod
     def activations(self, images: Any, layers: Sequence[str], *, batch: int = 64) -> dict[str, Array]:
-        """Values at the named layers for images (n, h, w, c), as arrays with n in front; "output" is the last."""
+        """Values at the named layers for images (n, h, w, c), as arrays with n in front; "output" is the last.
+
+        Parameters
+        ----------
+        images : (n, h, w, c)
+        layers : sequence of str
+        batch : int
+            Images at a time.
+
+        Returns
+        -------
+        dict of arrays, by layer
+        """
 
     @abstractmethod
     def trace(self, images: Any, layers: Sequence[str], *, edits: Edits | None = None) -> dict[str, Any]:
-        """The same for a torch tensor of images, differentiable; `edits` replace a layer's value on the way."""
+        """The same for a torch tensor of images, differentiable; `edits` replace a layer's value on the way.
+
+        Parameters
+        ----------
+        images : torch tensor
+        layers : sequence of str
+        edits : dict of functions by layer, optional
+
+        Returns
+        -------
+        dict of tensors, by layer
+        """
 
     def find(self, name: str) -> Layer:
-        """The layer of that name, or an error that lists what there is."""
+        """The layer of that name, or an error that lists what there is.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        Layer
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
         for layer in self.layers:
             if layer.name == name:
                 return layer
@@ -100,7 +167,21 @@ class Model(ABC):
         return tuple(layer.name for layer in self.layers if layer.kind.lower().startswith("conv"))
 
     def images(self, images: Any) -> npt.NDArray[np.float32]:
-        """`images` checked: float32 (n, h, w, c) of this model's shape; one image may come without n."""
+        """`images` checked: float32 (n, h, w, c) of this model's shape; one image may come without n.
+
+        Parameters
+        ----------
+        images : (n, h, w, c) or (h, w, c)
+
+        Returns
+        -------
+        (n, h, w, c) array of float32
+
+        Raises
+        ------
+        InputError
+            If the shape is another.
+        """
         array = np.asarray(images)
         if array.dtype == np.uint8:
             array = array.astype(np.float32) / 255
@@ -137,7 +218,17 @@ class TorchModel(Model):
         self._modules = dict(module.named_modules())
 
     def activations(self, images: Any, layers: Sequence[str], *, batch: int = 64) -> dict[str, Array]:
-        """See `Model.activations`."""
+        """See `Model.activations`.
+
+        Parameters
+        ----------
+        images, layers, batch
+            As there.
+
+        Returns
+        -------
+        dict of arrays, by layer
+        """
         torch = require("torch", "torch")
         checked = self.images(images)
         batch = integer(batch, "batch", low=1)
@@ -150,7 +241,17 @@ class TorchModel(Model):
         return {name: np.concatenate(pieces) for name, pieces in parts.items()}
 
     def trace(self, images: Any, layers: Sequence[str], *, edits: Edits | None = None) -> dict[str, Any]:
-        """See `Model.trace`."""
+        """See `Model.trace`.
+
+        Parameters
+        ----------
+        images, layers, edits
+            As there.
+
+        Returns
+        -------
+        dict of tensors, by layer
+        """
         edits = edits or {}
         for name in (*layers, *edits):
             if name != "output":

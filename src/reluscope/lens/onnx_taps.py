@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from reluscope._extras import require
 from reluscope._files import as_path, read_bytes
 from reluscope.errors import InputError
-from reluscope.limits import DEFAULT_LIMITS, Limits
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +27,7 @@ class Taps:
 
     def __init__(self, path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
         onnx = require("onnx", "onnx")
-        where = as_path(path)
+        where, limits = as_path(path), started(limits)
         content = read_bytes(where, limits=limits)
         try:
             self.proto = onnx.ModelProto.FromString(content)
@@ -34,6 +35,11 @@ class Taps:
             raise InputError(f"{where.name} is not an ONNX file") from error
         graph = self.proto.graph
         limits.check("nodes", len(graph.node), where.name)
+        limits.check("tensors", len(graph.initializer), where.name)
+        if any(n < 0 for t in graph.initializer for n in t.dims):
+            raise InputError(f"{where.name} has a tensor with a negative dimension")
+        # Two numbers of 4 bytes count as one of 8: nothing is converted here.
+        limits.check("elements", sum(math.prod(t.dims) for t in graph.initializer) // 2, where.name)
         if any(t.data_location == onnx.TensorProto.EXTERNAL for t in graph.initializer):
             raise InputError(f"{where.name} keeps weights in other files; save it as one file")
         self.name = where.name

@@ -33,6 +33,17 @@ class ReceptiveField:
     The unit at row i, column j sees rows `start[0] + i * jump[0]` and `size[0]` of them, columns alike. `whole` means
     the whole image (after a dense layer, a global pooling or attention); then `size` is the image's. `norms` names
     normalisations over positions on the way: they make the true field global while the nominal one stays `size`.
+
+    Attributes
+    ----------
+    layer, kind : str
+    size : (rows, columns)
+    jump, start : (float, float)
+    whole : bool
+    norms : tuple of str
+    unknown : tuple of str
+        Operations on the way whose field is not known.
+    image : (height, width)
     """
 
     layer: str
@@ -46,7 +57,16 @@ class ReceptiveField:
     image: tuple[int, int]
 
     def box(self, row: int, column: int) -> tuple[int, int, int, int]:
-        """Rows [top, bottom) and columns [left, right) of the image that this unit sees, cut at the border."""
+        """Rows [top, bottom) and columns [left, right) of the image that this unit sees, cut at the border.
+
+        Parameters
+        ----------
+        row, column : int
+
+        Returns
+        -------
+        top, bottom, left, right : int
+        """
         if self.whole:
             return 0, self.image[0], 0, self.image[1]
         sides = []
@@ -67,6 +87,14 @@ class EffectiveField:
 
     `heat` has the shape of the image; `inside` is the share of it within the nominal box, `touched` the share of
     pixels outside the box whose gradient is not zero.
+
+    Attributes
+    ----------
+    field : ReceptiveField
+    row, column : int
+        The unit.
+    heat : (height, width) array
+    inside, touched : float
     """
 
     field: ReceptiveField

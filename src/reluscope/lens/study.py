@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import describe, integer
+from reluscope._check import describe, instance, integer, several, text
 from reluscope._extras import require
-from reluscope._files import atomic_write
-from reluscope.errors import InputError
+from reluscope._files import as_path, atomic_write
+from reluscope.errors import InputError, InputTypeError
 from reluscope.lens.ablation import Ablation
 from reluscope.lens.attention import Recording
 from reluscope.lens.frames import as_bytes, data_uri, resize, sprite
@@ -65,8 +65,19 @@ def write_study(
     int
         Size in bytes; 1,000 frames of 64 heads take under 5 MB.
     """
-    top = integer(top, "top", low=1)
-    parts = [f"<p>{html.escape(note)}</p>" for note in notes]
+    path, top = as_path(path), integer(top, "top", low=1)
+    text(title, "title")
+    for name, value, kind in (("recording", recording, Recording), ("patterns", patterns, Patterns)):
+        if value is not None:
+            instance(value, name, kind, f"a {kind.__name__}")
+    if ablation is not None:
+        instance(ablation, "ablation", Ablation, "an Ablation")
+    if frames is not None and recording is None:
+        as_bytes(frames, "frames")
+    pairs = several(pictures, "pictures", "pairs (caption, picture)")
+    if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+        raise InputTypeError(f"pictures must be a list of pairs (caption, picture), got {describe(pictures)}")
+    parts = [f"<p>{html.escape(text(note, 'a note'))}</p>" for note in several(notes, "notes", "texts")]
     data: dict[str, Any] = {}
     if recording is not None:
         data = _attention_data(recording, frames, min(top, recording.weights.shape[2]))
@@ -76,7 +87,7 @@ def write_study(
     if ablation is not None:
         parts.append(_ablation_table(ablation))
     parts += [
-        f"<figure><img src='{_png(p)}' alt=''><figcaption>{html.escape(c)}</figcaption></figure>" for c, p in pictures
+        f"<figure><img src='{_png(p)}' alt=''><figcaption>{html.escape(c)}</figcaption></figure>" for c, p in pairs
     ]
     page = (
         _resource("study_page.html")
@@ -86,7 +97,7 @@ def write_study(
         .replace("@SCRIPT@", _resource("study_page.js") if recording is not None else "")
     )
     content = page.encode("utf-8")
-    with atomic_write(Path(path)) as file:
+    with atomic_write(path) as file:
         file.write(content)
     return len(content)
 
@@ -109,7 +120,7 @@ def _attention_data(recording: Recording, frames: Any, top: int) -> dict[str, An
         "maximum": data_uri((255 - np.clip(np.rint(shown * 255), 0, 255)).astype(np.uint8)),
     }
     if frames is not None:
-        pictures = as_bytes(frames)
+        pictures = as_bytes(frames, "frames")
         needed = recording.steps if recording.kind == "memory" else recording.weights.shape[2]
         if len(pictures) < needed:
             raise InputError(f"frames must hold at least {needed} frames, got {describe(frames)}")

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from reluscope._check import generator
+from reluscope._check import describe, generator, integer, real, several
 from reluscope._extras import require
 from reluscope._files import as_path, read_bytes
 from reluscope.errors import InputError, UnsupportedError
+from reluscope.formats._torch_pickle import check_pickles
 from reluscope.lens._plain_data import read_plain
 from reluscope.lens.models import Preparation, TorchModel
 from reluscope.limits import DEFAULT_LIMITS, Limits
@@ -50,13 +51,26 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 """Policy arguments by size; "tiny" has the same shape at a size for tests (its memory is 16 frames)."""
 
+_MOST = {
+    "hidsize": 1 << 16, "attention_heads": 1 << 12, "attention_memory_size": 1 << 20, "timesteps": 1 << 20,
+    "n_recurrence_layers": 1000, "pointwise_ratio": 1000, "post_pool_groups": 1 << 12, "group_norm_groups": 1 << 12,
+}  # fmt: skip
+"""The largest values that policy arguments may have: a file may say anything."""
+_MOST_WIDTH, _MOST_STACKS = 1 << 14, 16
+
 _ACTIONS = {"tiny": (11, 41)}
 _CAMERA, _BUTTONS = 121, 8641
 
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What a weights file contains, next to what the model wants."""
+    """What a weights file contains, next to what the model wants.
+
+    Attributes
+    ----------
+    loaded, missing, unexpected, wrong_shape : tuple of str
+        Names of tensors.
+    """
 
     loaded: tuple[str, ...]
     missing: tuple[str, ...]
@@ -138,18 +152,22 @@ def load_vpt(
     """
     torch = require("torch", "torch")
     arguments, temperature = read_model_file(model_file, limits=limits)
+    limits.check("file_bytes", 4 * _parameters(arguments, torch), f"{as_path(model_file).name}, as a model,")
     policy = vpt_policy(arguments, temperature=temperature, rng=0)
     wanted = policy.state_dict()
     if weights_file is None:
         return policy, LoadReport((), tuple(wanted), (), ())
     path = as_path(weights_file)
     content = read_bytes(path, limits=limits)
+    check_pickles(content, limits, path.name)
     try:
         given = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:
         raise InputError(f"{path.name} does not hold a plain state dict of tensors") from error
     if not isinstance(given, dict) or not all(hasattr(v, "shape") for v in given.values()):
         raise InputError(f"{path.name} must hold a state dict: names and tensors")
+    if any(v.device.type == "meta" for v in given.values()):
+        raise InputError(f"{path.name} has tensors without data (on the meta device)")
     wrong = tuple(k for k in given if k in wanted and given[k].shape != wanted[k].shape)
     good = {k: v for k, v in given.items() if k in wanted and k not in wrong}
     report = LoadReport(
@@ -196,4 +214,21 @@ def _checked(arguments: Any) -> dict[str, Any]:
         raise UnsupportedError("only transformer policies without use_pre_lstm_ln are known")
     if extra.get("batch_norm"):
         raise UnsupportedError("policies with batch norm are not known; group norm is")
+    for name, most in _MOST.items():
+        integer(full[name], name, low=1, high=most)
+    real(full["impala_width"], "impala_width", low=0.0, high=_MOST_WIDTH, open_=True)
+    for name, count in (("img_shape", 3), ("impala_chans", None)):
+        sizes = several(full[name], name, "whole numbers")
+        if not sizes or len(sizes) != (count or len(sizes)) or len(sizes) > _MOST_STACKS:
+            raise InputError(f"{name} must be a list of {count or 'a few'} whole numbers, got {describe(full[name])}")
+        for size in sizes:
+            integer(size, name, low=1, high=_MOST_WIDTH)
     return full
+
+
+def _parameters(arguments: dict[str, Any], torch: Any) -> int:
+    """Parameters of a policy, counted on one that has no memory of its own."""
+    from reluscope.lens._vpt_net import Policy
+
+    with torch.device("meta"):
+        return sum(p.numel() for p in Policy(arguments, 1.0, _CAMERA, _BUTTONS).parameters())

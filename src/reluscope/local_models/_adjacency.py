@@ -12,8 +12,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.local_models._grouping import Words, pack, spans
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
@@ -86,7 +87,7 @@ def _nearest(points: FloatArray, k: int) -> Index:
     """The k nearest points of each, itself among them, shape (n, k)."""
     n = len(points)
     if points.shape[1] < _TREE_INPUTS or n > _MOST_PAIRED:
-        from scipy.spatial import cKDTree
+        cKDTree = late("scipy.spatial", "cKDTree")
 
         return np.asarray(cKDTree(points).query(points, k=k)[1], dtype=np.int64).reshape(n, k)
     # In many dimensions a tree visits nearly all pairs: products of blocks are faster.
@@ -123,7 +124,7 @@ def _keep_nearest(distance, k, found):  # type: ignore[no-untyped-def]
 
 def connected(edges: Index, centroid: FloatArray) -> Index:
     """The edges, with one more from every separate part to the nearest point of the largest part."""
-    from scipy.spatial import cKDTree
+    cKDTree = late("scipy.spatial", "cKDTree")
 
     n = len(centroid)
     graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))

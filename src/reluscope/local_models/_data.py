@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, describe, real_array
-from reluscope.errors import InputError
-from reluscope.local_models._source import Names, check_columns, columns_of
+from reluscope._check import FloatArray, any_array, choice, describe, real_array, several
+from reluscope._columns import Names, columns_of, few
+from reluscope.errors import InputError, InputTypeError
+from reluscope.local_models._source import arranged
 from reluscope.network import Network
 
 TASKS = ("auto", "regression", "binary", "multiclass")
@@ -64,6 +65,11 @@ class Scaling:
     scale: FloatArray
     shift: FloatArray
 
+    @property
+    def identity(self) -> bool:
+        """Whether original numbers are the network's own."""
+        return bool((self.scale == 1).all() and (self.shift == 0).all())
+
     def original(self, x: FloatArray) -> FloatArray:
         """Rows in original units."""
         return (x - self.shift) / self.scale
@@ -76,19 +82,39 @@ class Scaling:
 def as_rows(X: Any, net: Network, name: str = "X", names: tuple[Names, ...] = ()) -> Any:
     """`X` as an array of shape (n, inputs), without a copy where possible; a memory map stays on disk.
 
-    A data frame must have its columns named as one of `names`, if any are known. Numbers are checked chunk by chunk as
-    they are read (`read`).
+    A table is read by the names of its columns: those of the network's schema, or one of `names`. Numbers of arrays
+    are checked chunk by chunk as they are read (`read`).
     """
-    check_columns(X, names, name)
+    schema = net.schema
+    found = columns_of(X)
+    if found is not None and schema is not None and schema.columns:
+        other = next((n for n in names if set(n) == set(found) != set(schema.names) and len(n) == net.n_inputs), None)
+        if other is None:
+            return schema.encode(X, name=name)
+        if len(other) == len(schema.columns):  # other names for the same columns
+            return schema.encode({c: X[n] for c, n in zip(schema.names, other, strict=True)}, name=name)
+    X = arranged(X, names, name)
     if isinstance(X, np.memmap) and X.dtype.kind in "fiu":
         rows: Any = X
     else:
+        table = None if schema is None or found is not None else schema.positional(X)
+        if table is not None and schema is not None and np.shape(X)[1] != net.n_inputs:
+            return schema.encode(table, name=name)
         rows = real_array(X, name, finite=False)
     if rows.ndim > 2 and rows.shape[1:] == net.input_shape:
         rows = rows.reshape(len(rows), net.n_inputs)
     if rows.ndim != 2 or rows.shape[1] != net.n_inputs or not len(rows):
-        raise InputError(f"{name} must have shape (n, {net.n_inputs}) with n >= 1, got {rows.shape}")
+        raise InputError(f"{name} must have shape (n, {net.n_inputs}) with n >= 1, got {rows.shape}{_table_hint(net)}")
+    if schema is not None and schema.columns and rows is not X and np.isfinite(rows).all():
+        schema.warn(rows, name)
     return rows
+
+
+def _table_hint(net: Network) -> str:
+    schema = net.schema
+    if schema is None or not schema.columns or len(schema.columns) == net.n_inputs:
+        return ""
+    return f"; or pass a data frame with the columns {few(schema.names)}"
 
 
 def read(X: Any, rows: Any, name: str = "X") -> FloatArray:
@@ -101,16 +127,25 @@ def read(X: Any, rows: Any, name: str = "X") -> FloatArray:
     return part
 
 
-def names_of(X: Any, given: Any, known: Names | None, n: int) -> tuple[Names, Names | None]:
-    """Feature names (as given, else the columns of a data frame, else those `known` to the model, else x0, x1, ...),
+def names_of(
+    X: Any, given: Any, known: Names | None, n: int, inputs: Names | None = None
+) -> tuple[Names, Names | None]:
+    """Feature names (as given, else those of the model's `inputs`, else the columns of a data frame, else x0, x1, ...),
     and the names that the columns of new data frames must have (None: any).
     """
     own = columns_of(X)
     if given is None:
-        columns = getattr(X, "columns", None)
-        given = known or ([f"x{k}" for k in range(n)] if columns is None or len(columns) != n else list(columns))
+        columns = getattr(X, "columns", own)
+        given = inputs or ([f"x{k}" for k in range(n)] if columns is None or len(columns) != n else list(columns))
         return tuple(str(g) for g in given), known or own
-    if isinstance(given, str) or not isinstance(given, (Sequence, np.ndarray)) or len(given) != n:
+    if (
+        isinstance(given, (str, bytes))
+        or not hasattr(given, "__len__")
+        or not isinstance(given, (Sequence, np.ndarray))
+        or getattr(given, "ndim", 1) != 1
+        or len(given) != n
+        or not all(isinstance(g, (str, int, np.integer)) for g in given)
+    ):
         raise InputError(f"feature_names must be {n} names, one per input, got {describe(given)}")
     names, columns = tuple(str(g) for g in given), known or own
     if columns is not None and names != columns and sorted(names) == sorted(columns):
@@ -144,9 +179,9 @@ def scaling_of(scaler: Any, n: int) -> Scaling | None:
         if len(centre) != n or len(size) != n or (size == 0).any():
             raise InputError(f"scaler must be a pair (centre, scale) of {n} numbers each, scale not 0")
         return Scaling(1.0 / size, -centre / size)
-    from reluscope.formats.sklearn import _affine
+    from reluscope.formats.sklearn import affine_step
 
-    step = _affine(scaler, "scaler")
+    step = affine_step(scaler, "scaler")
     M = np.asarray(step.M)
     if step.bounds is not None or M.ndim != 1 or M.dtype.kind == "i" or len(M) != n or (M == 0).any():
         raise InputError(
@@ -154,6 +189,35 @@ def scaling_of(scaler: Any, n: int) -> Scaling | None:
             f"clip, MaxAbsScaler, RobustScaler, or a pair (centre, scale)), got {type(scaler).__name__}"
         )
     return Scaling(M.astype(np.float64), step.c)
+
+
+def in_original_units(net: Network, scaling: Scaling) -> Network:
+    """The same network with a schema whose columns are in original units: tables are scaled as they are read."""
+    schema = net.schema
+    assert schema is not None
+    if len(schema.columns) != net.n_inputs or any(
+        c.kind == "category" or (c.scale, c.shift) != (1.0, 0.0) for c in schema.columns
+    ):
+        raise InputError(
+            "scaler must be left out: the schema of this network has categories or units of its own, so tables are in "
+            "original units already"
+        )
+
+    def moved(pair: tuple[float, float], j: int) -> tuple[float, float]:
+        low, high = sorted((float(v) - float(scaling.shift[j])) / float(scaling.scale[j]) for v in pair)
+        return low, high
+
+    columns = tuple(
+        replace(
+            c,
+            scale=float(scaling.scale[j]),
+            shift=float(scaling.shift[j]),
+            support=moved(c.support, j),
+            seen=None if c.seen is None else moved(c.seen, j),
+        )
+        for j, c in enumerate(schema.columns)
+    )
+    return net.with_schema(columns=columns)
 
 
 def prepare(
@@ -187,7 +251,7 @@ def prepare(
 
 def _check_length(y: Any, n: int) -> None:
     """The length before anything else: every other message would mislead."""
-    shape = np.shape(y)
+    shape = any_array(y, "y", "a list of numbers or labels").shape
     if not shape or shape[0] != n:
         got = f"{shape[0]:,} entries" if shape else describe(y)
         raise InputError(f"y must have one entry for each of the {n:,} rows of X, got {got}")
@@ -198,7 +262,7 @@ def _guess(net: Network, y: Any, classes: Any, known: tuple[Any, ...] | None) ->
     column = raw.reshape(-1) if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if column.ndim != 1:
         return "regression"
-    given = known if classes is None else classes
+    given = known if classes is None else several(classes, "classes", "labels")
     if given is not None:
         return "binary" if len(given) == 2 else "multiclass"
     if column.dtype.kind in "OUT":
@@ -223,8 +287,10 @@ def _labels(y: Any, n: int) -> npt.NDArray[Any]:
     missing = (
         not np.isfinite(raw).all()
         if raw.dtype.kind == "f"
-        else raw.dtype.kind == "O" and any(v is None or v != v for v in raw.tolist())
+        else raw.dtype.kind == "O" and any(v is None or (isinstance(v, float) and v != v) for v in raw.tolist())
     )
+    if raw.dtype.kind not in "iufbOUST":
+        raise InputTypeError(f"y must hold numbers, truth values or texts, got {describe(y)}")
     if missing:
         raise InputError("y must not hold nan or infinite labels; drop or fill such rows first")
     return raw.astype(str) if raw.dtype.kind in "OUT" else raw
@@ -233,9 +299,13 @@ def _labels(y: Any, n: int) -> npt.NDArray[Any]:
 def _classes(labels: npt.NDArray[Any], given: Any, kind: str, n_outputs: int) -> tuple[Any, ...]:
     count = 2 if kind == "binary" else n_outputs
     if given is not None:
-        known = tuple(given)
+        known = several(given, "classes", "labels")
+        if not all(isinstance(c, (str, bool, int, float, np.generic)) for c in known):
+            raise InputTypeError(f"classes must hold numbers or texts, got {describe(given)}")
         if len(known) != count or len(set(known)) != count:
-            raise InputError(f"classes must be {count} different labels in the order of the outputs, got {known}")
+            raise InputError(
+                f"classes must be {count} different labels in the order of the outputs, got {describe(given)}"
+            )
         return tuple(str(c) for c in known) if labels.dtype.kind == "U" else known
     found = np.unique(labels)
     if len(found) == count:

@@ -7,12 +7,15 @@ regions and predict with the few linear models that remain (`models_`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray
+from reluscope._check import FloatArray, any_array, integer
 from reluscope._extras import require
+from reluscope.errors import InputError, InputTypeError
 from reluscope.local_models import scores
 from reluscope.local_models._data import Response
 from reluscope.local_models.merged import MergedModels
@@ -28,6 +31,23 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 _RECIPE = ("hidden", "l1", "l2", "rate", "batch", "epochs", "patience", "validation_fraction")
 __all__ = ["LocalLinearClassifier", "LocalLinearRegressor", "ReluClassifier", "ReluRegressor"]
+
+
+@contextmanager
+def _in_words(names: str) -> Iterator[None]:
+    """What scikit-learn says of bad arguments, as an `InputError`: its words stay, and so does its kind."""
+    try:
+        yield
+    except Exception as error:  # its checks look into objects of any kind
+        kind = InputError if type(error) is ValueError else InputTypeError
+        words = str(error)
+        raise kind(f"{names}: {words if len(words) <= 600 else words[:597] + '...'}") from error
+
+
+def _unmasked(values: Any, name: str) -> None:
+    """scikit-learn drops masks in silence."""
+    if isinstance(values, np.ma.MaskedArray):
+        any_array(values, name, "an array")
 
 
 class _ReluBase(BaseEstimator):
@@ -58,7 +78,8 @@ class _ReluBase(BaseEstimator):
 
     def _train(self, X: FloatArray, response: Response) -> None:
         recipe = Recipe(**{name: getattr(self, name) for name in _RECIPE})
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with _in_words("random_state"):
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         done = train(X, response, recipe, rng=seed)
         self.network_ = done.network
         self.seed_ = seed
@@ -71,7 +92,9 @@ class _ReluBase(BaseEstimator):
 
     def _rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)
-        rows: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
+        _unmasked(X, "X")
+        with _in_words("X"):
+            rows: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
         return rows
 
     def _outputs(self, X: Any) -> FloatArray:
@@ -79,7 +102,19 @@ class _ReluBase(BaseEstimator):
         return self.network_(rows)
 
     def unwrap(self, X: Any, y: Any = None, **options: Any) -> Unwrapped:
-        """The fitted network as local linear models of a data set; options as for `reluscope.unwrap`."""
+        """The fitted network as local linear models of a data set; options as for `reluscope.unwrap`.
+
+        Parameters
+        ----------
+        X : (n, features)
+        y : (n,), optional
+        **options
+            As for `reluscope.unwrap`.
+
+        Returns
+        -------
+        Unwrapped
+        """
         check_is_fitted(self)
         return unwrap(self, X, y, **options)  # names and classes are read off the estimator
 
@@ -119,28 +154,68 @@ class ReluClassifier(ClassifierMixin, _ReluBase):
     """
 
     def fit(self, X: Any, y: Any) -> ReluClassifier:
-        """Train on rows `X` (n, features) and labels `y`."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, code = np.unique(y, return_inverse=True)
+        """Train on rows `X` (n, features) and labels `y`.
+
+        Parameters
+        ----------
+        X : (n, features)
+        y : (n,)
+
+        Returns
+        -------
+        self
+        """
+        _unmasked(X, "X")
+        _unmasked(y, "y")
+        with _in_words("X, y"):
+            X, y = validate_data(self, X, y, dtype=np.float64)
+            check_classification_targets(y)
+            self.classes_, code = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"{type(self).__name__} needs two classes or more, got one class: {self.classes_[0]!r}")
+            raise InputError(f"{type(self).__name__} needs two classes or more, got one class: {self.classes_[0]!r}")
         task = "binary" if len(self.classes_) == 2 else "multiclass"
         response = Response(task, None, code.astype(np.int64), tuple(self.classes_.tolist()))
         self._train(X, response)
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Logits: (n,) for two classes, else (n, classes)."""
+        """Logits: (n,) for two classes, else (n, classes).
+
+        Parameters
+        ----------
+        X : (n, features)
+
+        Returns
+        -------
+        (n,) or (n, classes) array
+        """
         eta = self._outputs(X)
         return eta[:, 0] if eta.shape[1] == 1 else eta
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Class probabilities, shape (n, classes)."""
+        """Class probabilities, shape (n, classes).
+
+        Parameters
+        ----------
+        X : (n, features)
+
+        Returns
+        -------
+        (n, classes) array
+        """
         return scores.probabilities(self._outputs(X))
 
     def predict(self, X: Any) -> Any:
-        """The most probable class of each row."""
+        """The most probable class of each row.
+
+        Parameters
+        ----------
+        X : (n, features)
+
+        Returns
+        -------
+        (n,) array
+        """
         best = scores.winners(self._outputs(X))
         return self.classes_[best]
 
@@ -160,8 +235,21 @@ class ReluRegressor(RegressorMixin, _ReluBase):
     """
 
     def fit(self, X: Any, y: Any) -> ReluRegressor:
-        """Train on rows `X` (n, features) and numbers `y`, (n,) or (n, outputs)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        """Train on rows `X` (n, features) and numbers `y`, (n,) or (n, outputs).
+
+        Parameters
+        ----------
+        X : (n, features)
+        y : (n,) or (n, outputs)
+
+        Returns
+        -------
+        self
+        """
+        _unmasked(X, "X")
+        _unmasked(y, "y")
+        with _in_words("X, y"):
+            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         self._flat = y.ndim == 1
@@ -170,7 +258,16 @@ class ReluRegressor(RegressorMixin, _ReluBase):
         return self
 
     def predict(self, X: Any) -> FloatArray:
-        """Predicted numbers, in the shape of the `y` that was fitted."""
+        """Predicted numbers, in the shape of the `y` that was fitted.
+
+        Parameters
+        ----------
+        X : (n, features)
+
+        Returns
+        -------
+        (n,) or (n, outputs) array
+        """
         eta = self._outputs(X)
         return eta[:, 0] if self._flat else eta
 
@@ -213,7 +310,7 @@ class _Merging:
         y = response.target if response.code is None else response.code
         classes = None if response.code is None else list(range(len(response.classes)))
         u = unwrap(self.network_, X, y, task=response.task, classes=classes)  # type: ignore[attr-defined]
-        n = None if self.n_models is None else min(int(self.n_models), len(u))
+        n = None if self.n_models is None else min(integer(self.n_models, "n_models", low=1), len(u))
         # Facets of the box would not be found in time for many inputs, and neighbours serve as well.
         self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", rng=self.seed_)  # type: ignore[attr-defined]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reluscope._check import integer
 from reluscope.local_models import table
 from reluscope.local_models._data import Response, weights_of
 from reluscope.local_models.table import RegionTable, Rows
@@ -23,6 +24,12 @@ class Evaluation:
 
     `region` is the region of each row, -1 and `unseen` where no row of the data it was made from lies: there the
     network extrapolates with a local model that no data informed.
+
+    Attributes
+    ----------
+    unwrapped : Unwrapped
+    rows : Rows
+        The new rows, their regions, responses and outputs.
     """
 
     unwrapped: Unwrapped
@@ -69,8 +76,19 @@ class Evaluation:
         return self.summary()
 
     def summary(self, *, output: int | None = None, global_regions: int = 100) -> RegionTable:
-        """The region table of one output; arguments as for `Unwrapped.summary`."""
-        return table.build(self.unwrapped, self.rows, self.unwrapped._output(output), global_regions)
+        """The region table of one output; arguments as for `Unwrapped.summary`.
+
+        Parameters
+        ----------
+        output, global_regions
+            As there.
+
+        Returns
+        -------
+        RegionTable
+        """
+        most = integer(global_regions, "global_regions", low=0)
+        return table.build(self.unwrapped, self.rows, self.unwrapped._output(output), most)
 
     def to_pandas(self) -> Any:
         """The region table as a pandas DataFrame."""

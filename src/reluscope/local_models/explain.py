@@ -1,7 +1,8 @@
 """Exact local explanations: weights, contributions, the region's boundary, and what changes across it.
 
-On the region of `x` the network is `C x + d`, so feature j adds exactly `C_j x_j` to the output. Centred contributions
-`C_j (x_j - mean_j)` add up to the difference from the same local model at the mean of the data. The distance from
+On the region of `x` the network is `C x + d`, so feature j adds exactly `C_j x_j` to the intercept `d`: the
+local-linear view, whose starting point differs from region to region. Path contributions start from the network's own
+output at one reference input (`contributions`), so they can be compared between rows. The distance from
 `x` to the boundary is `min_i slack_i / |a_i|` over the rows `a_i x <= b_i` of all units, redundant ones included: the
 nearest hyperplane is always a facet, in any norm. Distances are in the units of the inputs, and also with each input
 divided by its standard deviation over the data, because raw inputs mix units.
@@ -16,18 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, integer
+from reluscope._check import FloatArray, flag, integer
 from reluscope._doors import door
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
-from reluscope.cells.facets import _hidden_maps
-from reluscope.errors import InputError
+from reluscope.cells.facets import hidden_maps
 from reluscope.local_models import scores
-from reluscope.local_models._data import as_rows, read
+from reluscope.local_models._data import read
 from reluscope.local_models._grouping import pack, spans, trace, unpack
-from reluscope.local_models._source import check_columns
+from reluscope.local_models.contributions import Reference, path_parts, reference_of
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
@@ -54,6 +54,12 @@ class Margins:
     `layer` is the index of the hidden layer and `unit` that of the unit in it, both from 0; `step` is the break point
     of the unit; -1 where there is none. Distances are in the units of the inputs, or with `scaled` in standard
     deviations of each input over the data.
+
+    Attributes
+    ----------
+    distance : (n,) array
+    layer, unit, step : (n,) arrays of int
+    scaled : bool
     """
 
     distance: FloatArray
@@ -71,6 +77,15 @@ class Neighbour:
     standard deviations of each input (`inf` when only inputs that do not vary lead there). `normal` points across,
     `region` and `count` are those of the unwrapped data (-1 and 0 where no data are). `jump` (outputs, inputs) is the
     change of the coefficients; it is a multiple of the normal, because the function is continuous.
+
+    Attributes
+    ----------
+    layer, unit, step : int
+    distance, distance_scaled : float
+    normal : (inputs,) array
+    pattern : (units,) array
+    region, count : int
+    jump : (outputs, inputs) array
     """
 
     layer: int
@@ -99,7 +114,10 @@ class Neighbour:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
-    """One prediction taken apart, exactly: `output = d + sum_j C_j x_j` on the region of `x`.
+    """One prediction taken apart, exactly, in two ways.
+
+    `output = base + sum_j path_j` from the network's output at a reference input, the same for all rows; and,
+    local-linear, `output = d + sum_j C_j x_j` on the region of `x`.
 
     Attributes
     ----------
@@ -114,7 +132,9 @@ class Explanation:
     C, d : (outputs, inputs) and (outputs,) array
         The linear model of the region.
     error : float
-        Difference between this sum and the network's own output: rounding.
+        Difference between the local-linear sum and the network's own output: rounding.
+    reference : Reference
+        Where path contributions start: its input `x`, its `name` and the network's `output` there.
     """
 
     unwrapped: Unwrapped
@@ -126,6 +146,7 @@ class Explanation:
     C: FloatArray
     d: FloatArray
     error: float
+    reference: Reference
 
     @property
     def has_data(self) -> bool:
@@ -134,18 +155,18 @@ class Explanation:
 
     @property
     def contribution(self) -> FloatArray:
-        """`C_j x_j`: together with the intercept `d` they add up to the output."""
+        """`C_j x_j`, local-linear: together with the intercept `d` they add up to the output."""
         return self.C * self.x
 
     @property
-    def baseline(self) -> FloatArray:
-        """The same local model at the mean of the data."""
-        return self.C @ self.unwrapped.centre + self.d
+    def base(self) -> FloatArray:
+        """The network's own output at the reference."""
+        return self.reference.output
 
-    @property
-    def centred(self) -> FloatArray:
-        """`C_j (x_j - mean_j)`: together with `baseline` they add up to the output."""
-        return self.C * (self.x - self.unwrapped.centre)
+    @cached_property
+    def path(self) -> FloatArray:
+        """Path contributions from the reference, (outputs, inputs): with `base` they add up to the output."""
+        return path_parts(self.unwrapped.network, self.reference.x, self.x[None])[0]
 
     @cached_property
     def original(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -217,18 +238,26 @@ class Explanation:
         """
         if limit is not None:
             integer(limit, "limit", low=1)
-        return _neighbours(self, limit, scaled)
+        return _neighbours(self, limit, flag(scaled, "scaled"))
 
     def rows(self, output: int = 0) -> list[dict[str, Any]]:
-        """One dictionary per feature: value, coefficient, contribution, centred contribution, largest first.
+        """One dictionary per feature: value, coefficient, local-linear contribution, path contribution (largest first).
 
         Values, coefficients and contributions are in original units when a scaler is known. The contributions and the
-        intercept of `original` add up to the output; so do the centred ones and `baseline`.
+        intercept of `original` add up to the output; so do the path contributions and `base`.
+
+        Parameters
+        ----------
+        output : int
+
+        Returns
+        -------
+        list of dict
         """
         k = integer(output, "output", low=0, high=len(self.d) - 1)
         value, coefficient, _ = self.original
         names = self.unwrapped.feature_names
-        order = np.argsort(-np.abs(self.centred[k]), kind="stable")
+        order = np.argsort(-np.abs(self.path[k]), kind="stable")
         return [
             {
                 "feature": names[j],
@@ -236,19 +265,39 @@ class Explanation:
                 "value": float(value[j]) + 0.0,
                 "coefficient": float(coefficient[k, j]) + 0.0,
                 "contribution": float(coefficient[k, j] * value[j]) + 0.0,
-                "centred": float(self.centred[k, j]) + 0.0,
+                "path": float(self.path[k, j]) + 0.0,
             }
             for j in order.tolist()
         ]
 
     def to_pandas(self, output: int = 0) -> Any:
-        """The rows of one output as a pandas DataFrame."""
+        """The rows of one output as a pandas DataFrame.
+
+        Parameters
+        ----------
+        output : int
+
+        Returns
+        -------
+        DataFrame
+        """
         from reluscope._extras import require
 
         return require("pandas", "pandas").DataFrame(self.rows(output))
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Waterfall of the contributions; returns the Axes."""
+        """Waterfall of the contributions; returns the Axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        **options
+            Go to `reluscope.plot.explanations.plot_explanation`.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         return door("Explanation.plot")(self, ax, **options)
 
     def __repr__(self) -> str:
@@ -260,21 +309,22 @@ class Explanation:
             lines.append(f"output {names[top]}:")
         rows = self.rows(top)
         first = {
-            "feature": "intercept",
+            "feature": "start",
             "contribution": float(self.original[2][top]) + 0.0,
-            "centred": float(self.baseline[top]) + 0.0,
+            "path": float(self.base[top]) + 0.0,
         }
         shown = [first, *rows[:_SHOWN]]
         rest = rows[_SHOWN:]
         if rest:
-            both = {name: sum(row[name] for row in rest) + 0.0 for name in ("contribution", "centred")}
+            both = {name: sum(row[name] for row in rest) + 0.0 for name in ("contribution", "path")}
             shown.append({"feature": counted(len(rest), "other feature")} | both)
         total = float(self.output[top]) + 0.0
-        shown.append({"feature": "total", "contribution": total, "centred": total})
-        columns = ("feature", "value", "coefficient", "contribution", "centred")
+        shown.append({"feature": "total", "contribution": total, "path": total})
+        columns = ("feature", "value", "coefficient", "path", "contribution")
         lines.append(text_table([{_head(name): _figure(row.get(name)) for name in columns} for row in shown]))
         lines.append(
-            "contributions start from the intercept, centred ones from this local model at the mean of the data"
+            f"path: from the network's output at {self.reference.name}, along a straight line; local: coefficient "
+            "times value, from the intercept of this region's linear model"
             + ("; all features: to_pandas()" if rest else "")
         )
         return "\n".join(lines)
@@ -313,10 +363,10 @@ def _figure(value: Any) -> Any:
 
 def _head(name: str) -> str:
     """The name of a column, flush right above figures."""
-    return name if name == "feature" else f"{name:>12}"
+    return name if name == "feature" else f"{'local' if name == 'contribution' else name:>12}"
 
 
-def explain(u: Unwrapped, x: Any) -> Explanation:
+def explain(u: Unwrapped, x: Any, reference: Any = None) -> Explanation:
     """The explanation of a row of the data (by index) or of a vector."""
     net = u.network
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
@@ -326,19 +376,14 @@ def explain(u: Unwrapped, x: Any) -> Explanation:
         # The pattern found in the batch: another batch size may round a tie the other way.
         pattern, output = unpack(net, u._words[[region]]), u.prediction[i]
     else:
-        check_columns(x, u._names, "x")
-        given = np.asarray(x)
-        rows = as_rows(given[None] if given.shape in ((net.n_inputs,), net.input_shape) else given, net, "x")
-        if len(rows) > 1:
-            raise InputError(f"x must be one row (or the index of one), got {len(rows):,} rows")
-        vector = read(rows, slice(1))
+        vector = u._row(x, "x")[None]
         with blas_threads(max(net.widths)):
             pattern, outputs = trace(net, vector)
         region, output = int(u._lookup.find(pack(net, pattern))[0]), outputs[0]
     C, d = net.output_maps(pattern)
     error = float(np.abs(C[0] @ vector[0] + d[0] - output).max())
     count = int(u.count[region]) if region >= 0 else 0
-    return Explanation(u, vector[0], pattern[0], region, count, output, C[0], d[0], error)
+    return Explanation(u, vector[0], pattern[0], region, count, output, C[0], d[0], error, reference_of(u, reference))
 
 
 def margins(net: Network, X: Any, spread: FloatArray | None = None) -> Margins:
@@ -354,7 +399,7 @@ def margins(net: Network, X: Any, spread: FloatArray | None = None) -> Margins:
         for part in spans(n, size):
             x = read(X, part)
             pattern, _ = trace(net, x)
-            for layer, (maps, piece) in enumerate(_hidden_maps(net, pattern)):
+            for layer, (maps, piece) in enumerate(hidden_maps(net, pattern)):
                 for low in (True, False):
                     distance, step = _distances(net, layer, maps, piece, x, low, spread)
                     unit = distance.argmin(axis=1)

@@ -17,7 +17,7 @@ from reluscope.local_models import glm
 from reluscope.local_models._data import read
 from reluscope.local_models.training import Recipe, train
 from reluscope.network import Network
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.merged import MergedModels

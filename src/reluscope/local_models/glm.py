@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reluscope._check import EPS, FloatArray
+from reluscope._lazy import late
 from reluscope.local_models._data import Response
 
 _MOST_STEPS = 60
@@ -45,7 +46,9 @@ class Scale:
     def of(cls, X: FloatArray, weight: FloatArray | None = None) -> Scale:
         """From rows; features that do not vary get spread 1."""
         centre = np.average(X, axis=0, weights=weight)
-        spread = np.sqrt(np.average((X - centre) ** 2, axis=0, weights=weight))
+        apart = X - centre
+        _, size = np.frexp(np.abs(apart).max(axis=0, initial=0.0))  # by powers of two: squares of 1e200 do not overflow
+        spread = np.ldexp(np.sqrt(np.average(np.ldexp(apart, -size) ** 2, axis=0, weights=weight)), size)
         return cls(centre, np.where(spread > EPS * np.abs(centre), spread, 1.0))
 
     def into(self, model: Linear) -> FloatArray:
@@ -93,7 +96,7 @@ def fit(
 
 def information(Z: FloatArray, eta: FloatArray, weight: FloatArray) -> FloatArray:
     """Fisher information of logistic regression at linear predictor `eta`."""
-    from scipy.special import expit
+    expit = late("scipy.special", "expit")
 
     p = expit(eta)
     return np.asarray((Z * (weight * p * (1 - p))[:, None]).T @ Z)
@@ -115,7 +118,7 @@ def _least_squares(Z: FloatArray, y: FloatArray, w: FloatArray, ridge: FloatArra
 
 def _logistic(Z: FloatArray, y: FloatArray, w: FloatArray, ridge: FloatArray, prior: FloatArray) -> FloatArray:
     """Newton's method with halved steps."""
-    from scipy.special import expit
+    expit = late("scipy.special", "expit")
 
     beta = prior.copy()
     if ridge[-1] == 0 and len(y):
@@ -150,7 +153,7 @@ def _logistic(Z: FloatArray, y: FloatArray, w: FloatArray, ridge: FloatArray, pr
 
 def _multinomial(Z: FloatArray, code: np.ndarray, w: FloatArray, ridge: FloatArray, prior: FloatArray) -> FloatArray:
     """Softmax regression by L-BFGS; logits sum to zero over the classes when the prior's do."""
-    from scipy.optimize import minimize
+    minimize = late("scipy.optimize", "minimize")
 
     k = len(prior)
     hot = np.zeros((len(code), k))

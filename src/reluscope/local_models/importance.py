@@ -28,27 +28,47 @@ _CHUNK = 1 << 21
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Importance(Tabular):
-    """Shares of each feature that sum to 1 (or are all 0), shape (inputs,)."""
+    """Shares of each feature that sum to 1 (or are all 0), shape (inputs,).
+
+    Attributes
+    ----------
+    feature_names : tuple of str
+    squares, variance : (inputs,) arrays
+    standardised : bool
+        Whether all inputs vary alike (standard deviations within a factor of 2); only then `squares` means anything,
+        and is shown.
+    """
 
     feature_names: tuple[str, ...]
     squares: FloatArray
     variance: FloatArray
+    standardised: bool
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary per feature, most important first (by variance)."""
+        """One dictionary per feature, most important first (by variance); `squares` for standardised inputs only."""
         order = np.argsort(-self.variance, kind="stable")
         return [
-            {"feature": self.feature_names[j], "variance": float(self.variance[j]), "squares": float(self.squares[j])}
+            {"feature": self.feature_names[j], "variance": float(self.variance[j])}
+            | ({"squares": float(self.squares[j])} if self.standardised else {})
             for j in order.tolist()
         ]
 
     def __repr__(self) -> str:
-        return text_table(self.rows()[:20])
+        more = len(self.feature_names) - 20
+        note = f"\n{more} more features (to_pandas())" if more > 0 else ""
+        return f"{text_table(self.rows()[:20])}{note}"
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """One feature in every row: its `value`, local `coefficient` and centred `contribution`, each of shape (n,)."""
+    """One feature in every row: its `value`, local `coefficient` and centred `contribution`, each of shape (n,).
+
+    Attributes
+    ----------
+    feature : str
+    value, coefficient, contribution : (n,) arrays
+    region : (n,) array of int
+    """
 
     feature: str
     value: FloatArray
@@ -57,7 +77,16 @@ class Profile:
     region: npt.NDArray[np.int64]
 
     def binned(self, bins: int = 20) -> dict[str, FloatArray]:
-        """Means and standard deviations of coefficient and contribution in bins with equal numbers of rows."""
+        """Means and standard deviations of coefficient and contribution in bins with equal numbers of rows.
+
+        Parameters
+        ----------
+        bins : int
+
+        Returns
+        -------
+        dict of (bins,) arrays
+        """
         bins = integer(bins, "bins", low=1)
         edges = np.unique(np.quantile(self.value, np.linspace(0, 1, bins + 1)))
         place = np.clip(np.searchsorted(edges, self.value, side="right") - 1, 0, max(len(edges) - 2, 0))
@@ -77,6 +106,15 @@ class Profile:
         """A smooth curve of the contribution: local straight lines with tricube weights on `fraction` of the rows.
 
         Returns (values, means) at quantiles of the feature.
+
+        Parameters
+        ----------
+        fraction : float
+        points : int
+
+        Returns
+        -------
+        values, means : (points,) arrays
         """
         from reluscope.local_models._smooth import local_line
 
@@ -85,7 +123,14 @@ class Profile:
 
 @dataclass(frozen=True, eq=False)
 class PairProfile:
-    """Mean joint centred contribution of two features in cells of a grid of their quantiles; nan in empty cells."""
+    """Mean joint centred contribution of two features in cells of a grid of their quantiles; nan in empty cells.
+
+    Attributes
+    ----------
+    features : (str, str)
+    edges : pair of arrays
+    mean, count : arrays, one row per bin of the first feature
+    """
 
     features: tuple[str, str]
     edges: tuple[FloatArray, FloatArray]
@@ -107,7 +152,9 @@ def importance(u: Unwrapped, output: int | None) -> Importance:
     for part, C, _ in u._map_chunks():
         squares += np.einsum("r,rod->d", mass[part], C[:, which] ** 2)
     spread = (square / weight.sum() - (total / weight.sum()) ** 2)[which].sum(axis=0)
-    return Importance(u.feature_names, _shares(squares), _shares(np.maximum(spread, 0.0)))
+    varied = u.spread[u.spread > 0]
+    alike = bool(varied.max(initial=1.0) <= 2.0 * varied.min(initial=np.inf)) if len(varied) else True
+    return Importance(u.feature_names, _shares(squares), _shares(np.maximum(spread, 0.0)), alike)
 
 
 def profile(u: Unwrapped, feature: Any, output: int) -> Profile:
@@ -123,7 +170,7 @@ def profile(u: Unwrapped, feature: Any, output: int) -> Profile:
 def pair(u: Unwrapped, first: Any, second: Any, output: int, bins: int) -> PairProfile:
     """Mean of the sum of two features' contributions on a grid of quantiles."""
     bins = integer(bins, "bins", low=1)
-    one, two = profile(u, first, output), profile(u, second, output)
+    one, two = profile(u, u._feature(first, "first"), output), profile(u, u._feature(second, "second"), output)
     edges, place = [], []
     for p in (one, two):
         cuts = np.unique(np.quantile(p.value, np.linspace(0, 1, bins + 1)))

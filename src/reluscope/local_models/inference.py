@@ -14,6 +14,13 @@ singular values of the standardised design below `1e-10` times the largest count
 (above `1e-7`) in the null space that belongs to them is *aliased*: another one fits equally well. It has no standard
 error, interval or p-value, and without a ridge no estimate: these are nan. A feature that does not vary in the rows is
 left out and aliased too; its part is in the intercept.
+
+Rows may also be *separated*: a direction of the coefficients puts no row on the wrong side, and the likelihood rises
+along it for ever (`_separation`). A coefficient that changes along such directions has no finite estimate. By `wald` it
+has the estimate `inf` or `-inf`, no standard error, and the one-sided interval of its profile likelihood (both sides
+infinite, and the estimate nan, if it may go either way); its p-value is that of the likelihood ratio. By `bootstrap` it
+has no interval. The others are those of the limit: fitted to the rows that are not separated. Where single resamples
+are separated, their estimates count as infinite.
 """
 
 from __future__ import annotations
@@ -26,13 +33,15 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, Rng, choice, integer, real, seeded
 from reluscope._doors import door
+from reluscope._lazy import late
 from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL, normal_quantile, student_quantile
 from reluscope.local_models import glm
 from reluscope.local_models._data import Response, read
-from reluscope.parallel import blas_threads
+from reluscope.local_models._separation import Separated, analyse, profile_limit, separated_rows, suspicious
+from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
@@ -55,11 +64,11 @@ class Intervals(Tabular):
     names : tuple of str
         "intercept" and the features.
     network : array
-        Coefficients of the network's own linear model (or of the merged one) before the refit.
+        Coefficients of the network's own linear model (or of the merged one, see `model`) before the refit.
     estimate, error, lower, upper : array
         Refitted coefficients, their standard errors and intervals; nan where the rows do not determine them.
     p_value : array
-        Test whether the coefficient is 0 (Wald only, else nan).
+        Test whether the coefficient is 0 (Wald, likelihood ratio where separated; nan by bootstrap).
     level : float
         Confidence level.
     method : str
@@ -67,6 +76,14 @@ class Intervals(Tabular):
     rows_used : int
     aliased : array of bool
         Coefficients that the rows do not determine.
+    separated : array of bool
+        Coefficients without a finite estimate, because classes are separated; a ridge gives them one.
+    penalty : float
+        Ridge of the refit, 0 for maximum likelihood.
+    model : str
+        What the column `network` holds: "network", or "merged" for merged models.
+    resamples : int
+        Bootstrap: resamples that are separated or lack a class, whose estimates count as infinite.
     seed : int or None
         `rng=seed` repeats a bootstrap; None if there was none, or a Generator was given.
     """
@@ -82,12 +99,16 @@ class Intervals(Tabular):
     method: str
     rows_used: int
     aliased: npt.NDArray[np.bool_]
+    separated: npt.NDArray[np.bool_]
+    penalty: float = 0.0
+    model: str = "network"
+    resamples: int = 0
     seed: int | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per coefficient."""
         columns = {
-            "network": self.network,
+            self.model: self.network,
             "estimate": self.estimate,
             "error": self.error,
             "lower": self.lower,
@@ -95,19 +116,45 @@ class Intervals(Tabular):
             "p_value": self.p_value,
         }
         return [
-            {"coefficient": name} | {k: float(v[i]) for k, v in columns.items()} | {"aliased": bool(self.aliased[i])}
+            {"coefficient": name}
+            | {k: float(v[i]) for k, v in columns.items()}
+            | {"aliased": bool(self.aliased[i]), "separated": bool(self.separated[i])}
             for i, name in enumerate(self.names)
         ]
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Intervals as bars; returns the Axes."""
+        """Intervals as bars; returns the Axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        **options
+            Go to the function that draws.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         return door("Intervals.plot")(self, ax, **options)
 
     def __repr__(self) -> str:
-        head = f"{self.method} intervals at {100 * self.level:g} %, {self.rows_used:,} rows"
-        lost = int(self.aliased.sum())
-        note = f"\n{lost} aliased: these rows do not determine them one by one" if lost else ""
-        return f"{head}\n{text_table(self.rows())}{note}"
+        how = f"with a ridge of {self.penalty:g}, which pulls them to 0" if self.penalty else "by maximum likelihood"
+        lines = [
+            f"{self.method} intervals at {100 * self.level:g} % of coefficients refitted to {self.rows_used:,} rows "
+            f"{how}; {self.model}: before the refit",
+            text_table(self.rows()),
+        ]
+        lost, apart = int(self.aliased.sum()), int(self.separated.sum())
+        if lost:
+            lines.append(f"{lost} aliased: these rows do not determine them one by one")
+        if apart and self.penalty:
+            lines.append(f"{apart} separated: the rows set no bound to them, and their size comes from the ridge")
+        elif apart:
+            says = "no interval by bootstrap" if self.method == "bootstrap" else "one-sided by profile likelihood"
+            lines.append(f"{apart} separated: the likelihood has no maximum, so there is no finite estimate ({says})")
+        if self.resamples:
+            lines.append(f"{self.resamples:,} resamples were separated or lacked a class: infinite estimates there")
+        return "\n".join(lines)
 
 
 def _single(response: Response, output: int) -> Response:
@@ -133,11 +180,14 @@ def of_rows(
     method: str = "wald",
     level: float = DEFAULT_LEVEL,
     rng: Rng = None,
+    model: str = "network",
 ) -> Intervals:
     """Intervals for the coefficients of a model refitted to some rows, beside the model `C x + d` that they had."""
     X, response, names = read(u.X, rows), _single(u.response.part(rows), output), u.feature_names
     weight = None if u.weight is None else u.weight[rows]
     choice(method, "method", ("wald", "bootstrap"))
+    draws = integer(draws, "draws", low=2)
+    seeded(0 if rng is None else rng)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     penalty = real(penalty, "penalty", low=0.0)
     if weight is not None and not weight.all():  # rows that count for nothing determine nothing
@@ -147,30 +197,32 @@ def of_rows(
     scale = glm.Scale.of(X[:, free], weight)
     design = _Design.of(X[:, free], scale)
     _enough(response, len(X), len(free) + 1, design.rank, penalty)
-    labelled, seed = ("intercept", *names), None
+    labelled, seed, resamples = ("intercept", *names), None, 0
     spots = np.append(0, 1 + free)
     with blas_threads(X.shape[1]):
+        apart = _separation_of(X[:, free], response, weight, scale, design)
         if method == "wald":
-            value, error, lower, upper, p = _wald(X[:, free], response, weight, scale, design, level, penalty)
+            found = _wald(X[:, free], response, weight, scale, design, level, penalty, apart)
         else:
             draws = integer(draws, "draws", low=20)
             generator, seed = seeded(rng)
-            value, error, lower, upper = _bootstrap(
-                X[:, free], response, weight, scale, level, penalty, draws, generator
-            )
-            p = np.full(len(value), np.nan)
+            sample = _Sample(X[:, free], response, weight, scale, penalty)
+            found, resamples = _bootstrap(sample, design, level, draws, generator, apart)
     if penalty == 0:
-        for column in (value, error, lower, upper):
+        for column in found:
             column[design.aliased] = np.nan
     columns = [np.full(len(labelled), np.nan) for _ in range(5)]
-    for column, known in zip(columns, (value, error, lower, upper, p), strict=True):
+    for column, known in zip(columns, found, strict=True):
         column[spots] = known
     estimate, error, lower, upper, p_value = columns
-    aliased = np.ones(len(labelled), dtype=bool)
+    aliased, separated = np.ones(len(labelled), dtype=bool), np.zeros(len(labelled), dtype=bool)
     aliased[spots] = design.aliased
+    if apart is not None:
+        separated[spots] = apart.infinite & ~design.aliased
     return Intervals(
-        labelled, np.append(d, C), estimate, error, lower, upper, p_value, level, method, len(X), aliased, seed
-    )
+        labelled, np.append(d, C), estimate, error, lower, upper, p_value, level, method, len(X), aliased,
+        separated, penalty, model, resamples, seed,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +268,36 @@ def _back(scale: glm.Scale) -> FloatArray:
     return J
 
 
+def _separation_of(
+    X: FloatArray,
+    response: Response,
+    weight: FloatArray | None,
+    scale: glm.Scale,
+    design: _Design,
+    value: FloatArray | None = None,
+) -> Separated | None:
+    """What (intercept, C) are worth where rows are separated; None where the estimate is finite.
+
+    With the `value` of a fit without penalty it is not looked to which side infinite ones go.
+    """
+    if response.code is None or len(np.unique(response.code)) < 2:
+        return None
+    positive, w = response.code == 1, _weights(weight, len(X))
+    Z = scale.design(X) @ design.seen
+    if value is None:
+        eta = glm.fit(X, response, penalty=0.0, scale=scale, weight=w)(X)[:, 0]
+    else:
+        eta = X @ value[1:] + value[0]
+    if not suspicious(eta, positive):
+        return None
+    rows = separated_rows(Z, positive)
+    return analyse(Z, positive, w, _back(scale) @ design.seen, rows, value is None) if rows.any() else None
+
+
+def _weights(weight: FloatArray | None, n: int) -> FloatArray:
+    return np.ones(n) if weight is None else weight * (n / weight.sum())
+
+
 def _wald(
     X: FloatArray,
     response: Response,
@@ -224,11 +306,13 @@ def _wald(
     design: _Design,
     level: float,
     penalty: float,
+    apart: Separated | None,
 ) -> tuple[FloatArray, ...]:
-    from scipy.special import ndtr, stdtr
+    ndtr, stdtr = late("scipy.special", "ndtr", "stdtr")
 
-    Z = scale.design(X)
-    w = np.ones(len(X)) if weight is None else weight * (len(X) / weight.sum())
+    Z, w = scale.design(X), _weights(weight, len(X))
+    if apart is not None and penalty == 0:
+        return _wald_separated(Z @ design.seen, response, w, _back(scale) @ design.seen, level, apart)
     model = glm.fit(X, response, penalty=penalty, scale=scale, weight=w)
     eta = model(X)[:, 0]
     ridge = np.full(Z.shape[1], penalty)
@@ -238,10 +322,6 @@ def _wald(
         noise = float(w @ (response.target[:, 0] - eta) ** 2) / freedom
         fisher, outer = (Z * w[:, None]).T @ Z, noise
     else:
-        if penalty == 0 and np.abs(eta).min() > 12:
-            raise InputError(
-                "the classes of the region can be separated, so the model has no finite estimate; pass penalty=1.0"
-            )
         freedom, fisher, outer = 0, glm.information(Z, eta, w), 1.0
     # Within what the rows determine the information is regular; outside there is nothing to invert.
     V, J = design.seen, _back(scale)
@@ -263,24 +343,94 @@ def _wald(
     return value, error, value - reach * error, value + reach * error, p
 
 
-def _bootstrap(
-    X: FloatArray,
-    response: Response,
-    weight: FloatArray | None,
-    scale: glm.Scale,
-    level: float,
-    penalty: float,
-    draws: int,
-    rng: np.random.Generator,
+def _wald_separated(
+    Z: FloatArray, response: Response, weight: FloatArray, of: FloatArray, level: float, apart: Separated
 ) -> tuple[FloatArray, ...]:
+    """Wald where the limit is finite, one-sided by profile likelihood where it is not."""
+    ndtr = late("scipy.special", "ndtr")
+
+    assert response.code is not None
+    reach = normal_quantile(level)
+    value, error = apart.value.copy(), np.sqrt(apart.variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * ndtr(-np.abs(value / error))
+    lower, upper = value - reach * error, value + reach * error
+    for j in np.flatnonzero(apart.infinite).tolist():
+        lower[j], upper[j] = -np.inf, np.inf
+        if apart.up[j] == apart.down[j]:
+            continue
+        sign = 1.0 if apart.up[j] else -1.0
+        value[j] = sign * np.inf
+        end, lost = profile_limit(Z, response.code == 1, weight, of[j], apart.best, reach**2, sign)
+        lower[j], upper[j] = (end, np.inf) if sign > 0 else (-np.inf, end)
+        p[j] = 2 * ndtr(-np.sqrt(max(lost, 0.0)))
+    return value, error, lower, upper, p
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Rows that a model is fitted to."""
+
+    X: FloatArray
+    response: Response
+    weight: FloatArray | None
+    scale: glm.Scale
+    penalty: float
+
+    def fit(self, rows: Any = slice(None), weight: FloatArray | None = None) -> FloatArray:
+        """(intercept, C) of some rows."""
+        model = glm.fit(self.X[rows], self.response.part(rows), penalty=self.penalty, scale=self.scale, weight=weight)
+        return np.append(model.d, model.C)
+
+    def ends(self, rows: Index, design: _Design) -> tuple[FloatArray, FloatArray, bool]:
+        """The estimate of a resample as (lower, upper) ends, equal where it is determined; whether it runs away."""
+        value = self.fit(rows)
+        if self.penalty > 0:
+            return value, value, False
+        low, high = value.copy(), value.copy()
+        X, part, away = self.X[rows], self.response.part(rows), False
+        inner = _Design.of(X, self.scale)
+        lost = inner.aliased & ~design.aliased  # a rare dummy may be missing here
+        if part.code is not None:
+            away = len(np.unique(part.code)) < 2
+            if away:
+                lost = ~design.aliased
+            else:
+                found = _separation_of(X, part, None, self.scale, inner, value)
+                if found is not None:
+                    away = True
+                    # The fit runs away to the side on which the likelihood rises fastest.
+                    ran = found.infinite & ~lost
+                    low[ran] = high[ran] = np.copysign(np.inf, value[ran])
+                    sure = ~found.infinite & ~lost
+                    low[sure] = high[sure] = found.value[sure]
+        low[lost], high[lost] = -np.inf, np.inf
+        return low, high, away
+
+
+def _bootstrap(
+    sample: _Sample, design: _Design, level: float, draws: int, rng: np.random.Generator, apart: Separated | None
+) -> tuple[tuple[FloatArray, ...], int]:
+    weight, n = sample.weight, len(sample.X)
     chance = None if weight is None else weight / weight.sum()
-    soft = max(penalty, 1e-2) if response.code is not None else max(penalty, 1e-8)  # a resample may be separable
-    found = np.empty((draws, X.shape[1] + 1))
+    low, high = np.empty((2, draws, sample.X.shape[1] + 1))
+    away = 0
     for k in range(draws):
-        rows = rng.choice(len(X), len(X), p=chance)
-        model = glm.fit(X[rows], response.part(rows), penalty=soft, scale=scale)
-        found[k] = np.append(model.d, model.C)
-    whole = glm.fit(X, response, penalty=soft, scale=scale, weight=weight)
+        low[k], high[k], ran = sample.ends(rng.choice(n, n, p=chance), design)
+        away += ran
+    value = sample.fit(weight=weight)
     tail = (1 - level) / 2
-    lower, upper = np.quantile(found, [tail, 1 - tail], axis=0)
-    return np.append(whole.d, whole.C), found.std(axis=0, ddof=1), lower, upper
+    finite = np.isfinite(low).all(axis=0) & np.isfinite(high).all(axis=0)
+    lower, upper, error = (np.full(len(value), np.nan) for _ in range(3))
+    lower[finite], upper[finite] = np.quantile(low[:, finite], [tail, 1 - tail], axis=0)
+    error[finite] = low[:, finite].std(axis=0, ddof=1)
+    for j in np.flatnonzero(~finite).tolist():  # no interpolation between infinite numbers
+        lower[j] = np.sort(low[:, j])[int(np.floor(tail * (draws - 1)))]
+        upper[j] = np.sort(high[:, j])[int(np.ceil((1 - tail) * (draws - 1)))]
+    if apart is not None and sample.penalty == 0:
+        value = apart.value.copy()
+        one = apart.infinite & (apart.up != apart.down)
+        value[one] = np.where(apart.up[one], np.inf, -np.inf)
+        for column in (lower, upper, error):
+            column[apart.infinite] = np.nan
+    return (value, error, lower, upper, np.full(len(value), np.nan)), away

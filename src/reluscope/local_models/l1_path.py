@@ -12,28 +12,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, Rng, real, real_array, seeded
+from reluscope._check import FloatArray, Rng, any_array, choice, describe, real, real_array, seeded
 from reluscope._doors import door
 from reluscope._tables import Tabular
 from reluscope._text import table as text_table
-from reluscope.errors import InputError
+from reluscope.errors import InputError, InputTypeError
+from reluscope.local_models import table
 from reluscope.local_models._data import Response, names_of, prepare, weights_of
-from reluscope.local_models._source import check_columns
+from reluscope.local_models._source import arranged
 from reluscope.local_models.training import Recipe, train
 from reluscope.local_models.unwrap import Unwrapped, unwrap
 from reluscope.network import Network
 from reluscope.progress import meter
+from reluscope.threads import clean_interrupt
 
 
 @dataclass(frozen=True)
 class PathPoint:
-    """One penalty: regions with training rows, shares of single-row and single-class regions, scores, zeros."""
+    """One penalty: regions with training rows, shares of single-row and single-class regions, scores, zeros.
+
+    Attributes
+    ----------
+    penalty : float
+    regions : int
+    single_row_share, single_class_share : float
+        The latter is None for regression.
+    train_score, validation_score, test_score : float
+        On all training rows; on those of them that only decided when to stop (nan if there are none); on the test rows.
+    unseen_share : float
+        Share of the test rows in regions without training rows.
+    zero_share : float
+        Share of the weights that are 0.
+    live_units, epochs : int
+    """
 
     penalty: float
     regions: int
     single_row_share: float
     single_class_share: float | None
     train_score: float
+    validation_score: float
     test_score: float
     unseen_share: float
     zero_share: float
@@ -47,6 +65,14 @@ class L1Path(Tabular):
 
     Scores are of `metric` (`"auc"`, `"accuracy"` or `"r2"`, higher is better); the test rows took no part in training.
     `rng=seed` repeats the path; `seed` is None if a Generator was given.
+
+    Attributes
+    ----------
+    metric : str
+    points : tuple of PathPoint
+    networks : tuple of Network
+    unwrapped : tuple of Unwrapped
+    seed : int or None
     """
 
     metric: str
@@ -72,6 +98,7 @@ class L1Path(Tabular):
                 "single_row_share": p.single_row_share,
                 **({} if p.single_class_share is None else {"single_class_share": p.single_class_share}),
                 f"train_{self.metric}": p.train_score,
+                f"validation_{self.metric}": p.validation_score,
                 f"test_{self.metric}": p.test_score,
                 "unseen_share": p.unseen_share,
                 "zero_share": p.zero_share,
@@ -82,7 +109,9 @@ class L1Path(Tabular):
         ]
 
     def sparsest(self, max_drop: float = 0.01) -> int:
-        """Index of the largest penalty whose test score is at most `max_drop` below the best.
+        """Index of the largest penalty whose validation score is at most `max_drop` below the best.
+
+        The test rows take no part in the choice, so the test score of the network that is chosen is an honest one.
 
         Parameters
         ----------
@@ -92,18 +121,40 @@ class L1Path(Tabular):
         Returns
         -------
         int
+
+        Raises
+        ------
+        InputError
+            If no rows were held out for validation.
         """
-        score = np.array([p.test_score for p in self.points])
+        score = np.array([p.validation_score for p in self.points])
+        if np.isnan(score).any():
+            raise InputError(
+                "no validation rows were held out to choose by (or one class only); pass validation_fraction to "
+                "l1_path, or more rows"
+            )
         return int(np.flatnonzero(score >= score.max() - real(max_drop, "max_drop", low=0.0))[-1])
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Regions and test score against the penalty; returns the Axes."""
+        """Regions and test score against the penalty; returns the Axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        **options
+            Go to the function that draws.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
         return door("L1Path.plot")(self, ax, **options)
 
     def __repr__(self) -> str:
         return text_table(self.rows())
 
 
+@clean_interrupt()
 def l1_path(
     X: Any,
     y: Any,
@@ -170,6 +221,8 @@ def l1_path(
     ('r2', True)
     """
     rows = real_array(X, "X", ndim=2)
+    if not rows.size:
+        raise InputError(f"X must have at least one row and one column, got shape {rows.shape}")
     strengths = np.unique(real_array(penalties, "penalties", ndim=1))
     if not len(strengths) or strengths[0] < 0:
         raise InputError("penalties must be one or more numbers >= 0")
@@ -177,7 +230,7 @@ def l1_path(
     generator, seed = seeded(rng)
     common = int(generator.integers(2**63))  # every network starts from the same weights
     weight = weights_of(sample_weight, len(rows))
-    labels = np.asarray(y)
+    labels = any_array(y, "y", "a list of numbers or labels")
     if (X_test is None) != (y_test is None):
         raise InputError("X_test and y_test must be given together")
     response = response_of(labels, len(rows), task)
@@ -187,7 +240,7 @@ def l1_path(
         rows, labels, response = rows[train_rows], labels[train_rows], response.part(train_rows)
         weight = None if weight is None else weight[train_rows]
     else:
-        check_columns(X_test, () if columns is None else (columns, names), "X_test")
+        X_test = arranged(X_test, () if columns is None else (columns, names), "X_test")
         test = (real_array(X_test, "X_test", ndim=2), y_test)
     try:
         base = Recipe(hidden=hidden, **recipe)
@@ -215,6 +268,7 @@ def l1_path(
                     facts["single_row_share"],
                     facts.get("single_class_share"),
                     u.score,
+                    table.overall(u.rows.part(done.held), None),
                     tested.score,
                     tested.unseen_share,
                     done.zeros,
@@ -229,7 +283,10 @@ def l1_path(
 
 def response_of(y: Any, n: int, task: str) -> Response:
     """A response without a network: the number of outputs follows from `y`."""
-    raw = np.asarray(y)
+    choice(task, "task", ("auto", "regression", "binary", "multiclass"))
+    raw = any_array(y, "y", "a list of numbers or labels")
+    if raw.dtype.kind == "O":
+        raise InputTypeError(f"y must hold numbers, truth values or texts, got {describe(y)}")
     column = raw.reshape(-1) if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if column.ndim == 1 and task in ("auto", "binary", "multiclass"):
         whole = column.dtype.kind not in "f" or bool((column == np.round(column)).all())
@@ -246,11 +303,10 @@ def response_of(y: Any, n: int, task: str) -> Response:
 
 
 def _set_aside(response: Response, share: float, seed: int) -> tuple[Any, Any]:
-    from reluscope.local_models.training import _split
+    from reluscope.local_models.training import split_rows
 
-    if not 0 < float(share) < 1:
-        raise InputError(f"test_share must be between 0 and 1, got {share}")
-    kept, held = _split(response, float(share), np.random.default_rng([seed, 1]))
+    share = real(share, "test_share", low=0.0, high=1.0, open_=True)
+    kept, held = split_rows(response, share, np.random.default_rng([seed, 1]))
     if not len(held):
         raise InputError("there are too few rows to set some aside; pass X_test and y_test")
     return kept, held

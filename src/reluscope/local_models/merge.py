@@ -24,8 +24,8 @@ from reluscope.local_models._agglomerate import agglomerate, polish
 from reluscope.local_models._data import Response, read
 from reluscope.local_models.glm import Linear
 from reluscope.local_models.merged import Dendrogram, MergedModels, Validation
-from reluscope.parallel import blas_threads
 from reluscope.progress import meter
+from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
@@ -61,6 +61,9 @@ def merge(
     progress: Any = None,
 ) -> MergedModels:
     """Join neighbouring regions and refit one linear model in each cluster.
+
+    The refits are drawn towards the one model of all rows by a ridge (`penalty`), so that small clusters stay sensible;
+    the printed heading says so, and `penalty=0` is maximum likelihood.
 
     Parameters
     ----------
@@ -146,7 +149,7 @@ def merge(
                 joined.tree,
                 validation,
             )
-            return replace(merged, seed=seed)
+            return replace(merged, penalty=penalty, seed=seed)
 
     models: MergedModels = _remembered(u, "merge", key, _REMEMBERED, make)
     return models
@@ -258,8 +261,8 @@ def prune(
 
         pruned = _assemble(u, graph, centroid, spread, nodes, fitter, None, ())
     kept = np.empty(len(pruned), dtype=np.int64)
-    kept[pruned.cluster_of_centroid[large]] = large
-    return replace(pruned, kept_region=kept, own_count=u.count[kept])
+    kept[pruned.cluster_of_region[large]] = large
+    return replace(pruned, kept_region=kept, own_count=u.count[kept], penalty=float(penalty) if refit else None)
 
 
 def _assemble(
@@ -282,6 +285,7 @@ def _assemble(
     of_row = cluster[u.region]
     by_cluster = np.split(np.argsort(of_row, kind="stable"), np.cumsum(count[order])[:-1])
     models = [fitter(node[k], rows) for k, rows in zip(order, by_cluster, strict=True)]
+    centroid, of_centroid = table.pooled(centroid, spread, u.count, cluster)
     return MergedModels(
         u.network,
         u.feature_names,
@@ -292,6 +296,7 @@ def _assemble(
         np.concatenate([cluster, cluster[graph.owner]]),
         centroid,
         spread,
+        of_centroid,
         cluster,
         np.stack([m.C for m in models]),
         np.stack([m.d for m in models]),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -14,16 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer
+from reluscope._columns import Names
 from reluscope._doors import door
+from reluscope._lazy import late
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores, table
 from reluscope.local_models._data import Response, as_rows, read, weights_of
 from reluscope.local_models._grouping import Lookup, Words, pack, spans, trace
-from reluscope.local_models._source import Names
 from reluscope.network import Network
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.inference import Intervals
@@ -34,7 +35,14 @@ Index = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dendrogram:
-    """The order of the merges: leaves 0..n-1 are regions, merge k joins two nodes into node n + k at `cost[k]`."""
+    """The order of the merges: leaves 0..n-1 are regions, merge k joins two nodes into node n + k at `cost[k]`.
+
+    Attributes
+    ----------
+    merges : (merges, 2) array
+    cost : (merges,) array
+    weight : (n,) array
+    """
 
     merges: Index
     cost: FloatArray
@@ -44,7 +52,16 @@ class Dendrogram:
         return len(self.weight)
 
     def nodes(self, n: int) -> Index:
-        """For each leaf the node it belongs to when n clusters are left."""
+        """For each leaf the node it belongs to when n clusters are left.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        (regions,) array of int
+        """
         leaves = len(self)
         parent = np.arange(2 * leaves - 1)
         for k in range(leaves - n):
@@ -59,6 +76,14 @@ class Dendrogram:
         """The last merges among n clusters in SciPy's form (n - 1, 4), and the weight of each of the n.
 
         Heights are running maxima: with a graph, a later merge may cost less than an earlier one.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        merges, weights : (n - 1, 4) and (n,) arrays
         """
         n = min(n, len(self))
         roots = np.unique(self.nodes(n))
@@ -88,7 +113,14 @@ class Dendrogram:
 
 @dataclass(frozen=True)
 class Validation:
-    """Cross-validated loss of `n` clusters: mean over the folds (lower is better) and its standard error."""
+    """Cross-validated loss of `n` clusters: mean over the folds (lower is better) and its standard error.
+
+    Attributes
+    ----------
+    n : int
+    loss, error : float
+    chosen : bool
+    """
 
     n: int
     loss: float
@@ -116,16 +148,20 @@ class MergedModels:
     own_count : (clusters,) array or None
         After `prune`: the rows of that region itself; the cluster's other rows are adopted. None after `merge`.
     unwrapped : Unwrapped or None
-        Where the models come from; None after loading from a file.
+        Where the models come from, with the data; None after loading from a file or a pickle.
     columns : tuple of str or None
         Names that the columns of data frames must have (None: any).
+    penalty : float or None
+        Ridge of the refits towards the one model of all rows; None if the models are the network's own.
     seed : int or None
         `rng=seed` repeats the cross-validation; None if there was none, or a Generator was given.
 
     Notes
     -----
     A row is sent to the cluster of its region. If its region holds no data, it is sent to the cluster that owns this
-    region (facet adjacency), else to that of the region with the nearest centroid.
+    region (facet adjacency), else to that of the nearest centroid. A centroid is the mean of the rows of a region, or
+    of several small regions of one cluster: of five rows at least, because models are saved, and the mean of one row is
+    that row. Files and pickles hold no data.
 
     Examples
     --------
@@ -147,6 +183,7 @@ class MergedModels:
     centroid: FloatArray
     spread: FloatArray
     cluster_of_centroid: Index
+    cluster_of_region: Index
     C: FloatArray
     d: FloatArray
     count: Index
@@ -156,6 +193,7 @@ class MergedModels:
     columns: Names | None = None
     kept_region: Index | None = None
     own_count: Index | None = None
+    penalty: float | None = None
     seed: int | None = None
 
     def __len__(self) -> int:
@@ -197,7 +235,16 @@ class MergedModels:
         return eta[:, 0] if eta.shape[1] == 1 else eta
 
     def outputs(self, X: npt.ArrayLike) -> FloatArray:
-        """Outputs of the merged models in the network's shape, (n, outputs)."""
+        """Outputs of the merged models in the network's shape, (n, outputs).
+
+        Parameters
+        ----------
+        X : (n, inputs)
+
+        Returns
+        -------
+        (n, outputs) array
+        """
         rows = self._rows(X)
         cluster = self._assign(rows)
         out = np.empty((len(rows), self.C.shape[1]))
@@ -290,7 +337,7 @@ class MergedModels:
         list of dict
         """
         k = integer(output, "output", low=0, high=self.d.shape[1] - 1)
-        regions = np.bincount(self.cluster_of_centroid, minlength=len(self))
+        regions = np.bincount(self.cluster_of_region, minlength=len(self))
         return [
             {"cluster": i}
             | self._origin(i)
@@ -305,7 +352,16 @@ class MergedModels:
         ]
 
     def to_pandas(self, output: int = 0) -> Any:
-        """The table of one output as a pandas DataFrame."""
+        """The table of one output as a pandas DataFrame.
+
+        Parameters
+        ----------
+        output : int
+
+        Returns
+        -------
+        DataFrame
+        """
         from reluscope._extras import require
 
         return require("pandas", "pandas").DataFrame(self.table_rows(output))
@@ -329,24 +385,54 @@ class MergedModels:
         u = self._source("intervals")
         cluster = integer(cluster, "cluster", low=0, high=len(self) - 1)
         output = integer(options.pop("output", 0) or 0, "output", low=0, high=self.d.shape[1] - 1)
-        rows = np.flatnonzero(self.cluster_of_centroid[u.region] == cluster)
-        return of_rows(u, rows, output, self.C[cluster, output], float(self.d[cluster, output]), **options)
+        rows = np.flatnonzero(self.cluster_of_region[u.region] == cluster)
+        C, d = self.C[cluster, output], float(self.d[cluster, output])
+        return of_rows(u, rows, output, C, d, model="merged", **options)
 
     def flatten(self, **options: Any) -> Network:
-        """A network with one hidden layer made from these models; see `reluscope.local_models.flatten`."""
+        """A network with one hidden layer made from these models; see `reluscope.local_models.flatten`.
+
+        Parameters
+        ----------
+        **options
+            Go to that function.
+
+        Returns
+        -------
+        Network
+        """
         from reluscope.local_models.flatten import flatten
 
         return flatten(self, **options)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the models to an `.npz` file; `MergedModels.load` reads it back."""
+        """Write the models to an `.npz` file; `MergedModels.load` reads it back.
+
+        Parameters
+        ----------
+        path : path
+        """
         from reluscope.local_models._storage import save_merged
 
         save_merged(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> MergedModels:
-        """Read models written by `save`."""
+        """Read models written by `save`.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        MergedModels
+
+        Raises
+        ------
+        InputError
+            If the file is not one of merged models.
+        """
         from reluscope.local_models._storage import load_merged
 
         return load_merged(path)
@@ -378,10 +464,14 @@ class MergedModels:
         left += [f"{more:,} more coefficients"] if more > 0 else []
         return "\n".join([*lines, f"{', '.join(left)} (to_pandas())"] if left else lines)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle or a copy holds: the models, without the data they were made from."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"unwrapped": None}
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _headline(self) -> str:
-        regions = f"{len(self.centroid):,} regions"
+        regions = f"{len(self.cluster_of_region):,} regions"
         if self.own_count is None:
             head = f"{counted(len(self), 'merged model')} ({self.task}, {self.adjacency}) of {regions}"
         else:
@@ -391,6 +481,10 @@ class MergedModels:
                 f"{len(self):,} of {regions} kept ({self.task}): {own:,} rows of their own, {rows - own:,} rows "
                 f"({share:.1f} %) adopted from smaller regions"
             )
+        if self.penalty:
+            head += f"; refitted with a ridge of {self.penalty:g} towards the one model of all rows"
+        elif self.penalty is not None:
+            head += "; refitted by maximum likelihood"
         u = self.unwrapped
         if u is None or np.isnan(self.data_score):
             return head
@@ -412,7 +506,7 @@ class MergedModels:
 
     @cached_property
     def _tree(self) -> Any:
-        from scipy.spatial import cKDTree
+        cKDTree = late("scipy.spatial", "cKDTree")
 
         return cKDTree(self.centroid / self.spread)
 
@@ -438,5 +532,7 @@ class MergedModels:
 
     def _source(self, what: str) -> Unwrapped:
         if self.unwrapped is None:
-            raise InputError(f"{what} needs the data, which models read from a file do not hold; merge again")
+            raise InputError(
+                f"{what} needs the data, which models read from a file or a pickle do not hold; merge again"
+            )
         return self.unwrapped

@@ -29,6 +29,12 @@ class Portrait(Tabular):
 
     Arrays have shape (features,): `mean` in the region and `overall`, in original units when a scaler is known, and
     `deviation` in standard deviations of the data. Features that do not vary in the data are left out.
+
+    Attributes
+    ----------
+    region, count : int
+    features : tuple of str
+    mean, overall, deviation : (features,) arrays
     """
 
     region: int

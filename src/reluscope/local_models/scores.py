@@ -11,6 +11,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 
 Index = npt.NDArray[np.int64]
 
@@ -127,7 +128,7 @@ def winners(logits: FloatArray) -> Index:
 def probabilities(logits: FloatArray) -> FloatArray:
     """Class probabilities (n, classes) from logits (n, 1) of two classes or (n, classes)."""
     if logits.shape[1] == 1:
-        from scipy.special import expit
+        expit = late("scipy.special", "expit")
 
         one = expit(logits[:, 0])
         return np.column_stack([1.0 - one, one])

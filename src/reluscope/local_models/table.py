@@ -26,7 +26,7 @@ from reluscope.errors import InputError
 from reluscope.local_models import scores
 from reluscope.local_models._data import Response, read
 from reluscope.local_models._grouping import spans
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
@@ -35,6 +35,9 @@ Index = npt.NDArray[np.int64]
 
 _ROWS = 8192
 """Rows read at a time."""
+
+_FEWEST = 5
+"""Rows behind a centroid that is kept: fewer would give single rows away."""
 
 _MODELS = 16
 """Local models applied to all rows at a time."""
@@ -45,7 +48,15 @@ _MOST_CELLS = 50_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegionTable(Tabular):
-    """Columns of equal length by name, and the coefficients (regions, features) apart."""
+    """Columns of equal length by name, and the coefficients (regions, features) apart.
+
+    Attributes
+    ----------
+    columns : dict of arrays
+    coefficients : (regions, features) array
+    coefficient_names : tuple of str
+    title : str
+    """
 
     columns: dict[str, npt.NDArray[Any]]
     coefficients: FloatArray
@@ -77,20 +88,39 @@ class RegionTable(Tabular):
         return self.columns | named
 
     def head(self, n: int = 10) -> RegionTable:
-        """The first n rows: the largest regions."""
+        """The first n rows: the largest regions.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        RegionTable
+        """
         n = integer(n, "n", low=0)
         columns = {k: v[:n] for k, v in self.columns.items()}
         title = self.title if n >= len(self) else f"the first {n:,} of {len(self):,} regions"
         return RegionTable(columns, self.coefficients[:n], self.coefficient_names, title)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the table as CSV; missing numbers are empty."""
+        """Write the table as CSV; missing numbers are empty.
+
+        Parameters
+        ----------
+        path : path
+        """
         from reluscope._tables import write_csv
 
         write_csv({k: _blank(v) for k, v in self.to_dict().items()}, Path(path))
 
     def to_json(self, path: str | PathLike[str]) -> None:
-        """Write the table as a JSON list of rows; missing numbers are null."""
+        """Write the table as a JSON list of rows; missing numbers are null.
+
+        Parameters
+        ----------
+        path : path
+        """
         from reluscope._files import atomic_write
 
         with atomic_write(Path(path)) as file:
@@ -317,6 +347,39 @@ def centroids(u: Unwrapped) -> tuple[FloatArray, FloatArray]:
         square += ((x - u.centre) ** 2).sum(axis=0)
     spread = np.sqrt(square / len(u.region))
     return total / u.count[:, None], np.where(spread > 0, spread, 1.0)
+
+
+def pooled(centroid: FloatArray, spread: FloatArray, count: Index, cluster: Index) -> tuple[FloatArray, Index]:
+    """Centroids of which each is the mean of `_FEWEST` rows or more, and their clusters: none is a row of the data.
+
+    Regions with fewer rows are put together with others of their cluster, neighbours by halving along the widest side;
+    a cluster with too few rows of that kind does without, unless nothing else is left.
+    """
+    small = np.flatnonzero(count < _FEWEST)
+    block = cluster[small]
+    while len(small):
+        block = np.unique(block, return_inverse=True)[1]
+        size = np.bincount(block)
+        if (size < 2 * _FEWEST).all():
+            break
+        x = centroid[small] / spread
+        by_block = csr_array((np.ones(len(small)), (block, np.arange(len(small)))), shape=(len(size), len(small)))
+        widest = (by_block @ x**2 / size[:, None] - (by_block @ x / size[:, None]) ** 2).argmax(axis=1)
+        order = np.lexsort((x[np.arange(len(small)), widest[block]], block))
+        rank = np.empty(len(small), dtype=np.int64)
+        rank[order] = np.arange(len(small)) - (np.cumsum(size) - size)[block[order]]
+        block = 2 * block + ((rank >= size[block] // 2) & (size[block] >= 2 * _FEWEST))
+    large = np.flatnonzero(count >= _FEWEST)
+    n_blocks = int(block.max(initial=-1)) + 1
+    rows = np.bincount(block, count[small], minlength=n_blocks)
+    total = csr_array((count[small].astype(np.float64), (block, np.arange(len(small)))), shape=(n_blocks, len(small)))
+    home = np.zeros(n_blocks, dtype=np.int64)
+    home[block] = cluster[small]
+    good = rows >= _FEWEST
+    means = np.concatenate([centroid[large], (total @ centroid[small])[good] / rows[good, None]])
+    if not len(means):  # fewer than five rows in every cluster: one mean of all
+        return (count @ centroid / count.sum())[None], cluster[[np.argmax(count)]]
+    return means, np.concatenate([cluster[large], home[good]])
 
 
 def single_class(region: Index, code: Index | None, n_regions: int) -> npt.NDArray[np.bool_]:

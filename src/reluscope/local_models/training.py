@@ -19,19 +19,22 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, Rng, integer, real, seeded
+from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.local_models._data import Index, Response, weights_of
 from reluscope.local_models.glm import Scale
 from reluscope.network import Network
-from reluscope.parallel import blas_threads
 from reluscope.progress import meter
+from reluscope.threads import blas_threads
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained network, the objective on training and held-out rows after each epoch, and the epoch that was kept."""
+    """A trained network, the objective on training and held-out rows after each epoch, the epoch that was kept, and the
+    rows that were held out (they decided when to stop).
+    """
 
     network: Network
     objective: FloatArray
@@ -39,6 +42,8 @@ class Trained:
     epoch: int
     zeros: float
     """Share of weights that are exactly 0."""
+    held: Index
+    """Rows that only decided when to stop."""
     seed: int | None = None
     """`rng=seed` repeats the training; None if a Generator was given."""
 
@@ -79,12 +84,12 @@ class Recipe:
 
     def __post_init__(self) -> None:
         hidden = self.hidden if isinstance(self.hidden, (tuple, list, np.ndarray)) else (self.hidden,)
-        object.__setattr__(self, "hidden", tuple(integer(h, "hidden", low=1) for h in hidden))
+        object.__setattr__(self, "hidden", tuple(integer(h, "hidden", low=1, high=10**6) for h in hidden))
         for name in ("l1", "l2"):
             object.__setattr__(self, name, real(getattr(self, name), name, low=0.0))
         object.__setattr__(self, "rate", real(self.rate, "rate", low=0.0, open_=True))
         for name in ("batch", "epochs", "patience"):
-            integer(getattr(self, name), name, low=1)
+            integer(getattr(self, name), name, low=1, high=10**9)
         if not 0 <= real(self.validation_fraction, "validation_fraction") < 1:
             raise InputError(f"validation_fraction must be at least 0 and below 1, got {self.validation_fraction}")
 
@@ -118,6 +123,11 @@ def train(
     -------
     Trained
 
+    Raises
+    ------
+    InputError
+        If training diverges.
+
     Notes
     -----
     Cost per epoch about six products of the rows with the weights.
@@ -140,12 +150,16 @@ def train(
         net.draw(rng)
     else:
         net.read(_standardised(start, scale, y_scale))
-    kept, held = _split(response, recipe.validation_fraction, rng)
+    kept, held = split_rows(response, recipe.validation_fraction, rng)
     with meter(progress, "training") as report, blas_threads(max(widths)):
         done = _run(net, Z, Y, weight, loss, recipe, kept, held, rng, report)
-    network = _folded(net, scale, y_scale)
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            network = _folded(net, scale, y_scale)
+        except InputError:  # weights that only just fit into the standardised units
+            raise InputError(f"training diverged; pass a smaller rate (now {recipe.rate:g})") from None
     zeros = float(np.mean(np.concatenate([W.ravel() for W in net.weights]) == 0))
-    return Trained(network, *done, zeros, seed)
+    return Trained(network, *done, zeros, held, seed)
 
 
 class _Parameters:
@@ -282,7 +296,7 @@ def _squared(eta: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _logistic(eta: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    from scipy.special import expit
+    expit = late("scipy.special", "expit")
 
     return (np.logaddexp(0.0, eta) - y * eta)[:, 0], expit(eta) - y
 
@@ -302,7 +316,7 @@ def _hot(code: Index, columns: int) -> FloatArray:
     return hot
 
 
-def _split(response: Response, share: float, rng: np.random.Generator) -> tuple[Index, Index]:
+def split_rows(response: Response, share: float, rng: np.random.Generator) -> tuple[Index, Index]:
     """Rows to train on and rows held out, classes in proportion; none are held out when there are too few."""
     n = len(response.target) if response.target is not None else len(response.code)  # type: ignore[arg-type]
     order = rng.permutation(n)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, Rng, integer
+from reluscope._check import FloatArray, Rng, any_array, flag, indices, integer
+from reluscope._columns import Names, columns_of, strings
 from reluscope._doors import door
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
@@ -24,6 +25,7 @@ from reluscope.local_models._data import (
     Response,
     Scaling,
     as_rows,
+    in_original_units,
     names_of,
     prepare,
     read,
@@ -31,13 +33,14 @@ from reluscope.local_models._data import (
     weights_of,
 )
 from reluscope.local_models._grouping import Lookup, Words, group, pack, spans, trace, unpack
-from reluscope.local_models._source import Names, check_scaler, source_of
+from reluscope.local_models._source import Source, check_scaler, source_of
 from reluscope.local_models.table import RegionTable, Rows
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
 from reluscope.progress import meter
+from reluscope.threads import blas_threads, clean_interrupt
 
 if TYPE_CHECKING:
+    from reluscope.local_models.contributions import Contributions
     from reluscope.local_models.coverage import Coverage
     from reluscope.local_models.evaluate import Evaluation
     from reluscope.local_models.explain import Explanation, Margins
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from reluscope.local_models.inference import Intervals
     from reluscope.local_models.merged import MergedModels
     from reluscope.local_models.portrait import Portrait
+    from reluscope.local_models.reasons import Reasons
 
 Index = npt.NDArray[np.int64]
 
@@ -60,6 +64,11 @@ class Certificate:
     """Largest difference between the local models and the network's own output over `rows` rows.
 
     `relative` divides by the largest output in size (`scale`).
+
+    Attributes
+    ----------
+    absolute, relative, scale : float
+    rows : int
     """
 
     absolute: float
@@ -149,7 +158,7 @@ class Unwrapped:
         (k, units) array
             For each unit the index of its linear piece, for ReLU 0 (off) or 1 (on).
         """
-        return unpack(self.network, self._words if regions is None else self._words[np.atleast_1d(regions)])
+        return unpack(self.network, self._words if regions is None else self._words[self._which(regions)])
 
     def maps(self, regions: Any = None) -> tuple[FloatArray, FloatArray]:
         """The linear models `C x + d` of some regions (default: all).
@@ -170,9 +179,9 @@ class Unwrapped:
             If these are more than 1 GB of coefficients.
         """
         if self._stored is not None:
-            which = slice(None) if regions is None else regions
-            return self._stored[0][which], self._stored[1][which]
-        which = np.arange(len(self)) if regions is None else np.atleast_1d(regions)
+            rows = slice(None) if regions is None else self._which(regions)
+            return self._stored[0][rows], self._stored[1][rows]
+        which = np.arange(len(self)) if regions is None else self._which(regions)
         size = len(which) * self.network.n_outputs * self.network.n_inputs
         if size > 4 * _KEPT_NUMBERS:
             raise InputError(
@@ -272,9 +281,7 @@ class Unwrapped:
         (k,) array
             AUC or accuracy, or the mean squared error of numbers (the columns `global_...` of the table).
         """
-        which = np.atleast_1d(np.asarray(regions, dtype=np.int64))
-        if which.ndim != 1 or (len(which) and (which.min() < 0 or which.max() >= len(self))):
-            raise InputError(f"regions must be indices from 0 to {len(self) - 1}, got {regions!r}")
+        which = self._which(regions)
         if self.task == "none":
             raise InputError("global scores need a response; pass y to unwrap")
         one = self._output(output)
@@ -353,13 +360,15 @@ class Unwrapped:
 
     # -- explanations and global views ---------------------------------------------------------------------------
 
-    def explain(self, x: npt.ArrayLike | int) -> Explanation:
+    def explain(self, x: npt.ArrayLike | int, *, reference: Any = None) -> Explanation:
         """Exact explanation of one prediction.
 
         Parameters
         ----------
         x : int or (inputs,)
             Index of a row of the data, or an input.
+        reference : optional
+            Where path contributions start, as for `contributions`; by default the mean of the data.
 
         Returns
         -------
@@ -375,7 +384,88 @@ class Unwrapped:
         """
         from reluscope.local_models.explain import explain
 
-        return explain(self, x)
+        return explain(self, x, reference)
+
+    def contributions(
+        self, X: npt.ArrayLike | None = None, *, reference: Any = None, groups: Any = None, method: str = "path"
+    ) -> Contributions:
+        """What each feature or group adds to the output of each row, from one common reference.
+
+        Parameters
+        ----------
+        X : (n, inputs), optional
+            Rows; by default the data.
+        reference : optional
+            Where contributions start: "mean" of the data (the default), "median", the index of a row of the data, or
+            a row.
+        groups : "columns" or mapping of str to features, optional
+            Features that count together; "columns" joins the inputs of each category.
+        method : {"path", "shapley"}
+            Along the straight line from the reference, or averaged over all orders of at most 12 features or groups.
+
+        Returns
+        -------
+        Contributions
+
+        Notes
+        -----
+        Both are exact: the parts add up to the difference of the network's outputs at the row and at the reference, up
+        to rounding. Cost of "path": one linear model for each region that a line meets.
+
+        Examples
+        --------
+        >>> import reluscope as rs
+        >>> net = rs.Network([([[1.0, 1.0]], [-1.0]), ([[1.0]], [0.0])])  # max(x0 + x1 - 1, 0)
+        >>> u = rs.unwrap(net, [[0.0, 0.0], [2.0, 1.0]])
+        >>> u.contributions(reference=0).parts[1, 0].round(12).tolist()  # the output 2, shared out
+        [1.333333333333, 0.666666666667]
+        """
+        from reluscope.local_models.contributions import contributions
+
+        return contributions(self, X, reference, groups, method)
+
+    def reasons(
+        self,
+        X: npt.ArrayLike | None = None,
+        k: int = 4,
+        *,
+        adverse: Any = None,
+        reference: Any = None,
+        groups: Any = "columns",
+    ) -> Reasons:
+        """Reason codes: the features that move each row most towards the adverse class, from one stated reference.
+
+        Parameters
+        ----------
+        X : (n, inputs), optional
+            Rows; by default the data.
+        k : int
+            Reasons per row, at most.
+        adverse : optional
+            The adverse class; by default the last one.
+        reference, groups
+            As for `contributions`; by default the mean of the data, and the inputs of a category together.
+
+        Returns
+        -------
+        Reasons
+
+        Raises
+        ------
+        InputError
+            If the network does not decide between classes.
+
+        Examples
+        --------
+        >>> import reluscope as rs
+        >>> net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[2.0, -1.0]], [0.0])])
+        >>> u = rs.unwrap(net, [[0.0, 0.0], [2.0, 3.0]], [0, 1], feature_names=["debt", "income"])
+        >>> u.reasons(reference=0).words(1)
+        ['debt is 2 (reference 0): raises the score of class 1 by 4']
+        """
+        from reluscope.local_models.reasons import reasons
+
+        return reasons(self, X, k, adverse, reference, groups)
 
     def margins(self, X: npt.ArrayLike | None = None, *, scaled: bool = False) -> Margins:
         """Distance of each row to the boundary of its region, and the unit that makes this boundary.
@@ -397,10 +487,22 @@ class Unwrapped:
         """
         from reluscope.local_models.explain import margins
 
-        return margins(self.network, self.X if X is None else self._rows(X), self.spread if scaled else None)
+        spread = self.spread if flag(scaled, "scaled") else None
+        return margins(self.network, self.X if X is None else self._rows(X), spread)
 
     def portrait(self, region: int, features: int = 3) -> Portrait:
-        """How the rows of one region differ from all rows; see `portraits`."""
+        """How the rows of one region differ from all rows; see `portraits`.
+
+        Parameters
+        ----------
+        region : int
+        features : int
+            How many.
+
+        Returns
+        -------
+        Portrait
+        """
         from reluscope.local_models.portrait import portraits
 
         return portraits(self, [integer(region, "region", low=0, high=len(self) - 1)], features)[0]
@@ -423,7 +525,7 @@ class Unwrapped:
 
         if isinstance(regions, (int, np.integer)):
             return portraits(self, range(min(integer(regions, "regions", low=0), len(self))), features)
-        return portraits(self, [integer(r, "regions", low=0, high=len(self) - 1) for r in regions], features)
+        return portraits(self, self._which(regions).tolist(), features)
 
     def importance(self, *, output: int | None = None) -> Importance:
         """Importance of each feature, by variance of contributions and by squared coefficients.
@@ -525,9 +627,10 @@ class Unwrapped:
         from reluscope.local_models.inference import of_rows
 
         r = integer(region, "region", low=0, high=len(self) - 1)
-        one = 0 if self.network.n_outputs == 1 else self._output(output)
-        if one is None:
+        one = self._output(output)
+        if one is None and self.network.n_outputs > 1:
             raise InputError(f"output must be given, 0 to {self.network.n_outputs - 1}: the network has several")
+        one = one or 0
         C, d = self.maps([r])
         return of_rows(
             self, np.flatnonzero(self.region == r), one, C[0, one], d[0, one],
@@ -596,13 +699,14 @@ class Unwrapped:
 
     # -- out -----------------------------------------------------------------------------------------------------
 
-    def plot(self, kind: str = "regions", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str | None = None, ax: Any = None, **options: Any) -> Any:
         """Draw a picture.
 
         Parameters
         ----------
-        kind : str
-            "regions", "parallel", "violin", "importance", "profile", "partial", "pair", "performance" or "bubble".
+        kind : str, optional
+            "regions", "parallel", "violin", "importance", "profile", "partial", "pair", "performance" or "bubble"; by
+            default "regions" for two inputs, else "importance".
         ax : matplotlib Axes, optional
             Where to draw; by default in a new figure.
         **options
@@ -654,6 +758,18 @@ class Unwrapped:
         """New rows, named (if they are) as the old ones."""
         return as_rows(X, self.network, name, self._names)
 
+    def _row(self, x: Any, name: str) -> FloatArray:
+        """One row, as an array or as a row of a table."""
+        net = self.network
+        if columns_of(x) is not None and self._names:
+            rows = as_rows(x, net, name, self._names)
+        else:
+            given = any_array(x, name, "one row of numbers")
+            rows = as_rows(given[None] if given.shape in ((net.n_inputs,), net.input_shape) else given, net, name)
+        if len(rows) > 1:
+            raise InputError(f"{name} must be one row (or the index of one), got {len(rows):,} rows")
+        return read(rows, slice(1), name)[0]
+
     def _assign(self, X: Any) -> tuple[Index, FloatArray]:
         """Region (-1: unknown) and output of each row."""
         net = self.network
@@ -670,15 +786,21 @@ class Unwrapped:
         """Costly results by kind and arguments; see `merge`."""
         return {}
 
+    def _which(self, regions: Any) -> Index:
+        """Indices of regions, from one or several."""
+        if isinstance(regions, (int, np.integer)):
+            regions = [integer(regions, "regions", low=0, high=len(self) - 1)]
+        return indices(regions, "regions", len(self))
+
     def _output(self, output: int | None) -> int | None:
         return None if output is None else integer(output, "output", low=0, high=self.network.n_outputs - 1)
 
-    def _feature(self, feature: Any) -> int:
+    def _feature(self, feature: Any, name: str = "feature") -> int:
         if isinstance(feature, str):
             if feature not in self.feature_names:
-                raise InputError(f"feature must be one of {', '.join(self.feature_names[:30])}, got {feature!r}")
+                raise InputError(f"{name} must be one of {', '.join(self.feature_names[:30])}, got {feature!r}")
             return self.feature_names.index(feature)
-        return integer(feature, "feature", low=0, high=self.network.n_inputs - 1)
+        return integer(feature, name, low=0, high=self.network.n_inputs - 1)
 
     def _map_chunks(self) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """The local models a part of the regions at a time."""
@@ -686,6 +808,7 @@ class Unwrapped:
             yield part, *self.maps(np.arange(part.start, part.stop))
 
 
+@clean_interrupt()
 def unwrap(
     model: Any,
     X: Any,
@@ -703,10 +826,11 @@ def unwrap(
     Parameters
     ----------
     model : Network, or anything `reluscope.load` takes
-        A scikit-learn model brings its classes and the names of its columns along: a data frame whose columns differ,
-        or stand in another order, is refused.
-    X : (n, inputs)
-        Rows in the units that the network takes; a numpy memory map is read in chunks.
+        A network with a schema, or a scikit-learn model, brings its classes and the names of its columns along: the
+        columns of a data frame are taken by name, and refused where names are missing or not known.
+    X : (n, inputs), or a table
+        Rows of the numbers that the network takes (a numpy memory map is read in chunks), or a data frame in the units
+        of its columns.
     y : (n,) or (n, outputs), optional
         A number per output, or a class label per row.
     feature_names : sequence of str, optional
@@ -718,8 +842,9 @@ def unwrap(
     classes : sequence, optional
         The labels in the order of the outputs, when they are not the sorted labels.
     scaler : fitted scikit-learn scaler or (centre, scale), optional
-        What turned original features into `X`, for explanations in original units. A pipeline that scales by itself
-        takes original features and no scaler.
+        What turned original features into `X` (an array then), for explanations in original units. Tables that are
+        passed later, to `explain` or `evaluate`, are in original units and are scaled; arrays are scaled already. A
+        pipeline that scales by itself takes original features and no scaler.
     progress : optional
         None (silent), "auto", or a function of (done, text).
 
@@ -751,11 +876,18 @@ def unwrap(
     source = source_of(model)
     check_scaler(source, scaler)
     net = source.network
-    rows = as_rows(X, net, names=() if source.columns is None else (source.columns,))
+    scaling = scaling_of(scaler, net.n_inputs)
+    if scaling is not None and not scaling.identity:
+        feature_names = _names_with_scaler(X, feature_names, scaler, source)
+    rows = as_rows(X, net)
     n = len(rows)
-    names, columns = names_of(X, feature_names, source.columns, net.n_inputs)
+    names, columns = names_of(X, feature_names, source.columns, net.n_inputs, source.inputs)
+    if source.columns is None and columns is not None and len(set(columns)) == len(columns):
+        net = net.with_schema(columns=columns)  # so that tables are read by name from here on
+    if scaling is not None and not scaling.identity:
+        net = in_original_units(net, scaling)  # and in the units that people have them in
     net, response = prepare(net, y, n, task, classes, source.classes)
-    weight, scaling = weights_of(sample_weight, n), scaling_of(scaler, net.n_inputs)
+    weight = weights_of(sample_weight, n)
     outputs = np.empty((n, net.n_outputs))
     words: Words | None = None
     with meter(progress, "unwrap") as report, blas_threads(max(net.widths)):
@@ -776,6 +908,26 @@ def unwrap(
     output_names = tuple(map(str, response.classes)) if several else tuple(f"y{k}" for k in range(net.n_outputs))
     named = (names, columns, output_names)
     return Unwrapped(net, rows, response, *named, weight, scaling, region, count, outputs, certificate, words, stored)
+
+
+def _names_with_scaler(X: Any, feature_names: Any, scaler: Any, source: Source) -> Any:
+    """Names of the inputs beside a scaler: as given, else those it was fitted with, else x0, x1, ... (so that tables
+    are never taken for scaled numbers). A table as `X` could hold either kind of numbers.
+    """
+    if columns_of(X) is not None:
+        raise InputError(
+            "X must be an array of scaled rows when a scaler is given, got a table: tables are in original units, as "
+            "they are later in explain and evaluate; pass scaler.transform(X) as an array, or X.to_numpy() if X is "
+            "scaled already"
+        )
+    n = source.network.n_inputs
+    if feature_names is not None:
+        return feature_names
+    plain = [f"x{k}" for k in range(n)]
+    known = strings(getattr(scaler, "feature_names_in_", None))
+    if source.columns is not None and list(source.columns) != plain:
+        return None
+    return list(known) if known is not None and len(known) == n else plain
 
 
 def _local_maps(

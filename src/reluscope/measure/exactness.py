@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from reluscope.inputs import Component
+    from reluscope.network import Network
 
 MOST_EXACT_DIMENSIONS = 3
 """Up to here Gaussian masses are exact up to rounding; above, they are estimates with a confidence interval."""
@@ -20,8 +23,19 @@ MOST_VOLUME_DIMENSIONS = 6
 MOST_SIMPLEX_DIMENSIONS = 5
 """Up to here cells are cut into simplices, for moments under uniform laws."""
 
+_STEEP = 1e3
+"""Slopes of units beyond this are ramps between the atoms of a law."""
+
 LIMITS = f"at most {MOST_EXACT_DIMENSIONS} ({MOST_VOLUME_DIMENSIONS} for uniform laws)"
 """In words, for messages."""
+
+
+def is_steep(network: Network) -> bool:
+    """Whether units are so steep that values carried along lines are off by more than ties allow.
+
+    A law with atoms has such units: ramps between its values.
+    """
+    return any(float(np.abs(layer.units.slopes).max(initial=0.0)) > _STEEP for layer in network.hidden)
 
 
 def is_exact(component: Component) -> bool:

@@ -1,4 +1,4 @@
-"""Scalar kernels for the standard normal law: density, both tails, logarithms, Mills' ratio, Owen's T.
+"""Scalar kernels for the standard normal law: density, both tails, logarithms, Mills' ratio.
 
 Everything here is compiled, takes and returns plain floats, validates nothing, and never subtracts near-equal
 numbers. Relative accuracy is a few units in the last place wherever the result is a normal number. Arguments
@@ -266,44 +266,3 @@ def log_upper_tail(x: float) -> float:
     if x >= 0.0:
         return math.log(mills(x)) - LOG_SQRT_2PI - 0.5 * x * x
     return math.log1p(-upper_tail(-x))
-
-
-@kernel
-def owens_t(h: float, a: float) -> float:
-    """Owen's T(h, a) = 1/(2 pi) int_0^a exp(-h^2 (1 + x^2)/2)/(1 + x^2) dx, relative accuracy about 1e-14.
-
-    For |a| <= 1 one positive quadrature (32 nodes, cut where the integrand has fallen by exp(-45)); else
-    T(h, a) = (Q(h) + Q(ah))/2 - Q(h) Q(ah) - T(ah, 1/a) for h >= 0.
-    """
-    if a < 0.0:
-        return -owens_t_positive(abs(h), -a)
-    return owens_t_positive(abs(h), a)
-
-
-@kernel
-def owens_t_small(h: float, a: float) -> float:
-    """T(h, a) for h >= 0 and 0 <= a <= 1."""
-    if h > 40.0:
-        return 0.0
-    length = a if h * a <= 9.5 else 9.5 / h
-    half = 0.5 * length
-    total = 0.0
-    for i in range(RULE_START[3], RULE_START[4]):
-        x = half * (1.0 + RULE_NODES[i])
-        y = h * x
-        total += RULE_WEIGHTS[i] * math.exp(-0.5 * y * y) / (1.0 + x * x)
-    return total * half * INV_2PI * half_square_exp(h)
-
-
-@kernel
-def owens_t_positive(h: float, a: float) -> float:
-    """T(h, a) for h >= 0 and a >= 0 (a may be infinite)."""
-    if a <= 1.0:
-        return owens_t_small(h, a)
-    tail = upper_tail(h)
-    if a == np.inf:
-        return 0.5 * tail
-    if h == 0.0:
-        return math.atan(a) * INV_2PI
-    other = upper_tail(a * h)
-    return 0.5 * (tail * (1.0 - other) + other * (1.0 - tail)) - owens_t_small(a * h, 1.0 / a)

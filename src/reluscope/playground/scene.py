@@ -194,9 +194,9 @@ class Scenes:
         sd = np.sqrt(np.asarray(view.law().variance))
         rows = [
             {
-                "mass": float(top.mass[i]),
-                "lower": float(top.lower[i]),
-                "upper": float(top.upper[i]),
+                "mass": top.mass[i].value,
+                "lower": top.mass[i].lower,
+                "upper": top.mass[i].upper,
                 "rule": function_in_words(top.C[i, view.output], float(top.d[i, view.output]), view.output, sd),
                 "region": int(where[i]),
             }
@@ -209,7 +209,7 @@ class Scenes:
             "remainder": found.remainder,
             "others": top.remainder,
             "guarantee": found.guarantee,
-            "level": found.level,
+            "level": found.masses.level,
             "method": found.method,
             "asked": method,
             "rows": rows,
@@ -273,7 +273,7 @@ class Scenes:
     @staticmethod
     def _mass_by_region(view: View, found: Any, regions: Any) -> list[float | None]:
         """The mass of the whole region each polygon belongs to; None where no line hit it."""
-        mass = dict(zip(_keys(view, found.pattern), found.value.tolist(), strict=True))
+        mass = dict(zip(_keys(view, found.pattern), found.masses.value.tolist(), strict=True))
         elsewhere = 0.0 if found.remainder == 0.0 else None
         return [mass.get(key, elsewhere) for key in _keys(view, regions.pattern)]
 

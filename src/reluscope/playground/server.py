@@ -269,7 +269,7 @@ async def _save(request: Request, path: Path, most: int) -> None:
     """The body, in a file; refused as soon as it is known to be too long."""
     length = request.headers.get("content-length", "")
     limit = TooLargeError(f"the file has more than the limit of {most:,} bytes")
-    if length.isdigit() and int(length) > most:
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > most):
         raise limit
     size = 0
     with path.open("wb") as file:

@@ -175,7 +175,7 @@ def first_view(opened: Opened) -> View:
     if net.n_outputs == 1 or net.n_outputs > MOST_WINNERS:
         colour = "output"
     else:
-        colour = "smallest" if "argmin" in event else "largest"
+        colour = "smallest" if net.schema is not None and net.schema.rule == "smallest" else "largest"
     middle = at[list(axes)]
     vary = "shown" if opened.law is None else "own"
     made = View(opened, axes, at, known, vary, middle - half, middle + half, event, 0, colour)

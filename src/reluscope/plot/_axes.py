@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reluscope._check import FloatArray, describe
+from reluscope._check import FloatArray, describe, instance
 from reluscope._extras import require
-from reluscope.errors import InputError
+from reluscope.errors import InputTypeError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,21 +22,26 @@ EXACT, DRAWN = BLUE, RED
 def expect(value: Any, kind: type, name: str, source: str) -> None:
     """Raise a clear error unless `value` is what the picture is of."""
     if not isinstance(value, kind):
-        raise InputError(f"{name} must be {kind.__name__}, as {source} gives, got {describe(value)}")
+        raise InputTypeError(f"{name} must be {kind.__name__}, as {source} gives, got {describe(value)}")
 
 
 def axes(ax: Axes | None = None, *, figsize: tuple[float, float] = (5.2, 4.4)) -> Axes:
     """`ax` itself, or the Axes of a new figure that belongs to no window."""
-    return figure(None, figsize).add_subplot() if ax is None else ax
+    if ax is None:
+        return figure(None, figsize).add_subplot()
+    require("matplotlib", "plot")
+    from matplotlib.axes import Axes
+
+    return instance(ax, "ax", Axes, "a matplotlib Axes")
 
 
 def figure(given: Any, size: tuple[float, float], dpi: int = 150) -> Any:
     """`given` itself, or a new figure that belongs to no window."""
-    if given is not None:
-        return given
     require("matplotlib", "plot")
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
+    if given is not None:
+        return instance(given, "figure", FigureBase, "a matplotlib Figure")
     return Figure(figsize=size, dpi=dpi, layout="constrained")
 
 

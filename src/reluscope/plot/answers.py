@@ -47,13 +47,14 @@ def plot_masses(
     ax = axes(ax, figsize=(6.4, 3.6))
     place = np.arange(len(table))
     shift, width = (0.0, 0.8) if patterns is None else (0.2, 0.4)
-    gaps = np.maximum(0.0, np.stack([table.mass - table.lower, table.upper - table.mass]))
-    ax.bar(place - shift, table.mass, width, **({"color": EXACT, "label": linear_models.guarantee} | style))
-    if linear_models.guarantee == "confidence":
-        ax.errorbar(place - shift, table.mass, gaps, fmt="none", ecolor="#222222", elinewidth=1.0, capsize=2.0)
+    mass = table.mass
+    gaps = np.maximum(0.0, np.stack([mass.value - mass.lower, mass.upper - mass.value]))
+    ax.bar(place - shift, mass.value, width, **({"color": EXACT, "label": mass.guarantee} | style))
+    if mass.guarantee == "confidence":
+        ax.errorbar(place - shift, mass.value, gaps, fmt="none", ecolor="#222222", elinewidth=1.0, capsize=2.0)
     if patterns is not None:
         net = linear_models.network
-        keys, counts = np.unique(net.key(np.asarray(patterns)), return_counts=True)
+        keys, counts = np.unique(net.key(patterns), return_counts=True)
         seen = dict(zip(keys.tolist(), (counts / counts.sum()).tolist(), strict=True))
         drawn = [seen.get(key, 0.0) for key in net.key(table.pattern).tolist()]
         ax.bar(place + shift, drawn, width, color=DRAWN, label=f"{counts.sum():,} draws")
@@ -181,11 +182,12 @@ def plot_spectrum(spectrum: Spectrum, ax: Axes | None = None, *, rank: int = 0, 
     shown = spectrum.histogram(rank, bins=bins)
     ax = axes(ax, figsize=(5.6, 3.4))
     marks: dict[str, Any] = {"fill": True, "color": EXACT, "alpha": 0.75} | style
-    ax.stairs(shown.value, shown.edges, **marks)
+    mass = shown.mass
+    ax.stairs(mass.value, shown.edges, **marks)
     middle = 0.5 * (shown.edges[1:] + shown.edges[:-1])
-    gaps = np.maximum(0.0, np.stack([shown.value - shown.lower, shown.upper - shown.value]))
+    gaps = np.maximum(0.0, np.stack([mass.value - mass.lower, mass.upper - mass.value]))
     if gaps.max(initial=0.0) > 1e-9:
-        ax.errorbar(middle, shown.value, gaps, fmt="none", ecolor="#222222", elinewidth=0.8)
+        ax.errorbar(middle, mass.value, gaps, fmt="none", ecolor="#222222", elinewidth=0.8)
     for value, colour, name in (
         (spectrum.expected.singular[rank], DRAWN, "of the expected Jacobian"),
         (spectrum.modal.singular[rank], "#2a9d55", "at the most probable pattern"),

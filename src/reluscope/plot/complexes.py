@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reluscope._check import flag
 from reluscope.cells.complex import Complex
 from reluscope.cells.level_set import LevelSet
 from reluscope.errors import InputError
@@ -71,7 +72,7 @@ def plot_complex(
         ax.add_collection(
             LineCollection(list(boundary.segments(reach)), colors="#d1495b", linewidths=2.2, label="level set")
         )
-    if vertices and len(points) <= 2000:
+    if flag(vertices, "vertices") and len(points) <= 2000:
         ax.plot(*points.T, ".", color="#222222", markersize=2.0)
     limit(ax, lower, upper)
     name_axes(ax, "x[0]", "x[1]")

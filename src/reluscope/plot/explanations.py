@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 
 def plot_explanation(
-    e: Explanation, ax: Axes | None = None, *, output: int | None = None, top: int = 10, centred: bool = True
+    e: Explanation, ax: Axes | None = None, *, output: int | None = None, top: int = 10, local: bool = False
 ) -> Axes:
     """Waterfall to the prediction, feature by feature, largest step first.
 
-    Centred, it starts from the local model at the mean of the data; else from its intercept, in original units.
+    It starts from the network's output at the reference and shows path contributions, which can be compared between
+    rows; `local` shows the region's linear model instead, from its intercept in original units.
 
     Parameters
     ----------
@@ -34,8 +35,8 @@ def plot_explanation(
         Index of the output; by default the largest.
     top : int
         How many, the largest first.
-    centred : bool
-        Start from the model at the mean of the data.
+    local : bool
+        Coefficient times value, from the intercept of the region's linear model.
 
     Returns
     -------
@@ -43,8 +44,8 @@ def plot_explanation(
     """
     k = int(np.argmax(e.output)) if output is None else integer(output, "output", low=0, high=len(e.output) - 1)
     value, coefficient, intercept = e.original
-    steps = e.centred[k] if centred else coefficient[k] * value
-    start = float(e.baseline[k] if centred else intercept[k])
+    steps = coefficient[k] * value if local else e.path[k]
+    start = float(intercept[k] if local else e.base[k])
     order = np.argsort(-np.abs(steps), kind="stable")
     shown = order[: integer(top, "top", low=1)]
     rest = order[len(shown) :]
@@ -63,19 +64,32 @@ def plot_explanation(
         ax.text(at, place - i, f"{step:+.3g}", va="center", fontsize="x-small", color=EDGE)
     ax.plot(levels[0], place + 1, "|", color=EDGE, markersize=12)
     ax.plot(levels[-1], 0, "D", color=EDGE, markersize=5)
-    first = "at the mean" if centred else "intercept"
+    first = "intercept of this region" if local else _start(e)
     names = [f"{first}: {levels[0]:.4g}", *(name for name, _ in parts), f"prediction: {levels[-1]:.4g}"]
     ax.set_yticks(np.arange(place + 1, -1, -1), names, fontsize="small")
     ax.set_xlim(levels.min() - 0.06 * reach, levels.max() + 0.16 * reach)
-    which = "" if len(e.output) == 1 else f" {e.unwrapped.output_names[k]}"
-    ax.set_xlabel(f"output{which}")
+    ax.set_xlabel(_axis(e, k))
     where = f"region {e.region}, {count(e.count, 'row')}" if e.has_data else "no data in this region"
-    name_axes(ax, title=f"exact contributions ({where})")
+    name_axes(ax, title=f"{'local-linear' if local else 'path'} contributions ({where})")
     return ax
 
 
+def _start(e: Explanation) -> str:
+    """The reference in few words: the network there."""
+    return f"at {e.reference.name.removesuffix(', feature by feature').removesuffix(' given')}"
+
+
+def _axis(e: Explanation, k: int) -> str:
+    """What output k is: the logit of a class, or an output by name."""
+    if e.classes:
+        return f"logit of class {e.classes[1 if len(e.output) == 1 else k]}"
+    return "output" if len(e.output) == 1 else f"output {e.unwrapped.output_names[k]}"
+
+
 def plot_intervals(found: Intervals, ax: Axes | None = None, *, intercept: bool = False) -> Axes:
-    """Intervals of the refitted coefficients, with those of the local model as crosses.
+    """Intervals of the refitted coefficients, with those before the refit as crosses.
+
+    A coefficient without a finite estimate has a triangle where its one-sided interval starts, pointing along it.
 
     Parameters
     ----------
@@ -94,14 +108,22 @@ def plot_intervals(found: Intervals, ax: Axes | None = None, *, intercept: bool 
     place = np.arange(len(found.names) - first)[::-1]
     ax = axes(ax, figsize=(5.4, 1.2 + 0.3 * len(place)))
     estimate = found.estimate[first:]
-    gap = np.vstack([estimate - found.lower[first:], found.upper[first:] - estimate])
+    lower, upper = found.lower[first:], found.upper[first:]
+    known = np.isfinite(estimate)
+    # An end that is infinite is drawn as none: the axis could not show it.
+    gap = np.vstack([estimate[known] - lower[known], upper[known] - estimate[known]])
     ax.errorbar(
-        estimate, place, xerr=np.maximum(gap, 0), fmt="o", color=BLUE, markersize=4, capsize=2, label="refitted"
-    )
-    ax.plot(found.network[first:], place, "x", color=RED, markersize=5, label="local model")
+        estimate[known], place[known], xerr=np.where(np.isfinite(gap), np.maximum(gap, 0), 0), fmt="o", color=BLUE,
+        markersize=4, capsize=2, label="refitted",
+    )  # fmt: skip
+    for end, mark in ((lower, ">"), (upper, "<")):
+        some = ~known & np.isfinite(end)
+        ax.plot(end[some], place[some], mark, color=BLUE, markersize=6)
+    ax.plot(found.network[first:], place, "x", color=RED, markersize=5, label=f"{found.model} model")
     ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    named = zip(found.names[first:], found.aliased[first:].tolist(), strict=True)
-    ax.set_yticks(place, [f"{name} (aliased)" if lost else name for name, lost in named], fontsize="small")
+    flags = zip(found.aliased[first:].tolist(), found.separated[first:].tolist(), strict=True)
+    notes = [" (aliased)" if lost else " (separated)" if apart else "" for lost, apart in flags]
+    ax.set_yticks(place, [a + b for a, b in zip(found.names[first:], notes, strict=True)], fontsize="small")
     ax.set_ylim(-0.7, len(place) - 0.3)
     ax.set_xlabel(f"coefficient ({found.method}, {100 * found.level:g} %, {found.rows_used:,} rows)")
     legend_above(ax)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, choice, integer
+from reluscope._check import FloatArray, choice, flag, integer
 from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError
 from reluscope.plot._axes import BLUE, EDGE, GREY, ORANGE, RED, axes, legend_above, name_axes
@@ -25,15 +25,15 @@ _MOST_POINTS = 4000
 """Rows drawn as points; more are thinned out evenly."""
 
 
-def plot(u: Unwrapped, kind: str, ax: Axes | None = None, **options: Any) -> Axes:
+def plot(u: Unwrapped, kind: str | None = None, ax: Axes | None = None, **options: Any) -> Axes:
     """Draw one of `KINDS`.
 
     Parameters
     ----------
     u : Unwrapped
         What `reluscope.unwrap(model, X, y)` gives.
-    kind : str
-        One of `KINDS`.
+    kind : str, optional
+        One of `KINDS`; by default "regions" for two inputs, else "importance".
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
     **options
@@ -43,6 +43,8 @@ def plot(u: Unwrapped, kind: str, ax: Axes | None = None, **options: Any) -> Axe
     -------
     matplotlib Axes
     """
+    if kind is None:
+        kind = "regions" if u.network.n_inputs == 2 else "importance"
     choice(kind, "kind", tuple(KINDS))
     return KINDS[kind](u, ax, **options)
 
@@ -144,7 +146,8 @@ def plot_parallel(
         ax.plot(place, C[k], color=cmap(norm(value[k])), alpha=0.35 + 0.6 * weight[k], linewidth=0.6 + 1.8 * weight[k])
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
     _name_ticks(ax, place, [u.feature_names[j] for j in columns])
-    name_axes(ax, "feature, most important first", _coefficient_name(scaled), f"the {len(shown)} largest regions")
+    across = f"feature, most important first{_left_out(u, columns)}"
+    name_axes(ax, across, _coefficient_name(scaled), f"the {len(shown)} largest regions")
     ax.figure.colorbar(ScalarMappable(norm, cmap), ax=ax, label=label, shrink=0.85)
     return ax
 
@@ -191,12 +194,22 @@ def plot_violin(
     ax.plot(mid, place, "o", color="white", markersize=3.5, markeredgecolor=EDGE, zorder=4)
     ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
     ax.set_yticks(place, [u.feature_names[j] for j in columns], fontsize="small")
-    ax.set_xlabel(f"{_coefficient_name(scaled)}, over rows")
+    ax.set_xlabel(f"{_coefficient_name(scaled)}, over rows{_left_out(u, columns)}")
     return ax
 
 
-def plot_importance(u: Unwrapped, ax: Axes | None = None, *, features: int = 20, output: int | None = None) -> Axes:
-    """Importance of the features by both conventions, largest (by variance) on top.
+def plot_importance(
+    u: Unwrapped,
+    ax: Axes | None = None,
+    *,
+    features: int | None = None,
+    output: int | None = None,
+    squares: bool | None = None,
+) -> Axes:
+    """Importance of the features by variance of contributions, largest on top.
+
+    The other convention, count times squared coefficient, depends on the units: it is drawn beside for standardised
+    inputs, or when asked for.
 
     Parameters
     ----------
@@ -204,24 +217,30 @@ def plot_importance(u: Unwrapped, ax: Axes | None = None, *, features: int = 20,
         What `reluscope.unwrap(model, X, y)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
-    features : int
-        How many features, the most important first.
+    features : int, optional
+        How many features, the most important first; by default all.
     output : int, optional
         Index of the output; by default the sum over outputs.
+    squares : bool, optional
+        Draw shares by squared coefficients too; by default for standardised inputs.
 
     Returns
     -------
     matplotlib Axes
     """
     found = u.importance(output=output)
-    order = np.argsort(-found.variance, kind="stable")[: integer(features, "features", low=1)]
+    wanted = len(found.variance) if features is None else integer(features, "features", low=1)
+    order = np.argsort(-found.variance, kind="stable")[:wanted]
+    both = found.standardised if squares is None else flag(squares, "squares")
     ax = axes(ax, figsize=(5.6, 1.2 + 0.3 * len(order)))
     place = np.arange(len(order))[::-1]
-    ax.barh(place + 0.2, found.variance[order], 0.38, color=BLUE, label="variance of contributions")
-    ax.barh(place - 0.2, found.squares[order], 0.38, color=GREY, label="count × coefficient² (depends on units)")
+    thick = 0.38 if both else 0.7
+    ax.barh(place + (0.2 if both else 0.0), found.variance[order], thick, color=BLUE, label="variance of contributions")
+    if both:
+        ax.barh(place - 0.2, found.squares[order], thick, color=GREY, label="count × coefficient² (depends on units)")
+        legend_above(ax)
     ax.set_yticks(place, [u.feature_names[j] for j in order], fontsize="small")
-    ax.set_xlabel("share")
-    legend_above(ax)
+    ax.set_xlabel(f"share{'' if both else ' of the variance of contributions'}{_left_out(u, order)}")
     return ax
 
 
@@ -280,7 +299,7 @@ def plot_partial(
     _cloud(ax, u, p.value, p.contribution, output)
     ax.plot(*p.partial(fraction), color=EDGE, linewidth=1.8, zorder=4)
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    name_axes(ax, p.feature, "contribution to the output, centred", "contribution in each row; smooth mean")
+    name_axes(ax, p.feature, "coefficient × (value − mean)", "local-linear contribution in each row; smooth mean")
     return ax
 
 
@@ -472,6 +491,12 @@ def _colour(u: Unwrapped, regions: Any, output: int) -> tuple[FloatArray, str]:
 def _top_features(u: Unwrapped, features: int, output: int | None) -> Any:
     n = integer(features, "features", low=1)
     return np.argsort(-u.importance(output=output).variance, kind="stable")[:n]
+
+
+def _left_out(u: Unwrapped, shown: Any) -> str:
+    """A note about features that are not in the picture."""
+    more = u.network.n_inputs - len(shown)
+    return f" ({more} less important ones not shown)" if more > 0 else ""
 
 
 def _default(u: Unwrapped, feature: Any, output: int) -> Any:

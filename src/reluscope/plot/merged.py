@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import choice, integer
+from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.plot._axes import BLUE, EDGE, GREY, RED, axes, name_axes
 from reluscope.plot.local_models import data_view, scatter_rows, score_name
@@ -45,7 +46,7 @@ def plot_merged(m: MergedModels, kind: str = "dendrogram", ax: Axes | None = Non
 def _dendrogram(m: MergedModels, ax: Axes | None, *, leaves: int = 40) -> Axes:
     if m.dendrogram is None:
         raise InputError("these models were pruned, not merged: there is no dendrogram")
-    from scipy.cluster.hierarchy import dendrogram
+    dendrogram = late("scipy.cluster.hierarchy", "dendrogram")
 
     ax = axes(ax, figsize=(7.2, 4.0))
     n = min(integer(leaves, "leaves", low=2), len(m.dendrogram))
@@ -116,7 +117,9 @@ def _clusters(m: MergedModels, ax: Axes | None, *, view: Any = None) -> Axes:
         if np.isfinite(x):
             box = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": EDGE, "linewidth": 0.6}
             ax.text(x, y, str(k), fontsize="small", ha="center", va="center", bbox=box)
-    name_axes(ax, m.feature_names[0], m.feature_names[1], f"{len(m)} merged models of {len(m.centroid):,} regions")
+    name_axes(
+        ax, m.feature_names[0], m.feature_names[1], f"{len(m)} merged models of {len(m.cluster_of_region):,} regions"
+    )
     return ax
 
 

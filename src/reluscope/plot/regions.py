@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, integer, real_array
+from reluscope._check import FloatArray, choice, flag, integer, real_array
 from reluscope.answer import Answers
 from reluscope.cells.along import Paths
 from reluscope.cells.domain import box_bounds
@@ -72,7 +72,7 @@ def plot_regions(
     lower, upper = _view(regions, view)
     count, regions, which = len(regions), *_seen(regions, lower, upper)
     if masses is not None:
-        given = real_array(np.asarray(masses), "masses", ndim=1)
+        given = real_array(masses.value if isinstance(masses, Answers) else masses, "masses", ndim=1)
         if len(given) != count:
             raise InputError(f"masses must have one entry per region ({count}), got {len(given)}")
         masses = given[which]
@@ -80,7 +80,7 @@ def plot_regions(
     shapes = np.split(points, offsets[1:-1])
     cmap = {"output": "RdBu_r", "mass": "viridis", "gradient": "magma_r", "pattern": "tab20"}[colour]
     style: dict[str, Any] = {
-        "edgecolors": EDGE if edges else "face",
+        "edgecolors": EDGE if flag(edges, "edges") else "face",
         "linewidths": 0.4 if edges else 0.0,
         "antialiased": True,
     }

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.network import Network
 
 
@@ -28,6 +29,14 @@ class Alignment:
     is the largest difference of a weight or bias after alignment (None when shapes differ or a unit is missing),
     `bound` a sound bound on the largest output difference on the box from it (None likewise), `missing` the units
     without a match.
+
+    Attributes
+    ----------
+    order : tuple of arrays
+    parameter_error, bound : float or None
+    missing : tuple of int
+        How many, by hidden layer.
+    note : str
     """
 
     order: tuple[npt.NDArray[np.intp], ...]
@@ -39,7 +48,7 @@ class Alignment:
 
 def align(known: Network, found: Network, box: tuple[FloatArray, FloatArray], max_distance: float = 1e-3) -> Alignment:
     """Match the units of `found` to those of `known`, layer by layer."""
-    from scipy.optimize import linear_sum_assignment
+    linear_sum_assignment = late("scipy.optimize", "linear_sum_assignment")
 
     missing = tuple(a.width for a in known.hidden)
     if len(known.layers) != len(found.layers):

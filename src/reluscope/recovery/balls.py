@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 
 
 def gram(centres: FloatArray, slopes: FloatArray, values: FloatArray, radii: FloatArray) -> FloatArray:
@@ -57,7 +58,7 @@ def lens_moments(r: FloatArray, s: FloatArray, D: FloatArray, n: int) -> tuple[F
 
 def _cap(r: FloatArray, h: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Volume, axial first and second moments and across moment of `{|y| <= r, y.e >= h}`, from the ball's centre."""
-    from scipy.special import gammaln
+    gammaln = late("scipy.special", "gammaln")
 
     unit = np.exp(0.5 * (n - 1) * np.log(np.pi) - gammaln(0.5 * (n - 1) + 1))
     low, high = _power_integral(r, h, 0.5 * (n - 1)), _power_integral(r, h, 0.5 * (n + 1))
@@ -68,7 +69,7 @@ def _cap(r: FloatArray, h: FloatArray, n: int) -> tuple[FloatArray, FloatArray, 
 
 def _power_integral(r: FloatArray, h: FloatArray, a: float) -> FloatArray:
     """`int_h^r (r^2 - t^2)^a dt`."""
-    from scipy.special import beta, betainc
+    beta, betainc = late("scipy.special", "beta", "betainc")
 
     u = h / r
     tail = betainc(a + 1, 0.5, np.clip(1 - u**2, 0.0, 1.0))

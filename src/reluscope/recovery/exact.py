@@ -12,7 +12,7 @@ Neither depth nor widths are given; both are found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -41,6 +41,7 @@ from reluscope.recovery.signs import settle
 from reluscope.recovery.trunk import Stage, Trunk
 from reluscope.recovery.view import View
 from reluscope.recovery.weak import weak_unit
+from reluscope.threads import OutOfTimeError, deadline
 
 _FIRST_CHORDS = 40
 _BATCH = 120
@@ -101,6 +102,10 @@ class Pool:
         evidence = Evidence(none.astype(np.intp), none, rows, rows, none)
         outputs = np.zeros((0, view.oracle.n_outputs))
         return cls(view, rng, Chords(rows, rows), evidence, none, none, none.astype(bool), 0, rows, outputs, budget)
+
+    def late(self) -> bool:
+        """Whether even steps that are under way have to end: a little after nothing new may be begun."""
+        return self.budget.elapsed() > 1.1 * self.budget.seconds + 0.3
 
     def open(self) -> bool:
         """Whether more may be asked: neither the budget nor the oracle's limit is reached."""
@@ -193,27 +198,34 @@ def recover_exact(
     fit: OutputFit | None = None
     restarts, more, complete = -1, _FIRST_CHORDS, False
     pool.sample(400)
-    while not complete and pool.open():
-        restarts += 1
-        pool.search(_aimed(view, pool, fit, more, rng), fair=True)
-        pool.previous = trunk if trunk.stages else None
-        layers, trunk, fit = _peel_all(pool, layers, pair_error, near, fits, report)
-        if restarts and layers:
-            layers, trunk, fit = _with_weak(pool, layers, trunk, fit, fits, near)
-        complete = bool(fit.residual.max() <= fits)
-        if complete:  # a unit that matters in a corner only shows when one looks at more points
-            pool.sample(_CHECKS)
-            U = _spread(view, _CANDIDATES, rng)
-            pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
-            trunk, fit = _fitted(pool, trunk, fits)
-            complete = bool(fit.residual.max() <= fits) and len(pool.samples) >= _CHECKS
-        if not complete and pool.stopped is None and len(pool.chords) >= most_chords:
-            pool.stopped = f"{len(pool.chords)} chords searched"
-        more = min(_FIRST_CHORDS * (restarts + 1), most_chords)
+    try:
+        with deadline(pool.late):
+            while not complete and pool.open():
+                restarts += 1
+                pool.search(_aimed(view, pool, fit, more, rng), fair=True)
+                pool.previous = trunk if trunk.stages else None
+                layers, trunk, fit = _peel_all(pool, layers, pair_error, near, fits, report)
+                if restarts and layers:
+                    layers, trunk, fit = _with_weak(pool, layers, trunk, fit, fits, near)
+                complete = bool(fit.residual.max() <= fits)
+                if complete:  # a unit that matters in a corner only shows when one looks at more points
+                    pool.sample(_CHECKS)
+                    U = _spread(view, _CANDIDATES, rng)
+                    pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
+                    trunk, fit = _fitted(pool, trunk, fits)
+                    complete = bool(fit.residual.max() <= fits) and len(pool.samples) >= _CHECKS
+                if not complete and pool.stopped is None and len(pool.chords) >= most_chords:
+                    pool.stopped = f"{len(pool.chords)} chords searched"
+                more = min(_FIRST_CHORDS * (restarts + 1), most_chords)
+    except OutOfTimeError:  # what was found before stands
+        complete = False
+        pool.open()
     if fit is None or len(pool.samples) != len(fit.residual):
         fit = fit_outputs(trunk, pool.samples, pool.values, fits)
     report(view.oracle.queries, "refining")
-    model, resolved = _finished(pool, Model(trunk, fit.rows), complete, pair_error)
+    model, resolved = Model(trunk, fit.rows), False
+    with suppress(OutOfTimeError), deadline(pool.late):
+        model, resolved = _finished(pool, model, complete, pair_error)
     signs = [layer.resolved for layer in layers[1:]] + [resolved]
     residual = np.abs(model(pool.samples) - pool.values)
     if complete and residual.max() > max(1e-9 * view.scale, 100 * view.noise):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.network import Network
 from reluscope.recovery.samples import LocalFit
 
@@ -26,7 +27,7 @@ class NearestError:
 
 def nearest_error(known: Network, fit: LocalFit) -> NearestError:
     """Exact error of `fit(X, "nearest")` against a network with two inputs and one output."""
-    from scipy.spatial import Delaunay
+    Delaunay = late("scipy.spatial", "Delaunay")
 
     from reluscope.cells.regions import regions
 

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, describe, integer, real_array
 from reluscope.errors import InputError, ReluscopeError
 from reluscope.network import Network
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
+_MOST_INPUTS = 1 << 24
 _TYPES = {"float64": np.float64, "float32": np.float32}
 
 
@@ -82,22 +83,25 @@ class Oracle:
         dtype: npt.DTypeLike = "float64",
         limit: int | None = None,
     ) -> None:
-        name = np.dtype(dtype).name if dtype in (np.float32, np.float64) else dtype
-        if name not in _TYPES:
+        plain = isinstance(dtype, type) and issubclass(dtype, (np.float32, np.float64))
+        name = np.dtype(dtype).name if plain or isinstance(dtype, np.dtype) else dtype
+        if not isinstance(name, str) or name not in _TYPES:
             raise InputError(f"dtype must be 'float64' or 'float32', got {describe(dtype)}")
+        if n_inputs is not None:
+            n_inputs = integer(n_inputs, "n_inputs", low=1, high=_MOST_INPUTS)
         if isinstance(function, Network):
             if n_inputs not in (None, function.n_inputs):
                 raise InputError(f"n_inputs is {n_inputs} but the network has {function.n_inputs} inputs")
             n_inputs = function.n_inputs
             gradient = function.jacobian if gradient is True else gradient
             function = _in_single(function) if name == "float32" else function.__call__
-        if not callable(function):
+        if not callable(function) or isinstance(function, type):
             raise InputError(f"function must be callable on rows, or a Network, got {describe(function)}")
         if n_inputs is None:
             raise InputError("n_inputs is needed: how many columns the function's rows have")
-        if gradient is not None and not callable(gradient):
+        if gradient is not None and (not callable(gradient) or isinstance(gradient, type)):
             raise InputError(f"gradient must be callable (or True for a Network), got {describe(gradient)}")
-        self.n_inputs = integer(n_inputs, "n_inputs", low=1)
+        self.n_inputs = n_inputs
         self.limit = None if limit is None else integer(limit, "limit", low=1)
         self.dtype = str(name)
         self.queries = 0
@@ -123,7 +127,16 @@ class Oracle:
         return self._clean(self.__value(rows), len(rows), "the oracle's values")
 
     def both(self, X: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Values (n, outputs) and derivatives (n, outputs, inputs) at the rows of `X`; counted once."""
+        """Values (n, outputs) and derivatives (n, outputs, inputs) at the rows of `X`; counted once.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+
+        Returns
+        -------
+        values, derivatives : (n, outputs) and (n, outputs, inputs) arrays
+        """
         if self.__gradient is None:
             raise InputError("this oracle gives no gradients")
         rows = self._take(X)

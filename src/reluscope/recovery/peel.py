@@ -22,8 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.recovery.critical import Chords
 from reluscope.recovery.trunk import Local, Trunk
+from reluscope.threads import look
 
 _RANK = 1e-4
 """Singular values of the local feature map below this share of the largest count as zero."""
@@ -195,8 +197,8 @@ class _Views:
 
     def groups(self, pair_error: float, flat: bool) -> list[_Group]:
         """Groups of points that pass the pair test, largest first."""
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import connected_components
+        csr_array = late("scipy.sparse", "csr_array")
+        connected_components = late("scipy.sparse.csgraph", "connected_components")
 
         k = len(self.point)
         if k < 2:
@@ -213,6 +215,7 @@ class _Views:
         """Each group that agrees on a theta, with it. With noise, a pair that agrees by chance may have joined two
         units: a group that does not agree is taken apart."""
         for group in groups:
+            look()
             fit = self.solve(group.members, pair_error)
             if fit is not None:
                 yield group.members, fit
@@ -223,6 +226,7 @@ class _Views:
         """Parts of a group: from a point and those it agrees with, grown one by one while all agree on a theta."""
         rest = np.ones(len(group.members), dtype=bool)
         while rest.sum() >= 3:
+            look()
             links = group.agree[:, rest].sum(axis=1) * rest
             seed = int(links.argmax())
             part = rest & (group.agree[seed] | (np.arange(len(rest)) == seed))
@@ -263,6 +267,7 @@ class _Views:
         floor, slack, apart = (pair_error, 30.0, 100.0) if pair_error < NOISY else (0.3 * pair_error, 1.0, 10.0)
         kept_one, kept_two = [], []
         for start in range(0, len(one), _CHUNK):
+            look()
             p, q = one[start : start + _CHUNK], two[start : start + _CHUNK]
             common = self.basis[p] @ self.basis[q].transpose(0, 2, 1)
             squared, A = np.linalg.eigh(common @ common.transpose(0, 2, 1))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, describe, integer, real, real_array, seeded
+from reluscope._check import FloatArray, choice, describe, flag, integer, real, real_array, seeded
 from reluscope._text import table
 from reluscope.activations import Units, activation
 from reluscope.budget import parse_budget
@@ -22,11 +22,14 @@ from reluscope.recovery.exact import Exact, recover_exact
 from reluscope.recovery.oracle import BlackBox, Oracle, QueryLimitError
 from reluscope.recovery.refine import Model
 from reluscope.recovery.samples import fit_samples
-from reluscope.recovery.view import View, look
+from reluscope.recovery.view import View, look, not_continuous
 from reluscope.recovery.walk import MOST_INPUTS, walk_regions
+from reluscope.threads import clean_interrupt
 
 METHODS = ("exact", "regions", "samples")
 _CHECK_POINTS = 10_000
+_ROUNDS = 20
+"""How often points that fail a check are fed back into the walk."""
 _FEWEST = 2500
 """Queries for the first look and a first sample."""
 
@@ -36,6 +39,11 @@ class Sampled:
     """Agreement at fresh uniform points of the box: how many, the largest error, the share within `max_difference`.
 
     A sample proves nothing about the points it missed; `compare` gives certified statements when the network is known.
+
+    Attributes
+    ----------
+    points : int
+    largest, share, max_difference : float
     """
 
     points: int
@@ -124,7 +132,8 @@ class Recovered:
         -------
         Comparison
         """
-        return _compare(self, known, certify, budget)
+        parse_budget(budget)
+        return _compare(self, check_network(known, "known"), flag(certify, "certify"), budget)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts by name, fit for JSON."""
@@ -161,6 +170,14 @@ class Comparison:
     largest output difference at uniform points and corners. `certified`: a sound bound on the largest output
     difference on the box, with `how` it was obtained: from the parameters, or from every region of the common
     refinement.
+
+    Attributes
+    ----------
+    parameter_error : float or None
+    sampled : float
+    certified : float or None
+    how : str
+    alignment : Alignment
     """
 
     parameter_error: float | None
@@ -188,6 +205,7 @@ class Comparison:
         }
 
 
+@clean_interrupt()
 def recover(
     oracle: Oracle | Network | BlackBox,
     box: Any,
@@ -269,12 +287,14 @@ def recover(
     result: Any
     with meter(progress, "recover") as report:
         view = look(oracle, lower, upper, rng)
+        text = not_continuous(view)
         looked = oracle.queries - before
-        if view.smooth and method != "samples":
+        if text is None and view.smooth and method != "samples":
             text = (
                 "the oracle is not piecewise affine: its second differences shrink with the square of the step, at "
                 "every point tried"
             )
+        if text is not None:
             return Recovered(
                 method, (lower, upper), None, False, (text,), None, {"first look": looked}, looked,
                 time.perf_counter() - started, 0, view.noise, (), seed,
@@ -285,6 +305,11 @@ def recover(
             queries, restarts, layers = exact.queries, exact.restarts, tuple(k for k, _ in exact.layers)
         elif method == "regions":
             walk = walk_regions(view, rng, limit, report)
+            for _ in range(_ROUNDS):  # points that fail a check go back into the walk
+                failed = _failed(oracle, walk.surrogate, lower, upper, view, min(check, oracle.left), rng)
+                if not len(failed) or walk.stopped is not None or walk.unresolved > 50 + len(walk.surrogate):
+                    break
+                walk = walk.again(failed[:200], rng, limit, report)
             result, restarts, layers = walk.surrogate, 0, ()
             complete = walk.stopped is None and walk.covered == 1.0
             lines = [f"{len(result):,} linear models cover {walk.covered:.2%} of uniform points of the box"]
@@ -311,10 +336,13 @@ def recover(
         sampled = _check(oracle, result, lower, upper, view, min(check, oracle.left), rng)
     if sampled is not None:
         lines.append(str(sampled))
-    if method == "exact" and complete and sampled is not None and sampled.share < 1.0:
+    if method != "samples" and complete and sampled is not None and sampled.share < 1.0:
         complete = False
-        lines[0] = "in" + lines[0]
-        lines.append("some fresh points disagree: a unit that matters in a corner of the box is missing")
+        if method == "exact":
+            lines[0] = "in" + lines[0]
+            lines.append("some fresh points disagree: a unit that matters in a corner of the box is missing")
+        else:
+            lines.append("incomplete: some fresh points disagree, so some regions are cut too little")
     return Recovered(
         method, (lower, upper), result, complete, tuple(lines), sampled, {"first look": looked, **queries}, total,
         seconds, restarts, view.noise, layers, seed,
@@ -347,16 +375,47 @@ def _check(
 ) -> Sampled | None:
     if not points:
         return None
-    X = rng.uniform(lower, upper, (int(points), oracle.n_inputs))
     try:
-        Y = oracle(X)
+        _, gap = _gaps(oracle, result, lower, upper, points, rng)
     except QueryLimitError:
         return None
-    gap = np.abs(result(X).reshape(Y.shape) - Y).max(axis=1)
-    gap = np.where(np.isnan(gap), np.inf, gap)
-    most = float(max(1e-9 * view.scale, 100 * view.noise))
+    most = _most(view)
     finite = gap[np.isfinite(gap)]
-    return Sampled(len(X), float(finite.max(initial=0.0)), float((gap <= most).mean()), most)
+    return Sampled(len(gap), float(finite.max(initial=0.0)), float((gap <= most).mean()), most)
+
+
+def _most(view: View) -> float:
+    """The largest error that rounding and noise explain."""
+    return float(max(1e-9 * view.scale, 100 * view.noise))
+
+
+def _gaps(
+    oracle: Oracle, result: Any, lower: FloatArray, upper: FloatArray, points: float, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Fresh points, and the error of the result at each (infinite where it says nothing)."""
+    X = rng.uniform(lower, upper, (int(points), oracle.n_inputs))
+    Y = oracle(X)
+    gap = np.abs(result(X).reshape(Y.shape) - Y).max(axis=1)
+    return X, np.where(np.isnan(gap), np.inf, gap)
+
+
+def _failed(
+    oracle: Oracle,
+    result: Any,
+    lower: FloatArray,
+    upper: FloatArray,
+    view: View,
+    points: float,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Fresh points at which the result is wrong; none if no queries are left to look."""
+    if not points:
+        return np.zeros((0, len(lower)))
+    try:
+        X, gap = _gaps(oracle, result, lower, upper, points, rng)
+    except QueryLimitError:
+        return np.zeros((0, len(lower)))
+    return X[gap > _most(view)]
 
 
 def _network(model: Model, view: View) -> Network:
@@ -426,8 +485,9 @@ def _compare(found: Recovered, known: Network, certify: bool, budget: Any) -> Co
             verdict = equivalent(
                 known, net, found.box, max_difference=max(1e-9, 10 * sampled), budget=parse_budget(budget, "30s")
             )
-            if verdict.complete:
-                certified, how = verdict.difference + verdict.rounding, "every region of the common refinement"
+            if np.isfinite(verdict.bound):
+                certified = verdict.bound
+                how = "every region of the common refinement" if verdict.cells else "bound from the parameters"
             else:
                 how += f"; comparing region by region did not end ({verdict.stopped})"
     return Comparison(matched.parameter_error, sampled, certified, how, matched)

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, real_array
+from reluscope._lazy import late
 from reluscope.recovery.balls import gram
 from reluscope.recovery.critical import gradients
 from reluscope.recovery.view import View
@@ -36,6 +37,13 @@ class HessianReport:
 
     `margin` is the smallest `H_ii - sum_j |H_ij|`: positive means diagonally dominant. `unique` says whether the
     smallest eigenvalue exceeds rounding, so that the weights are determined.
+
+    Attributes
+    ----------
+    smallest, largest, condition, margin : float
+    dominant_rows : float
+        Share of the rows that are diagonally dominant.
+    unique : bool
     """
 
     smallest: float
@@ -56,6 +64,19 @@ class LocalFit:
 
     `centres` (N, inputs), `values` (N,), `slopes` (N, inputs), `radii` (N,) in the metric of the box scaled to [-1,
     1]^n, `weights` (N,); `pairs` (M, 2) and `pair_weights` (M,) belong to the interaction terms `g~_i g~_j`.
+
+    Attributes
+    ----------
+    centre, half : (inputs,) arrays
+        The box.
+    centres, slopes : (N, inputs) arrays
+    values, radii, weights : (N,) arrays
+    base, pair_weights : (N,) and (M,) arrays
+        Weights of the fit with interaction terms.
+    pairs : (M, 2) array
+    hessian : HessianReport
+    gram, linear : (N, N) and (N,) arrays
+        The fit minimises `w' gram w - 2 linear' w`.
     """
 
     centre: FloatArray
@@ -93,21 +114,32 @@ class LocalFit:
         return np.concatenate([self._part(U[i : i + step], kind, power) for i in range(0, len(U), step)])
 
     def nearest(self, X: npt.ArrayLike) -> npt.NDArray[np.intp]:
-        """Index of the nearest sample of each row."""
-        from scipy.spatial import KDTree
+        """Index of the nearest sample of each row.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+
+        Returns
+        -------
+        (n,) array of int
+        """
+        KDTree = late("scipy.spatial", "KDTree")
 
         U = (real_array(X, "X", ndim=2) - self.centre) / self.half
         return np.asarray(KDTree(self.centres).query(U)[1])
 
-    def lasso(self, penalties: npt.ArrayLike, rounds: int = 2000) -> FloatArray:
-        """Weights that minimise `w'Gw - 2 b'w + 2 penalty |w|_1`, one row per penalty (largest first is fastest).
-
-        Coordinate descent on the closed-form Gram matrix; each penalty starts from the one before.
-        """
-        return l1_path(self.gram, self.linear, real_array(penalties, "penalties", ndim=1), rounds)
-
     def terms(self, X: npt.ArrayLike) -> FloatArray:
-        """The localised pieces and the products of overlapping pairs at the rows of `X`, shape (n, N + M)."""
+        """The localised pieces and the products of overlapping pairs at the rows of `X`, shape (n, N + M).
+
+        Parameters
+        ----------
+        X : (n, inputs)
+
+        Returns
+        -------
+        (n, N + M) array
+        """
         U = (real_array(X, "X", ndim=2) - self.centre) / self.half
         planes = U @ self.slopes.T + (self.values - (self.slopes * self.centres).sum(axis=1))
         local = np.where(_distances(U, self.centres) <= self.radii, planes, 0.0)
@@ -146,7 +178,7 @@ def l1_path(G: FloatArray, b: FloatArray, penalties: FloatArray, rounds: int = 2
 
 def fit_samples(view: View, samples: int, overlap: float, rng: np.random.Generator) -> LocalFit:
     """Linear models at samples, radii, and the convex problem solved. Costs `samples * (inputs + 2)` queries."""
-    from scipy.spatial import KDTree
+    KDTree = late("scipy.spatial", "KDTree")
 
     n = view.n
     step = np.full(samples, 1e-4 if view.relative < 1e-10 else 1e-2)
@@ -181,8 +213,8 @@ def _linear_term(
     centres: FloatArray, slopes: FloatArray, values: FloatArray, radii: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     """`int g~_i f` with f the nearest linear model."""
-    from scipy.spatial import KDTree
-    from scipy.special import gammaln
+    KDTree = late("scipy.spatial", "KDTree")
+    gammaln = late("scipy.special", "gammaln")
 
     n = centres.shape[1]
     ball = rng.normal(size=(_INNER, n))
@@ -200,7 +232,7 @@ def _interactions(
     centres: FloatArray, slopes: FloatArray, values: FloatArray, radii: FloatArray, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.intp], FloatArray, FloatArray]:
     """Weights of the models and of products of overlapping ones, by ridge on points whose f is the nearest model."""
-    from scipy.spatial import KDTree
+    KDTree = late("scipy.spatial", "KDTree")
 
     N, n = centres.shape
     tree = KDTree(centres)

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, real_array
+from reluscope._check import FloatArray, integer, real_array
+from reluscope._files import as_path
+from reluscope._npy import read_npz
 from reluscope._tables import Tabular
 from reluscope.errors import InputError
+from reluscope.limits import DEFAULT_LIMITS, Limits, started
 
 _CHUNK = 1 << 22
 
@@ -24,6 +27,13 @@ class Surrogate(Tabular):
     Region k, counted from 0, has the rows `start[k]:start[k + 1]` of `A` (unit rows) and `b`. `C` (regions, outputs,
     inputs), `d` (regions, outputs), `interior` (regions, inputs). Where two overlap (a part of the box with one
     linear model that is not convex is covered by several) they agree.
+
+    Attributes
+    ----------
+    lower, upper : (inputs,) arrays
+        The box.
+    A, b, start : arrays
+    C, d, interior : arrays
     """
 
     lower: FloatArray
@@ -39,7 +49,16 @@ class Surrogate(Tabular):
         return len(self.C)
 
     def find(self, X: npt.ArrayLike) -> npt.NDArray[np.intp]:
-        """The region that holds each row, the deepest where several do, -1 where none does."""
+        """The region that holds each row, the deepest where several do, -1 where none does.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+
+        Returns
+        -------
+        (n,) array of int
+        """
         X = self._rows(X)
         region = np.full(len(X), -1, dtype=np.intp)
         if not len(self):
@@ -63,7 +82,17 @@ class Surrogate(Tabular):
         return out
 
     def half_spaces(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """`(A, b)` of region k."""
+        """`(A, b)` of region k.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        A, b : (facets, inputs) and (facets,) arrays
+        """
+        k = integer(k, "k", low=0, high=len(self.start) - 2)
         rows = slice(self.start[k], self.start[k + 1])
         return self.A[rows], self.b[rows]
 
@@ -71,6 +100,14 @@ class Surrogate(Tabular):
         """The local linear models of some data: one row per region that holds any, most populated first.
 
         Columns: region, number of rows, and the coefficients and intercept of each output.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+
+        Returns
+        -------
+        dict of columns
         """
         region = self.find(X)
         regions, count = np.unique(region[region >= 0], return_counts=True)
@@ -91,19 +128,44 @@ class Surrogate(Tabular):
         return columns
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write to an `.npz` file; `Surrogate.load` reads it back."""
+        """Write to an `.npz` file; `Surrogate.load` reads it back.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        InputError
+            If it does not end in `.npz`.
+        """
         from reluscope.formats.arrays import write_npz
 
-        if Path(path).suffix != ".npz":
-            raise InputError(f"surrogates are saved as .npz files, got {Path(path).name!r}")
+        path = as_path(path)
+        if path.suffix != ".npz":
+            raise InputError(f"path: surrogates are saved as .npz files, got {path.name!r}")
         write_npz({name: getattr(self, name) for name in _FIELDS}, path)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Surrogate:
-        """Read a surrogate written by `save`. The file is untrusted: shapes are checked."""
-        from reluscope.formats.arrays import read_npz
+    def load(cls, path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Surrogate:
+        """Read a surrogate written by `save`. The file is untrusted: shapes are checked.
 
-        arrays, what = read_npz(path), Path(path).name
+        Parameters
+        ----------
+        path : path
+        limits : Limits
+            What the file may make us read or build.
+
+        Returns
+        -------
+        Surrogate
+
+        Raises
+        ------
+        InputError
+            If the file is not one of a surrogate.
+        """
+        arrays, what = read_npz(path, started(limits)), Path(path).name
         if set(_FIELDS) - set(arrays):
             raise InputError(f"{what} is not a file of a surrogate: it lacks {', '.join(set(_FIELDS) - set(arrays))}")
         given = {name: real_array(arrays[name], f"{name} of {what}") for name in _FIELDS}
@@ -111,6 +173,7 @@ class Surrogate(Tabular):
         regions, n = given["interior"].shape if given["interior"].ndim == 2 else (-1, -1)
         fits = (
             given["C"].ndim == 3
+            and given["b"].ndim == 1
             and given["C"].shape[::2] == (regions, n)
             and given["d"].shape == given["C"].shape[:2]
             and given["A"].shape == (len(given["b"]), n)

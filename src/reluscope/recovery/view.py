@@ -113,3 +113,64 @@ def _quantum(values: FloatArray) -> float:
         if np.abs(scaled - np.round(scaled)).max() <= 1e-6 and np.ptp(values) > 0:
             return float(10.0**-digits) if digits or len(np.unique(values)) < len(values) else 0.0
     return 0.0
+
+
+_CHORDS, _MARKS, _HALVINGS = 8, 33, 30
+"""Lines on which a jump is looked for, points on each, and halvings of the step with the largest change."""
+_JUMP = 0.02
+"""A change over a billionth of the box that is this share of the spread of all values is a jump."""
+_NOISY = 0.25
+"""Noise above this share of the spread leaves nothing to recover."""
+
+
+def not_continuous(view: View) -> str | None:
+    """Why the oracle cannot be continuous and piecewise affine (labels, jumps, noise), in words; None if it may be.
+
+    Takes about 500 queries: on some lines, the step with the largest change is halved until it is a billionth of the
+    box. The change over it then vanishes for a continuous function, and stays for a jump or for noise.
+    """
+    if view.oracle.left < 4 * _CHORDS * (_MARKS + _HALVINGS):  # too few for anything to be recovered
+        return None
+    rng = np.random.default_rng(20261117)  # of its own: the draws of the caller stay what they are
+    ends = rng.uniform(-1, 1, (2, _CHORDS, view.n))
+    share = np.linspace(0.0, 1.0, _MARKS)[None, :, None]
+    rows = ends[0][:, None] * (1 - share) + ends[1][:, None] * share
+
+    def ask(points: FloatArray) -> FloatArray:
+        return np.asarray(view.oracle(view.centre + view.half * points.reshape(-1, view.n))).reshape(
+            *points.shape[:-1], -1
+        )
+
+    values = ask(rows)
+    distinct = len(np.unique(values.reshape(-1, values.shape[-1]), axis=0))
+    spread = np.maximum(np.ptp(values.reshape(-1, values.shape[-1]), axis=0), 1e-300)
+    change = (np.abs(np.diff(values, axis=1)) / spread).max(axis=2)
+    here, k = np.arange(_CHORDS), change.argmax(axis=1)
+    low, high, low_value, high_value = rows[here, k], rows[here, k + 1], values[here, k], values[here, k + 1]
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        value = ask(middle)
+        left = (np.abs(value - low_value) / spread).max(axis=1) >= (np.abs(high_value - value) / spread).max(axis=1)
+        low, high = np.where(left[:, None], low, middle), np.where(left[:, None], middle, high)
+        low_value = np.where(left[:, None], low_value, value)
+        high_value = np.where(left[:, None], value, high_value)
+    jump = float((np.abs(high_value - low_value) / spread).max())
+    if jump <= _JUMP:
+        if view.noise > _NOISY * view.scale and view.scale > 1e-9 * float(np.abs(values).max()):
+            return (
+                f"nothing piecewise affine is seen: second differences over the shortest steps are {view.noise:.2g}, "
+                f"the spread of all values is {view.scale:.2g} (noise, or pieces too small to see)"
+            )
+        return None
+    again = float((np.abs(ask(low) - low_value) / spread).max())
+    if again > _JUMP:
+        return f"the oracle is noisy: the same input gave values that differ by {again:.0%} of their spread"
+    if distinct <= max(16, values.shape[0] * values.shape[1] // 8):
+        return (
+            f"the oracle is not continuous: it took {distinct} different values only and jumps between them (labels, "
+            "an argmax or a step); ask for scores instead of labels"
+        )
+    return (
+        f"the oracle is not continuous: its values jump by {jump:.0%} of their spread over a billionth of the box "
+        "(a step, or noise that depends on the input)"
+    )

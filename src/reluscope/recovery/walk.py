@@ -5,6 +5,10 @@ polytope ask whether the function equals g. Where it does not, the region ends s
 its end, measure the map g' beyond it, and cut the polytope by the plane where g and g' agree. When all vertices agree
 the region is done; the walk goes on through its facets, until every facet leads to a known region and uniform points
 find no gap.
+
+A region may be cut too little: another one reaches in between its vertices. So every place where the walk would go on,
+and in the end uniform points and points around all vertices, are compared with what is known there. A place that
+disagrees is a witness: the region that holds it is cut further on the way there, and the walk goes on.
 """
 
 from __future__ import annotations
@@ -12,10 +16,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.answer import Status, Stop
 from reluscope.budget import Budget
 from reluscope.recovery.oracle import QueryLimitError
@@ -24,6 +31,10 @@ from reluscope.recovery.view import View
 
 MOST_INPUTS = 6
 _BISECTIONS = 34
+_INSIDE, _ON_FACET = 12, 6
+"""Random places inside a region and on each facet where it is checked, beside its vertices."""
+_AROUND, _MOST_CORNERS = 8, 1000
+"""Places around each vertex at either of two distances that must agree, and the most vertices that are looked at."""
 _GAPS = 2000
 """Uniform points that must all lie in known regions before the walk ends."""
 
@@ -36,6 +47,14 @@ class Walk:
     covered: float
     unresolved: int
     stopped: str | None
+    walker: Any
+
+    def again(
+        self, X: FloatArray, rng: np.random.Generator, budget: Budget, report: Callable[[int, str], None]
+    ) -> Walk:
+        """The walk taken up where points `X` of the box disagree with what was found."""
+        view = self.walker.view
+        return _go(self.walker, list((X - view.centre) / view.half), rng, budget, report)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,32 +72,47 @@ class _Region:
 
 def walk_regions(view: View, rng: np.random.Generator, budget: Budget, report: Callable[[int, str], None]) -> Walk:
     """Discover the regions until none is left or a limit is reached."""
-    walker = _Walker(view, rng)
+    return _go(_Walker(view, rng), [rng.uniform(-0.5, 0.5, view.n)], rng, budget, report)
+
+
+def _go(
+    walker: _Walker,
+    start: list[FloatArray],
+    rng: np.random.Generator,
+    budget: Budget,
+    report: Callable[[int, str], None],
+) -> Walk:
+    view = walker.view
     stopped = None
     try:
-        seeds = deque([rng.uniform(-0.5, 0.5, view.n)])
+        seeds = deque(start)
         while stopped is None:
             while seeds and stopped is None:
                 x = seeds.popleft()
                 if walker.known(x):
-                    continue
-                region = walker.explore(x)
+                    region = walker.cut_back(x)
+                    if region is None:
+                        continue
+                else:
+                    region = walker.explore(x)
                 if region is not None:
                     walker.add(region)
                     seeds.extend(walker.beyond(region))
                 report(len(walker.regions), f"{len(walker.regions):,} regions, {view.oracle.queries:,} queries")
                 stopped = budget.spent(len(walker.regions))
             if stopped is None:
-                gaps = [u for u in view.draw(_GAPS, rng) if not walker.known(u)]
-                if not gaps or walker.unresolved > 50 + len(walker.regions):
+                points = view.draw(_GAPS, rng)
+                open_ = [u for u in points if not walker.known(u)][:20]
+                open_ += list(walker.disagreeing(np.concatenate([points, walker.around_vertices()]))[:50])
+                if not open_ or walker.unresolved > 50 + len(walker.regions):
                     break
-                seeds.extend(gaps[:20])
+                seeds.extend(open_)
     except QueryLimitError as error:
         stopped = Stop(str(error), Status.BUDGET)
     regions = walker.regions
     probes = view.draw(_GAPS, rng)
     covered = float(np.mean([walker.known(u) for u in probes])) if regions else 0.0
-    return Walk(_surrogate(view, regions), covered, walker.unresolved, stopped)
+    return Walk(_surrogate(view, regions), covered, walker.unresolved, stopped, walker)
 
 
 class _Walker:
@@ -102,6 +136,64 @@ class _Walker:
         self.regions.append(region)
         self._start = np.append(self._start, len(self._b))
         self._A, self._b = np.concatenate([self._A, region.A]), np.concatenate([self._b, region.b])
+
+    def remove(self, k: int) -> None:
+        left = self.regions[:k] + self.regions[k + 1 :]
+        self.regions = []
+        self._A, self._b, self._start = np.zeros((0, self.view.n)), np.zeros(0), np.zeros(0, dtype=np.intp)
+        if left:
+            self.regions = left
+            self._A, self._b = np.concatenate([c.A for c in left]), np.concatenate([c.b for c in left])
+            self._start = np.concatenate([[0], np.cumsum([len(c.b) for c in left])[:-1]]).astype(np.intp)
+
+    def _deepest(self, X: FloatArray) -> tuple[npt.NDArray[np.intp], FloatArray]:
+        """The region that each point lies deepest in, and how deep."""
+        least = np.minimum.reduceat(self._b - X @ self._A.T, self._start, axis=1)
+        best = least.argmax(axis=1)
+        return best, least[np.arange(len(X)), best]
+
+    def disagreeing(self, X: FloatArray) -> FloatArray:
+        """Points of known regions where the function is not what the region says."""
+        if not self.regions or not len(X):
+            return X[:0]
+        best, depth = self._deepest(X)
+        inside = np.flatnonzero(depth > 1e-9)
+        best, X = best[inside], X[inside]
+        C, d = np.stack([c.C for c in self.regions])[best], np.stack([c.d for c in self.regions])[best]
+        gap = np.abs(self.view.outputs(X) - np.einsum("koi,ki->ko", C, X) - d).max(axis=1)
+        return X[gap > 2 * self._allowed()]
+
+    def around_vertices(self) -> FloatArray:
+        """Points close to vertices, in random directions.
+
+        Where a region is cut too little, the bends that were missed end at its facets, in vertices of its neighbours;
+        close to those they take up a share of all directions, however small they are.
+        """
+        corners = np.concatenate([c.vertices for c in self.regions]) if self.regions else np.zeros((0, self.view.n))
+        corners = corners[np.unique(np.round(corners, 6), axis=0, return_index=True)[1]]
+        if len(corners) > _MOST_CORNERS:
+            corners = corners[self.rng.choice(len(corners), _MOST_CORNERS, replace=False)]
+        step = self.rng.normal(size=(2 * _AROUND, len(corners), self.view.n))
+        step /= np.linalg.norm(step, axis=2, keepdims=True)
+        step[:_AROUND] *= 1e-2
+        step[_AROUND:] *= 1e-3
+        near = (corners + step).reshape(-1, self.view.n)
+        return near[np.abs(near).max(axis=1) < 1]
+
+    def cut_back(self, x: FloatArray) -> _Region | None:
+        """A known place looked at: None if it is as its region says, else the region, cut between there and here."""
+        if not len(self.disagreeing(x[None])):
+            return None
+        k = int(self._deepest(x[None])[0][0])
+        region = self.regions[k]
+        self.remove(k)
+        if np.abs(region.x - x).max() < 1e-12:  # the region's own middle: what it says was never true
+            return None
+        return self.explore(region.x, region, x)
+
+    def _allowed(self) -> float:
+        slope = self.view.noise / 1e-3 if not self.view.oracle.has_gradient else self.view.noise
+        return self.agree + 50 * slope
 
     def beyond(self, region: _Region) -> list[FloatArray]:
         """Points just across the facets: at the middle of each and near its corners."""
@@ -133,17 +225,22 @@ class _Walker:
                 return C, Y[0] - C @ x
         return None
 
-    def explore(self, x: FloatArray) -> _Region | None:
-        """The region around x."""
-        here = self.model(x)
+    def explore(self, x: FloatArray, known: _Region | None = None, witness: FloatArray | None = None) -> _Region | None:
+        """The region around x; or what is `known` of it, cut further because it does not hold at a `witness`."""
+        here = self.model(x) if known is None else (known.C, known.d)
         if here is None:
             self.unresolved += 1
             return None
         C, d = here
-        slope = self.view.noise / 1e-3 if not self.view.oracle.has_gradient else self.view.noise
-        allowed = self.agree + 50 * slope
-        A, b = self.box
+        allowed = self._allowed()
+        A, b = self.box if known is None else (known.A, known.b)
         asked: dict[bytes, bool] = {}
+        if witness is not None:
+            plane = self._end(x, witness, C, d, allowed)
+            if plane is None:
+                self.unresolved += 1
+                return None
+            A, b = np.concatenate([A, plane[0][None]]), np.append(b, plane[1])
         for _ in range(200):
             corners = _vertices(A, b)
             if corners is None:
@@ -173,11 +270,11 @@ class _Walker:
 
     def _spread(self, corners: FloatArray, A: FloatArray, b: FloatArray) -> FloatArray:
         """Random points of every facet and of the inside of a polytope."""
-        places = [self.rng.dirichlet(np.ones(len(corners)), 6) @ corners]
+        places = [self.rng.dirichlet(np.ones(len(corners)), _INSIDE) @ corners]
         for i in range(len(b)):
             on = corners[np.abs(corners @ A[i] - b[i]) < 1e-8]
             if len(on) >= self.view.n > 1:
-                places.append(self.rng.dirichlet(np.ones(len(on)), 2) @ on)
+                places.append(self.rng.dirichlet(np.ones(len(on)), _ON_FACET) @ on)
         return np.clip(np.concatenate(places), -1, 1)
 
     def _end(
@@ -215,8 +312,8 @@ class _Walker:
 
 def _vertices(A: FloatArray, b: FloatArray) -> FloatArray | None:
     """Vertices of `A x <= b`, a bounded polytope; None if it has no interior worth the name."""
-    from scipy.optimize import linprog
-    from scipy.spatial import HalfspaceIntersection, QhullError
+    linprog = late("scipy.optimize", "linprog")
+    HalfspaceIntersection, QhullError = late("scipy.spatial", "HalfspaceIntersection", "QhullError")
 
     n = A.shape[1]
     if n == 1:

@@ -61,6 +61,8 @@ class Section:
     """What a program would want: goes to the JSON file."""
     headline: str = ""
     """A line for the summary at the top, or nothing."""
+    ask: str = ""
+    """What one would give to have this section; such a section is not shown."""
 
 
 def cell(value: Any) -> str:

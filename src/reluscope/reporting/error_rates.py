@@ -22,7 +22,8 @@ def errors(subject: Subject) -> Section:
         classes = _fitted_classes(subject)
         fitted = " (a Gaussian fitted to each class)"
     if classes is None:
-        return Section("errors", title, "Needs one law per class, or data with a label for each row.")
+        ask = "one law per class, or X=rows with labels y=: how often the decision is wrong, by class"
+        return Section("errors", title, ask=ask)
     if subject.net.n_outputs == 1 and len(classes) == 2:
         return _two_class_errors(subject, classes, title, fitted)
     if subject.net.n_outputs != len(classes):
@@ -59,6 +60,7 @@ def _two_class_errors(subject: Subject, classes: ClassMixtures, title: str, fitt
     low, high = (float(v) for v in np.quantile(y[:, 0], [0.01, 0.99]))
     t = np.append(np.linspace(min(low, 0.0), max(high, 0.0), 81), 0.0)
     rates = error_rates(subject.net, classes, t, budget=budget, rng=subject.seed)
+    subject.keep(None, rates, classes, threshold=t, budget=budget)
     at_zero = {k: [float(getattr(r, k)[-1]) for r in (rates.false_positive, rates.false_negative, rates.error)]
                for k in ("value", "lower", "upper")}  # fmt: skip
     columns: dict[str, list[Any]] = {

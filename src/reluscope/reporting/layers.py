@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, generator, integer, real_array
-from reluscope._files import read_bytes
-from reluscope._tables import write_csv
+from reluscope._files import make_folder
+from reluscope._npy import read_npy
+from reluscope._tables import read_numbers, write_csv
 from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError
+from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network
 from reluscope.representation.layers import Layers, layers
 
@@ -51,18 +53,12 @@ def list_layers(
     return facts, "\n".join(lines)
 
 
-def read_points(path: Path, columns: int) -> FloatArray:
+def read_points(path: Path, columns: int, limits: Limits = DEFAULT_LIMITS) -> FloatArray:
     """Rows of numbers from a CSV (or blank-separated) text file or an `.npy` file; extra columns are refused."""
-    content = read_bytes(path)
-    if path.suffix == ".npy":
-        try:
-            raw = np.load(io.BytesIO(content), allow_pickle=False)
-        except (ValueError, EOFError, MemoryError) as error:
-            raise InputError(f"{path.name} is not an .npy file of numbers: {error}") from error
-    else:
-        raw = _table(content, path.name)
-    X = real_array(raw, path.name)
-    X = X.reshape(len(X), -1) if X.ndim > 2 else np.atleast_2d(X)
+    X = real_array(read_npy(path, limits.started()) if path.suffix == ".npy" else read_numbers(path, limits), path.name)
+    if X.ndim > 2:
+        X = X.reshape(len(X), math.prod(X.shape[1:]))
+    X = np.atleast_2d(X)
     if columns == 1 and X.shape[0] == 1:
         X = X.T
     if X.shape[1] != columns:
@@ -70,33 +66,11 @@ def read_points(path: Path, columns: int) -> FloatArray:
     return X
 
 
-def _table(content: bytes, name: str) -> FloatArray:
-    try:
-        lines = content.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise InputError(f"{name} is not a text file of numbers; .npy files must end in .npy") from None
-    rows: list[list[float]] = []
-    for number, line in enumerate(lines, start=1):
-        cells = [c for c in (line.split(",") if "," in line else line.split()) if c.strip()]
-        if not cells:
-            continue
-        try:
-            rows.append([float(c) for c in cells])
-        except ValueError:
-            if rows or number > 1:
-                raise InputError(f"{name} has a cell that is not a number on line {number}") from None
-        if rows and len(rows[-1]) != len(rows[0]):
-            raise InputError(f"{name} has {len(rows[-1])} columns on line {number}, {len(rows[0])} before it")
-    if not rows:
-        raise InputError(f"{name} holds no rows of numbers")
-    return np.array(rows)
-
-
 def _write(found: Layers, folder: Path, stem: str) -> list[str]:
     from reluscope.plot._axes import save
     from reluscope.plot.layers import plot_clouds, plot_geometry, plot_layers
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     columns = {k: ["" if v is None else v for v in column] for k, column in found.to_dict().items()}
     write_csv({k: np.array(column, dtype=object) for k, column in columns.items()}, folder / f"{stem}-layers.csv")
     files = [f"{stem}-layers.csv"]

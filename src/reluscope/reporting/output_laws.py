@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope._text import percent
+from reluscope._text import percent, percent_in
 from reluscope.intervals import DEFAULT_LEVEL, binomial
-from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
-from reluscope.reporting.subject import Subject
+from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
 
 _MOST_OUTPUTS = 6
 
@@ -55,9 +56,9 @@ def outputs(subject: Subject) -> Section:
         more += " Where mean or median differ from those of the data, the law does not match the data."
     table = Table("outputs", "Moments and quantiles.", rows, shown=_MOST_OUTPUTS)
     if net.n_outputs > 1:
-        sentence, decisions = _decisions(subject, y)
+        sentence, who = _decision_table(subject)
         lead = f"{sentence} {lead}"
-        blocks.insert(0, decisions)
+        blocks.insert(0, who)
     return Section("outputs", "What comes out", lead + more, out.guarantee, [table, *blocks],
                    facts={"mean": mean.to_dict(), "method": out.method}, headline=lead)  # fmt: skip
 
@@ -121,26 +122,62 @@ def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int) ->
     )
 
 
-def _decisions(subject: Subject, y: FloatArray) -> tuple[str, Table]:
-    """How often each output wins: exactly where that is quick, from draws with exact binomial intervals otherwise."""
-    from reluscope.answers.probability import probability
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """How often each output wins, the most frequent first: shares with their ends, and how they were found."""
 
+    word: str
+    outputs: npt.NDArray[np.intp]
+    share: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    how: str
+
+
+def decisions(subject: Subject) -> Decisions:
+    """Who wins, computed once: asked as events are, so that both say the same; of a large network, from draws."""
+    if "decisions" not in subject.cache:
+        subject.cache["decisions"] = _decided(subject, subject.draws()[1])
+    return subject.cache["decisions"]
+
+
+def _decided(subject: Subject, y: FloatArray) -> Decisions:
     word = subject.deciding
     smallest, name = word == "smallest", "argmin" if word == "smallest" else "argmax"
     n, k = len(y), y.shape[1]
     hits = np.bincount(y.argmin(axis=1) if smallest else y.argmax(axis=1), minlength=k)
     order = np.argsort(-hits, kind="stable")[:_MOST_OUTPUTS]
-    low, high = binomial(hits, n)
-    share, how = hits / n, f"from {n:,} draws ({100 * DEFAULT_LEVEL:g} % intervals)"
-    if subject.seen() <= MOST_EXACT_DIMENSIONS and k <= _MOST_OUTPUTS:
-        seconds = subject.allow(0.1) / k
-        answers = [probability(subject.net, subject.law, f"{name} == {i}", budget=f"{seconds:g}s") for i in range(k)]
-        if all(a.guarantee in ("exact", "sound") for a in answers):
-            share, low, high = (np.array([getattr(a, key) for a in answers]) for key in ("value", "lower", "upper"))
-            how = "exactly" if all(a.guarantee == "exact" for a in answers) else "with guaranteed bounds"
-            order = np.argsort(-share, kind="stable")
-    columns = {f"{word} output": [f"y[{i}]" for i in order], "share": share[order], "lower": low[order],
-               "upper": high[order]}  # fmt: skip
-    parts = ", ".join(f"y[{i}] {percent(float(share[i]))}" for i in order[:4] if share[i] > 0)
-    sentence = f"The {word} output is {parts} of the time."
-    return sentence, Table("decisions", f"Which output is {word}, {how}.", columns, shown=_MOST_OUTPUTS)
+    share, (low, high) = hits / n, binomial(hits, n)
+    how = f"from {n:,} draws ({100 * DEFAULT_LEVEL:g} % intervals)"
+    if subject.net.n_units <= MOST_LINE_UNITS and subject.net.n_inputs <= MOST_LINE_INPUTS:
+        seconds = subject.allow(0.1) / len(order)
+        kinds = set()
+        for i in order:
+            share[i], low[i], high[i], kind = _wins(subject, name, int(i), seconds)
+            kinds.add(kind)
+        order = order[np.argsort(-share[order], kind="stable")]
+        words = {"exact": "exactly", "sound": "with guaranteed bounds"}
+        how = words.get(next(iter(kinds)), "") if len(kinds) == 1 else ""
+        how = how or f"with intervals of {100 * DEFAULT_LEVEL:g} % or guaranteed ones"
+    return Decisions(word, order, share[order], low[order], high[order], how)
+
+
+def _decision_table(subject: Subject) -> tuple[str, Table]:
+    found = decisions(subject)
+    names = [subject.output(int(i)) for i in found.outputs]
+    columns = {f"{found.word} output": names, "share": found.share, "lower": found.lower, "upper": found.upper}
+    ends = zip(found.outputs.tolist(), found.share, found.lower, found.upper, strict=True)
+    parts = [f"{subject.output(i)} {percent_in(float(s), float(a), float(b))}" for i, s, a, b in ends if s > 0]
+    sentence = f"The {found.word} output is {', '.join(parts[:4])} of the time."
+    caption = f"Which output is {found.word}, {found.how}. {subject.assumption}".strip()
+    return sentence, Table("decisions", caption, columns, shown=_MOST_OUTPUTS)
+
+
+def _wins(subject: Subject, name: str, output: int, seconds: float) -> tuple[float, float, float, str]:
+    """Probability that this output wins, with its ends and its guarantee; from the opposite event if that was asked."""
+    opposite = f"{name} != {output}"
+    if opposite in subject.events:
+        found = subject.probability(opposite, seconds)
+        return 1.0 - found.value, 1.0 - found.upper, 1.0 - found.lower, found.guarantee
+    found = subject.probability(f"{name} == {output}", seconds)
+    return found.value, found.lower, found.upper, found.guarantee

@@ -6,11 +6,11 @@ its numbers as JSON. A section that cannot be worked out says why, and the other
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import integer, real
+from reluscope._check import any_array, choice, describe, integer, real, seeded, several, text
+from reluscope._columns import columns_of
 from reluscope._extras import require
 from reluscope._version import __version__
+from reluscope.answers.replay import fingerprint
 from reluscope.budget import Budget, parse_budget
+from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError, ReluscopeError
-from reluscope.inputs import ClassMixtures, Gaussian, GaussianMixture, Law, check_law
+from reluscope.inputs import ClassMixtures, Gaussian, GaussianMixture, Law, Uniform, check_law
 from reluscope.network import Network, check_network
 from reluscope.progress import meter
 from reluscope.reporting import error_rates, output_laws, region_pictures, sections
 from reluscope.reporting.blocks import Figure, Section, Table
+from reluscope.reporting.first_screen import Screen, chances, first_screen
 from reluscope.reporting.subject import Subject
+from reluscope.threads import OutOfTimeError, clean_interrupt, deadline
+
+_MORE = 0.3
+"""Seconds, and a tenth of the budget, that a section under way may take beyond the budget."""
 
 _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
     sections.events,
@@ -59,6 +67,13 @@ class Report:
         Versions, fingerprint of the network, seed, budget and time.
     seed : int
         `rng=seed` repeats the report.
+    records : tuple of dict
+        What the probabilities of events, the linear models, the singular values and the error rates were computed
+        from, as `reluscope.record` makes it; `reluscope replay report.json` computes them again.
+    assumed : bool
+        Whether the distribution of the inputs was given by nobody.
+    screen : Screen
+        What comes first on the page: what, where, how likely.
     """
 
     title: str
@@ -66,6 +81,9 @@ class Report:
     sections: tuple[Section, ...]
     origin: dict[str, str]
     seed: int
+    records: tuple[dict[str, Any], ...] = ()
+    assumed: bool = False
+    screen: Screen = field(default_factory=Screen)
 
     @property
     def summary(self) -> list[str]:
@@ -81,6 +99,8 @@ class Report:
             page.render(
                 title=self.title,
                 law_from=self.law_from,
+                assumed=self.assumed,
+                screen=self.screen,
                 sections=self.sections,
                 origin=self.origin,
                 version=__version__,
@@ -92,12 +112,14 @@ class Report:
         return {
             "title": self.title,
             "law": self.law_from,
+            "law_assumed": self.assumed,
             "summary": self.summary,
             "sections": {
                 s.key: {"guarantee": s.guarantee, "answer": s.answer, "reason": s.reason, **_plain(s.facts)}
                 for s in self.sections
             },
             "origin": self.origin,
+            **_shared(self.records),
         }
 
     def save(self, folder: str | Path) -> list[str]:
@@ -113,18 +135,17 @@ class Report:
         list of str
             Names of the files.
         """
-        from reluscope._files import atomic_write
+        from reluscope._files import atomic_write, make_folder
         from reluscope._tables import write_csv
 
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = make_folder(folder)
         texts = {
             "report.html": self.html(),
             "report.json": json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n",
         }
-        for name, text in texts.items():
+        for name, content in texts.items():
             with atomic_write(folder / name) as file:
-                file.write(text.encode())
+                file.write(content.encode())
         names = list(texts)
         for block in (b for s in self.sections for b in s.blocks if isinstance(b, Table)):
             write_csv(block.columns, folder / f"{block.name}.csv")
@@ -132,10 +153,12 @@ class Report:
         return names
 
     def __repr__(self) -> str:
-        lines = "\n".join(f"  {line}" for line in self.summary)
+        first = [self.law_from] if self.assumed else []
+        lines = "\n".join(f"  {line}" for line in [*first, *self.summary])
         return f"Report: {self.title}\n{lines}"
 
 
+@clean_interrupt()
 def report(
     net: Network,
     law: Law | ClassMixtures | None = None,
@@ -145,6 +168,7 @@ def report(
     events: Sequence[str] | str = (),
     feature_names: Sequence[str] | None = None,
     box: Any = None,
+    decision: str | None = None,
     title: str | None = None,
     budget: Any = None,
     rng: int | None = None,
@@ -157,8 +181,8 @@ def report(
     net : Network
     law : Law or ClassMixtures, optional
         The distribution of the inputs; one law per class adds error rates (so do labels `y` beside `X`). Without it, a
-        Gaussian is fitted to the rows of `X`; without those, a Gaussian around the middle of `box` (a third of its
-        half-width as standard deviation) or independent standard normal inputs are assumed, and the page says so.
+        Gaussian is fitted to the rows of `X`; without those, inputs are uniform on `box`; without that, independent
+        standard normal inputs are assumed, and the page says so on top.
     X : (n, inputs), optional
         Rows of data, for the linear models they meet.
     y : (n,), optional
@@ -169,6 +193,9 @@ def report(
         Names of the inputs.
     box : (lower, upper), optional
         Range of the inputs.
+    decision : {"largest", "smallest"}, optional
+        Which output decides; by default what the network's schema says, else the largest is assumed, and the page says
+        so.
     title : str, optional
         Title of the page.
     budget : str, optional
@@ -197,23 +224,46 @@ def report(
     'y[0] > 1 has probability 31.7 %. [exact]'
     """
     check_network(net)
-    seed = int(np.random.default_rng().integers(2**31)) if rng is None else integer(rng, "rng", low=0)
+    seed = (seeded(None)[1] or 0) % 2**31 if rng is None else integer(rng, "rng", low=0)
     seconds = real(parse_budget("60s" if budget is None else budget).seconds, "budget", low=0.1)
     rows = None if X is None else _rows(X, net)
     classes = law if isinstance(law, ClassMixtures) else None
-    joint, law_from = _law(net, law.joint if isinstance(law, ClassMixtures) else law, rows, box)
-    names = None if feature_names is None else tuple(map(str, feature_names))
+    joint, law_from, assumed = _law(net, law.joint if isinstance(law, ClassMixtures) else law, rows, box)
+    if decision is not None:
+        choice(decision, "decision", ("largest", "smallest"))
+    if feature_names is None and net.schema is not None and net.schema.columns:
+        feature_names = net.schema.inputs
+    names = (
+        None
+        if feature_names is None
+        else tuple(text(name, "an entry of feature_names") for name in several(feature_names, "feature_names", "names"))
+    )
     if names is not None and len(names) != net.n_inputs:
         raise InputError(f"feature_names must name the {net.n_inputs} inputs, got {len(names)}")
-    texts = (events,) if isinstance(events, str) else tuple(events)
+    texts = (events,) if isinstance(events, str) else several(events, "events", "texts")
+    for each in texts:
+        text(each, "an entry of events")
+    if title is not None:
+        text(title, "title")
+    if y is not None:
+        labels = any_array(y, "y", "a list of numbers or labels")
+        if rows is None or labels.shape[:1] != (len(rows),) or labels.dtype.kind not in "iufbOUST":
+            what = "goes with X" if rows is None else f"must have one number or label for each of the {len(rows)} rows"
+            raise InputError(f"y {what}, got {describe(y)}")
+    if box is not None:
+        box_bounds(box, net.n_inputs, "box")
     clock = Budget(seconds=min(seconds, 3600.0))
-    subject = Subject(net, joint, law_from, classes, rows, y, names, texts, clock, seed)
+    subject = Subject(net, joint, law_from, classes, rows, y, names, decision or "", texts, clock, seed)
     done: list[Section] = []
     started = time.perf_counter()
+    screen = Screen()
     with meter(progress, "report") as show:
         for section in _SECTIONS:
             show(len(done), section.__name__)
             done.append(_tried(section, subject))
+            if section is sections.events:
+                show(len(done), "first screen")
+                screen = _first(subject)
     origin = {
         "reluscope": __version__,
         "numpy": np.__version__,
@@ -222,37 +272,39 @@ def report(
         "budget": f"{seconds:g} s in all",
         "seconds": f"{time.perf_counter() - started:.1f}",
     }
-    return Report(title or net.name or "network", law_from, tuple(done), origin, seed)
+    kept = tuple(subject.records)
+    return Report(title or net.name or "network", law_from, tuple(done), origin, seed, kept, assumed, screen)
 
 
-def fingerprint(net: Network) -> str:
-    """SHA-256 of the layers' weights, biases and activations."""
-    digest = hashlib.sha256()
-    for layer in net.layers:
-        for part in _weights(layer.weight):
-            digest.update(np.ascontiguousarray(part).tobytes())
-        digest.update(layer.bias.tobytes())
-        for table in (layer.units.breaks, layer.units.slopes, layer.units.intercepts):
-            digest.update(np.ascontiguousarray(table).tobytes())
-    return digest.hexdigest()
-
-
-def _weights(weight: Any) -> tuple[Any, ...]:
-    """The arrays that hold a dense or sparse matrix."""
-    return (weight,) if isinstance(weight, np.ndarray) else (weight.indptr, weight.indices, weight.data)
+def _first(subject: Subject) -> Screen:
+    """The first screen; without pictures where there is no time for them."""
+    budget = subject.budget
+    if budget.elapsed() < 0.5 * budget.seconds:
+        with suppress(OutOfTimeError), deadline(lambda: budget.elapsed() > budget.seconds):
+            return first_screen(subject)
+    return Screen(chances=chances(subject))
 
 
 def _tried(section: Callable[[Subject], Section], subject: Subject) -> Section:
+    """The section, or why there is none: an error, or no time left."""
+    name, budget = section.__name__, subject.budget
+    late = f"the budget of {budget.seconds:g} s did not suffice for this section; give more"
+    if budget.spent() and section is not sections.network:
+        return Section(name, name.capitalize(), reason=late)
     try:
-        return section(subject)
+        with deadline(lambda: budget.elapsed() > 1.1 * budget.seconds + _MORE):
+            return section(subject)
+    except OutOfTimeError:
+        return Section(name, name.capitalize(), reason=late)
     except (ReluscopeError, MemoryError) as error:
-        name = section.__name__
         return Section(name, name.capitalize(), reason=str(error) or type(error).__name__)
 
 
 def _rows(X: npt.ArrayLike, net: Network) -> Any:
     from reluscope.inputs import data_rows
 
+    if columns_of(X) is not None and net.schema is not None and net.schema.columns:
+        return net.schema.encode(X)
     rows = data_rows(X)
     if rows.shape[1] != net.n_inputs:
         raise InputError(
@@ -262,26 +314,35 @@ def _rows(X: npt.ArrayLike, net: Network) -> Any:
     return rows
 
 
-def _law(net: Network, law: Law | None, X: Any, box: Any) -> tuple[Law, str]:
+def _law(net: Network, law: Law | None, X: Any, box: Any) -> tuple[Law, str, bool]:
+    """The law, where it comes from, and whether nobody has given it."""
     if law is not None:
-        return check_law(law, net), f"Inputs: {law!r}."
+        return check_law(law, net), f"Inputs: {law!r}.", False
     if X is not None:
         fitted = GaussianMixture.fit(X, components=1, rng=0)
-        return fitted, f"Inputs: a Gaussian fitted to the {len(X):,} rows of data given."
+        return fitted, f"Inputs: a Gaussian fitted to the {len(X):,} rows of data given.", False
     if box is not None:
-        from reluscope.cells.domain import box_bounds
-
-        low, high = box_bounds(box, net.n_inputs, "box")
-        sd = (high - low) / 6.0
-        return Gaussian((low + high) / 2.0, np.diag(sd * sd)), (
-            "Inputs: no law was given, so a Gaussian around the middle of the box is assumed, with three standard "
-            "deviations to each face. Give a law or data, and the report is about your inputs."
-        )
+        uniform = Uniform(*box_bounds(box, net.n_inputs, "box"))
+        return uniform, "Inputs: uniform on the box given.", False
     standard = Gaussian(np.zeros(net.n_inputs), 1.0)
-    return standard, (
-        "Inputs: no law or data was given, so independent standard normal inputs are assumed. Give a law (the "
-        "distribution of the inputs) or data, and the report is about your inputs."
+    return (
+        standard,
+        (
+            "Assumed inputs: no law or data was given, so every probability below is for independent standard normal "
+            "inputs. Give a law (the distribution of the inputs) or data, and the report is about your inputs."
+        ),
+        True,
     )
+
+
+def _shared(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Records with what they share told once (a law may be large): `record`, and `records` with what is their own."""
+    if not records:
+        return {}
+    first = records[0]
+    shared = {name: value for name, value in first.items() if all(name in r and r[name] == value for r in records)}
+    own = [{name: value for name, value in r.items() if name not in shared} for r in records]
+    return {"record": shared, "records": own}
 
 
 def _plain(value: Any) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope._text import count
+from reluscope.network import Network
 from reluscope.reporting.blocks import Figure, Section
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, hex_colours, sequential
 from reluscope.reporting.subject import Subject
@@ -16,6 +18,8 @@ _MOST_SHAPES = 6000
 """Polygons drawn in one picture."""
 
 _PIXELS = 220
+_MOST_DENSE = 400
+"""Inputs up to which the whole covariance is used."""
 _MOST_LINES = 160
 """First-layer units that may switch in the picture of the regions."""
 
@@ -24,20 +28,12 @@ def regions(subject: Subject) -> Section:
     """A picture of the regions: exact in the plane, a slice through the mean otherwise."""
     from reluscope.cells.regions import regions as enumerate_regions
 
-    net, law = subject.net, subject.law
-    flat = net.n_inputs == 2
-    if flat:
-        plane, labels = net, (subject.feature(0), subject.feature(1))
-        centre, spread = np.asarray(law.mean), np.sqrt(np.asarray(law.variance))
-        lower, upper = centre - 3.2 * spread, centre + 3.2 * spread
-    elif net.n_inputs == 1:
+    net = subject.net
+    if net.n_inputs == 1:
         return _curve(subject)
-    else:
-        directions = _directions(subject)
-        plane = net.after(directions.T, np.asarray(law.mean))
-        labels = ("first direction, in standard deviations", "second direction, in standard deviations")
-        lower, upper = np.full(2, -3.0), np.full(2, 3.0)
-    lower, wide, zoom = _window(plane, lower, np.where(upper > lower, upper, lower + 1.0))
+    view = plane_of(subject)
+    flat, plane, labels = view.flat, view.net, view.labels
+    lower, wide, zoom = _window(plane, view.lower, view.upper)
     found = enumerate_regions(plane, box=(lower, wide), budget=f"20000 regions, {subject.allow(0.1):g}s", progress=None)
     partial = "" if found.complete else f" (the first {len(found):,}: {found.stopped})"
     grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
@@ -49,7 +45,7 @@ def regions(subject: Subject) -> Section:
         winner = y.argmin(axis=1) if word == "smallest" else y.argmax(axis=1)
         chart.image(CATEGORIES[winner].reshape(_PIXELS, _PIXELS, 3)[::-1])
         for o in np.unique(winner).tolist():
-            chart.swatch(CATEGORIES[o], f"y[{o}]")
+            chart.swatch(CATEGORIES[o], subject.output(o))
         what = f"which output is {word}"
     else:
         values = y[:, 0].reshape(_PIXELS, _PIXELS)
@@ -57,10 +53,9 @@ def regions(subject: Subject) -> Section:
         what = f"y[0] (blue below zero, red above, strongest at ±{float(np.abs(values).max()):.3g})"
     shapes = [found.vertices(i) for i in range(min(len(found), _MOST_SHAPES))]
     chart.polygons(shapes)
-    where = "In the plane of the inputs" if flat else "In the plane through the mean along its two main directions"
-    blocks: list[Any] = [
-        Figure(chart.svg(), f"{where}: {what}, and the edges of {count(len(found), 'region')}{partial}.")
-    ]
+    where = view.where
+    drawn = count(len(found), "region") if len(shapes) == len(found) else f"{len(shapes):,} of {len(found):,} regions"
+    blocks: list[Any] = [Figure(chart.svg(), f"{where}: {what}, and the edges of {drawn}{partial}.")]
     if flat and found.complete:
         blocks.append(_mass_picture(subject, found, lower, wide, labels))
     answer = (
@@ -69,6 +64,66 @@ def regions(subject: Subject) -> Section:
     )
     return Section("regions", "Where it switches", answer, "exact" if found.complete else "", blocks,
                    facts={"regions_in_view": len(found), "complete": bool(found.complete)})  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A plane of the input space: `x = origin + s a + t b`, its network, the part shown and what the axes are."""
+
+    net: Network
+    origin: FloatArray
+    directions: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    labels: tuple[str, str]
+    where: str
+    flat: bool
+    """Whether it is the whole input space."""
+    through_event: bool = False
+    """Whether the first direction goes to the nearest input of the event."""
+
+    def points(self, at: FloatArray) -> FloatArray:
+        """Inputs (n, inputs) of places (n, 2) in the plane."""
+        return self.origin + at @ self.directions
+
+
+def plane_of(subject: Subject) -> Plane:
+    """The plane to show: all inputs if there are two; else through the mean, and through the event if one is known."""
+    if "plane" not in subject.cache:
+        subject.cache["plane"] = _plane(subject)
+    return subject.cache["plane"]
+
+
+def _plane(subject: Subject) -> Plane:
+    net, law = subject.net, subject.law
+    centre = np.asarray(law.mean)
+    if net.n_inputs == 2:
+        spread = np.sqrt(np.asarray(law.variance))
+        lower, upper = centre - 3.2 * spread, centre + 3.2 * spread
+        upper = np.where(upper > lower, upper, lower + 1.0)
+        names = (subject.feature(0), subject.feature(1))
+        return Plane(net, np.zeros(2), np.eye(2), lower, upper, names, "In the plane of the inputs", True)
+    directions = _directions(subject)
+    labels = ("first direction, in standard deviations", "second direction, in standard deviations")
+    where, far, through = "In the plane through the mean along its two main directions", 3.0, False
+    nearest = subject.nearest()
+    if nearest is not None and nearest.distance is not None and len(law.components) == 1 and nearest.distance > 0.2:
+        first = (nearest.x - centre) / nearest.distance
+        if net.n_inputs <= _MOST_DENSE:
+            inverse = np.linalg.pinv(np.asarray(law.cov), hermitian=True)
+        else:
+            inverse = np.diag(1.0 / np.maximum(np.asarray(law.variance), 1e-300))
+        along = directions @ (inverse @ first)
+        at = int(np.argmin(np.abs(along)))
+        rest = directions[at] - along[at] * first  # at right angles to the first, where both are in standard deviations
+        length = float(np.sqrt(max(rest @ inverse @ rest, 0.0)))
+        if length > 0.1:
+            directions = np.stack([first, rest / length])
+            labels = ("towards the event, in sd", "a main direction, in sd")
+            where = "In the plane through the mean and the nearest input of the event that is known"
+            far, through = max(3.0, 1.2 * nearest.distance), True
+    plane = net.after(directions.T, centre)
+    return Plane(plane, centre, directions, np.full(2, -far), np.full(2, far), labels, where, False, through)
 
 
 def _window(plane: Any, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, float]:
@@ -94,7 +149,7 @@ def _pixel_centres(low: float, high: float) -> FloatArray:
 def _directions(subject: Subject) -> FloatArray:
     """Two directions (2, inputs), one standard deviation long: the law's widest, or what outputs feel most."""
     net, law = subject.net, subject.law
-    if net.n_inputs <= 400:
+    if net.n_inputs <= _MOST_DENSE:
         values, vectors = np.linalg.eigh(np.asarray(law.cov))
         return (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1][:, :2].T
     x = law.sample(64, rng=subject.seed)

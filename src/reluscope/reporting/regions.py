@@ -6,10 +6,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from reluscope._files import make_folder
 from reluscope._tables import write_csv
 from reluscope._text import table
+from reluscope.answers.replay import record
 from reluscope.cells.regions import Regions, regions
 from reluscope.errors import InputError
+from reluscope.inputs import Law
 from reluscope.network import Network
 
 _MOST_FACE_INPUTS = 4
@@ -43,6 +48,7 @@ def enumerate_regions(
         "regions": len(found),
         "distinct_linear_models": found.distinct_maps(),
         "seconds": seconds,
+        "record": record(net, law, None, found, box=box, budget=budget),
     }
     state = "complete" if found.complete else f"incomplete: {found.stopped}"
     lines = [
@@ -64,7 +70,7 @@ def enumerate_regions(
         lines.append(f"mass      {facts['mass']:.12g} in all ({masses.guarantee})")
         lines += ["", _most_probable(found, masses.value)]
     if folder is not None:
-        facts["files"] = _write(found, columns, folder, Path(name).stem)
+        facts["files"] = _write(found, columns, folder, Path(name).stem, None if law is None else _where(law, found))
         lines += ["", f"results in {folder}/: {', '.join(facts['files'])}"]
     return facts, "\n".join(lines)
 
@@ -89,8 +95,18 @@ def _most_probable(found: Regions, mass: Any, count: int = 5) -> str:
     return table(rows)
 
 
-def _write(found: Regions, columns: dict[str, Any], folder: Path, stem: str) -> list[str]:
-    folder.mkdir(parents=True, exist_ok=True)
+def _where(law: Law, found: Regions) -> tuple[Any, Any]:
+    """The rectangle that holds nearly all of the mass: four standard deviations, within the domain."""
+    mean, sd = np.asarray(law.mean), np.sqrt(np.asarray(law.variance))
+    lower, upper = mean - 4 * sd, mean + 4 * sd
+    if found.domain.box is not None:
+        lower, upper = np.maximum(lower, found.domain.box[0]), np.minimum(upper, found.domain.box[1])
+    flat = ~(upper > lower)
+    return np.where(flat, lower - 1.0, lower), np.where(flat, lower + 1.0, upper)
+
+
+def _write(found: Regions, columns: dict[str, Any], folder: Path, stem: str, view: Any) -> list[str]:
+    make_folder(folder)
     stem = "".join(c if c.isalnum() or c in "-_." else "_" for c in stem) or "network"
     write_csv(columns, folder / f"{stem}-regions.csv")
     files = [f"{stem}-regions.csv"]
@@ -99,7 +115,7 @@ def _write(found: Regions, columns: dict[str, Any], folder: Path, stem: str) -> 
         from reluscope.plot.regions import plot_regions
 
         mass = columns.get("mass")
-        ax = plot_regions(found, colour="mass", masses=mass) if mass is not None else plot_regions(found)
+        ax = plot_regions(found) if mass is None else plot_regions(found, colour="mass", masses=mass, view=view)
         save(ax, folder / f"{stem}-regions.png")
         files.append(f"{stem}-regions.png")
     return files

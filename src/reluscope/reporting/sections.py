@@ -12,6 +12,12 @@ from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
 
+_MOST_NUMBERS = 200_000
+"""Coefficients that are written down."""
+
+_MOST_RANKS = 50
+"""Singular values that are written down one by one."""
+
 
 def network(subject: Subject) -> Section:
     """What the network is."""
@@ -37,33 +43,32 @@ def network(subject: Subject) -> Section:
 def linear_models(subject: Subject) -> Section:
     """How many linear models matter, and which."""
     found = subject.linear_models()
-    top = found.top(min(10, len(found.value)))
-    total = np.cumsum(found.value)
+    top = found.top(min(10, len(found)))
+    total = np.cumsum(found.masses.value)
     most = int(np.searchsorted(total, 0.99 * min(1.0, total[-1]))) + 1 if len(total) else 0
     complete = found.remainder == 0
     entropy = found.entropy
     if complete:
         lead = (
             f"It applies {count(found.support_size, 'linear model')} here; {most:,} of them cover 99 % of the "
-            f"inputs, the most likely one {percent(float(found.value[0]))}."
+            f"inputs, the most likely one {percent(float(found.masses.value[0]))}."
         )
     else:
         lead = (
-            f"We found {count(len(found.value), 'linear model')} that cover at least "
+            f"We found {count(len(found), 'linear model')} that cover at least "
             f"{percent(max(0.0, 1.0 - found.remainder))} of the inputs; the most likely one covers "
-            f"{percent(float(found.value[0]))}."
+            f"{percent(float(found.masses.value[0]))}."
         )
-    answer = f"{lead} Their entropy is {entropy.value:.3g} bits"
-    tight = f"{entropy.lower:.3g}" == f"{entropy.upper:.3g}"
-    answer += "." if tight else f" (between {entropy.lower:.3g} and {entropy.upper:.3g})."
-    columns: dict[str, Any] = {"probability": top.mass, "lower": top.lower, "upper": top.upper}
+    answer = f"{lead} {_entropy(entropy)}"
+    columns: dict[str, Any] = {"probability": top.mass.value, "lower": top.mass.lower, "upper": top.mass.upper}
     columns["linear model"] = [_rule(subject, top.C[i, 0], top.d[i, 0]) for i in range(len(top))]
     caption = "The most probable linear models" + (
         "; the terms that move the output most come first." if subject.net.n_inputs > 4 else "."
     )
     if subject.net.n_outputs > 1:
-        caption += " Shown is y[0]; rs.linear_models(net, law).top(12) has all outputs."
-    blocks: list[Any] = [Table("linear_models", caption, columns)]
+        caption += " Shown is y[0]."
+    caption += " All coefficients are in coefficients.csv."
+    blocks: list[Any] = [Table("linear_models", caption, columns), _coefficients(subject, found)]
     if len(total) > 1:
         shown = min(len(total), 2000)
         chart = Chart(
@@ -76,7 +81,7 @@ def linear_models(subject: Subject) -> Section:
     return Section(
         "linear_models", "Which linear models it applies", answer, found.guarantee, blocks,
         facts={"linear_models": found.support_size, "remainder": found.remainder, "entropy_bits": entropy.to_dict(),
-               "top_mass": float(found.value[0]) if len(found.value) else None, "method": found.method},
+               "top_mass": float(found.masses.value[0]) if len(found) else None, "method": found.method},
         headline=lead,
     )  # fmt: skip
 
@@ -128,31 +133,21 @@ def units(subject: Subject) -> Section:
 def events(subject: Subject) -> Section:
     """The probabilities of the events asked for."""
     if not subject.events:
-        return Section(
-            "events", "How likely are your events",
-            'None was given. An event such as "y[0] > 1" would have its probability here.',
-        )  # fmt: skip
-    from reluscope.answers.probability import probability
-    from reluscope.events import event
-
+        return Section("events", "How likely are your events", ask='events=["y[0] > 1"]: the probability of an event')
     names = ["event", "probability", "lower", "upper", "guarantee", "how"]
     if subject.X is not None:
-        names.insert(4, "on the data")
+        names.insert(1, "on the data")
     rows: dict[str, list[Any]] = {k: [] for k in names}
     facts, kinds, said = [], [], []
-    net = subject.net
     for text in subject.events:
-        answer = probability(
-            subject.net, subject.law, text, budget=f"{subject.allow(0.15):g}s", names=subject.names, rng=subject.seed
-        )
+        answer = subject.probability(text, subject.allow(0.15))
         kind = answer.guarantee + (f" {100 * answer.level:g} %" if answer.level else "")
         row = [str(text), answer.value, answer.lower, answer.upper, kind, answer.method]
         sentence = _likely(str(text), answer)
-        if subject.X is not None:
-            placed = event(text, net.n_inputs, net.n_outputs, net=net, law=subject.law, names=subject.names)
-            share = float(np.mean(placed.holds(subject.net, subject.X)))
-            row.insert(4, share)
-            sentence += f" (on the rows given: {percent(share)})"
+        share = subject.share_of_rows(text)
+        if share is not None:
+            row.insert(1, share)
+            sentence = f"{text} holds for {percent(share)} of the rows given; under the law, {sentence}"
         for column, value in zip(rows.values(), row, strict=True):
             column.append(value)
         facts.append({"event": str(text)} | answer.to_dict())
@@ -180,8 +175,13 @@ def spectrum(subject: Subject) -> Section:
 
     net = subject.net
     draws = int(np.clip(4e9 / max(1, net.n_parameters * net.n_outputs), 200, 10_000))
-    found = ask(net, subject.law, draws=draws, budget=f"{subject.allow(0.1):g}s, 50000 regions", rng=subject.seed)
+    budget = f"{subject.allow(0.1):g}s, 50000 regions"
+    found = ask(net, subject.law, draws=draws, budget=budget, rng=subject.seed)
     median, high = found.quantile(0.5), found.quantile(0.99)
+    facts: dict[str, Any] = {"median": median.to_dict(), "q99": high.to_dict()}
+    if found.ranks <= _MOST_RANKS:
+        facts = found.to_dict()
+        subject.keep(None, found, draws=draws, budget=budget)
     ranks = min(found.ranks, 10)
     rows: dict[str, list[Any]] = {
         "singular value": list(range(ranks)),
@@ -190,13 +190,13 @@ def spectrum(subject: Subject) -> Section:
         "of the mean Jacobian": [float(v) for v in found.expected.singular[:ranks]],
         "at the most probable pattern": [float(v) for v in found.modal.singular[:ranks]],
     }
-    histogram = found.histogram(bins=30)
-    chart = Chart((float(histogram.edges[0]), float(histogram.edges[-1])), (0, 1.05 * float(histogram.upper.max())),
+    edges, mass = found.histogram(bins=30)
+    chart = Chart((float(edges[0]), float(edges[-1])), (0, 1.05 * float(mass.upper.max())),
                   x_label="largest singular value of the Jacobian", y_label="probability",
                   title="Distribution of the local Lipschitz constant")  # fmt: skip
-    chart.bars(histogram.edges[:-1], histogram.edges[1:], np.zeros(30), histogram.value)
-    middle = 0.5 * (histogram.edges[1:] + histogram.edges[:-1])
-    chart.whiskers(middle, histogram.lower, histogram.upper)
+    chart.bars(edges[:-1], edges[1:], np.zeros(30), mass.value)
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    chart.whiskers(middle, mass.lower, mass.upper)
     lead = (
         f"A small change of the input is amplified by {median.value:.3g} at the median and, 99 % of the time, by at "
         f"most {high.value:.3g}."
@@ -205,15 +205,14 @@ def spectrum(subject: Subject) -> Section:
     return Section("spectrum", "How sensitive it is", lead + note, median.guarantee,
                    [Table("spectrum", "Singular values of the Jacobian.", rows, shown=10),
                     Figure(chart.svg(), "Distribution of the largest singular value (the local Lipschitz constant).")],
-                   facts=found.to_dict() if found.ranks <= 50 else {"median": median.to_dict(), "q99": high.to_dict()},
-                   headline=lead)  # fmt: skip
+                   facts=facts, headline=lead)  # fmt: skip
 
 
 def local_models(subject: Subject) -> Section:
     """The local linear models of the data, when data were given."""
     title = "Which linear models apply to the data"
     if subject.X is None:
-        return Section("local", title, "No data were given; with rows of data, their linear models would be here.")
+        return Section("local", title, ask="X=rows: the linear models that apply to rows of data, and to whom")
     from reluscope.local_models.unwrap import unwrap
 
     found = unwrap(subject.net, subject.X, subject.y, feature_names=subject.names)
@@ -254,8 +253,8 @@ def layers(subject: Subject) -> Section:
     x = subject.draws()[0][:most] if subject.X is None else subject.X[:most]
     work = subject.net.n_inputs * sum(subject.net.widths) * len(x)
     found = measure(subject.net, x, jacobians=0 if work > 1e9 else 16, rng=subject.seed)
-    shown = {"layer": "layer", "kind": "kind", "units": "units", "share on": "activity", "always on": "always_on",
-             "never on": "always_off", "mean norm": "mean_norm", "stable rank": "stable_rank",
+    shown = {"layer": "layer", "kind": "kind", "units": "units", "share on": "activity", "mean norm": "mean_norm",
+             "stable rank": "stable_rank",
              "participation ratio": "participation_ratio", "mean angle, degrees": "angle_mean",
              "distance factor": "distance_factor"}  # fmt: skip
     columns = {name: [getattr(row, key) for row in found.rows] for name, key in shown.items()}
@@ -290,6 +289,28 @@ def layers(subject: Subject) -> Section:
     return Section(
         "geometry", "What the layers do", lead + _mixed_units(subject), "estimate", blocks, facts={"points": len(x)}
     )
+
+
+def _entropy(bits: Any) -> str:
+    """The entropy in words; what was listed only in part gives no value, but a bound."""
+    low, high = f"{bits.lower:.3g}", f"{bits.upper:.3g}"
+    if low == high:
+        return f"Their entropy is {low} bits."
+    if bits.upper - bits.lower > 0.5 * bits.upper:
+        return f"Their entropy is at least {low} bits." if bits.lower >= 0.1 else "Their entropy is not known."
+    return f"Their entropy is between {low} and {high} bits."
+
+
+def _coefficients(subject: Subject, found: Any) -> Table:
+    """All coefficients of the most probable linear models, for the file beside the page."""
+    net = subject.net
+    each = net.n_outputs * (net.n_inputs + 1)
+    top = found.top(min(len(found), int(np.clip(_MOST_NUMBERS // each, 10, 1000))))
+    columns: dict[str, Any] = {"probability": top.mass.value, "lower": top.mass.lower, "upper": top.mass.upper}
+    for o in range(net.n_outputs):
+        columns[f"y[{o}]: constant"] = top.d[:, o]
+        columns |= {f"y[{o}]: {subject.feature(i)}": top.C[:, o, i] for i in range(net.n_inputs)}
+    return Table("coefficients", "All coefficients.", columns, shown=0)
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------

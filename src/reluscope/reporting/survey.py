@@ -159,8 +159,10 @@ def _layer_pictures(model: Model, layer: str, frames: Any, top: int, filters: in
     if weight.shape[1] in (1, 3):
         out.append((f"Kernels of {layer}.", plot_kernels(weight)))
     if not field.whole:
-        text = f"Where the {top} strongest activations of {layer} look."
-        out.append((text, plot_strongest(strongest(model, layer, frames[0], k=top), frames[0])))
+        found = strongest(model, layer, frames[0], k=top)
+        out.append(
+            (f"Where the {len(found.values)} strongest activations of {layer} look.", plot_strongest(found, frames[0]))
+        )
     basis = colour_basis(model, layer, frames[:16])
     share = " + ".join(f"{e:.0%}" for e in basis.explained)
     colours = basis.colours(maps[:8])

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reluscope._tables import Rows, read_csv
+from reluscope._files import make_folder
+from reluscope._tables import Rows
 from reluscope.errors import InputError
 from reluscope.local_models.unwrap import Unwrapped, unwrap
 from reluscope.network import Network
+from reluscope.reporting.data import data_rows
 
 _COVERAGE_BUDGET = "5s"
 """Time for listing the regions of the data's box."""
@@ -33,10 +35,11 @@ def unwrap_file(
 
     Returns the facts and the text to print; writes the table (CSV and JSON) and pictures to `folder` if given.
     """
-    rows = read_csv(data, target=target_name, features=features, drop=drop or [])
+    rows = data_rows(net, data, target_name, features, drop)
     _check_width(rows, net.n_inputs, data.name)
     X, y = rows.X, rows.y
-    u = unwrap(net, X, y, feature_names=rows.names, task=task, progress=progress)
+    known = net.schema is not None and rows.names == net.schema.inputs
+    u = unwrap(net, X, y, feature_names=None if known else rows.names, task=task, progress=progress)
     facts: dict[str, Any] = {"model": name, "network": repr(u.network), "data": str(data)} | u.describe()
     top = u.importance()
     facts["importance"] = {row["feature"]: row["variance"] for row in top.rows()}
@@ -50,13 +53,21 @@ def unwrap_file(
         "unseen_volume": covered.unseen_volume.to_dict(),
     }
     lines.insert(3, str(covered))
-    if test is not None:
-        lines += ["", _tested(u, test, target_name, facts)]
+    new = None if test is None else data_rows(net, test, target_name, None if known else u.feature_names)
+    if new is not None:
+        lines += ["", _tested(u, new, facts)]
     models = None
     if merge is not None:
         models = u.merge(merge or None, progress=progress)
-        facts["merged"] = {"models": len(models), u.metric: models.score(X, y), "table": models.table_rows()}
+        facts["merged"] = {"models": len(models), u.metric: models.score(X, y), "penalty": models.penalty}
         lines += ["", repr(models)]
+        if new is not None and new.y is not None:
+            score = models.score(new.X, new.y)
+            facts["merged"][f"test_{u.metric}"] = score
+            lines.append(
+                f"test: {u.metric} {score:.4f} of the merged models, {facts['test'][u.metric]:.4f} of the network"
+            )
+        facts["merged"]["table"] = models.table_rows()
     if folder is not None:
         facts["files"] = _write(u, models, folder, Path(name).stem, facts)
         lines += ["", f"written to {folder}: {', '.join(facts['files'])}"]
@@ -76,8 +87,7 @@ def _counts(u: Unwrapped) -> str:
     return f"{len(u):,} regions hold data; {single:,} of them a single row; the largest holds {int(u.count[0]):,}"
 
 
-def _tested(u: Unwrapped, test: Path, target_name: str | None, facts: dict[str, Any]) -> str:
-    rows = read_csv(test, target=target_name, features=u.feature_names)
+def _tested(u: Unwrapped, rows: Rows, facts: dict[str, Any]) -> str:
     y = rows.y
     found = u.evaluate(rows.X, y)
     facts["test"] = {"rows": len(found.region), "unseen_share": found.unseen_share}
@@ -90,7 +100,7 @@ def _write(u: Unwrapped, models: Any, folder: Path, stem: str, facts: dict[str, 
     from reluscope._files import atomic_write
     from reluscope.plot._axes import save
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     u.table.to_csv(folder / f"{stem}-regions.csv")
     with atomic_write(folder / f"{stem}-unwrap.json") as file:
         rows = u.table.head(1000).rows()

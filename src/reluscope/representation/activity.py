@@ -40,6 +40,17 @@ class Stability(Tabular):
     layer l, counted from 0. `bounds[l]` brackets its pre-activations. `method` is "bounds", "regions of the first k
     layers" or "regions": the last settled every unit by listing all regions of the box, so nothing is undecided.
     `settled_layers` is that k. `seed` repeats the search for switching units.
+
+    Attributes
+    ----------
+    network : Network
+    box : (lower, upper)
+    state : tuple of (units,) arrays
+    bounds : tuple of LayerBounds
+    method : str
+    settled_layers : int
+    n_regions : int or None
+    seed : int or None
     """
 
     network: Network
@@ -52,7 +63,17 @@ class Stability(Tabular):
     seed: int | None
 
     def count(self, state: int) -> npt.NDArray[np.int64]:
-        """Number of units in a state, by hidden layer."""
+        """Number of units in a state, by hidden layer.
+
+        Parameters
+        ----------
+        state : int
+            1 always on, -1 always off, 0 switches, 2 undecided, 3 affine.
+
+        Returns
+        -------
+        (hidden layers,) array
+        """
         return np.array([int((s == state).sum()) for s in self.state], dtype=np.int64)
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,7 +135,7 @@ def _settle_by_regions(
 
     Returns how many layers were settled and how many regions the last complete list has.
     """
-    from reluscope.cells.regions import regions
+    from reluscope.cells.regions import regions, uninterrupted
 
     settled, n_regions = 0, None
     open_layers = [i for i, s in enumerate(state) if (s == UNDECIDED).any()]
@@ -124,7 +145,7 @@ def _settle_by_regions(
     for depth in sorted({*(1 << k for k in range(last.bit_length())), last}):
         if depth <= open_layers[0] or depth > last:
             continue
-        found = regions(prefix(net, depth), box, budget=limit, progress=None)
+        found = uninterrupted(regions(prefix(net, depth), box, budget=limit, progress=None))
         if not found.complete:
             break
         settled, n_regions = depth, len(found)

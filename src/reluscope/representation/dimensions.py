@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.budget import parse_budget
-from reluscope.cells.regions import regions
+from reluscope.cells.regions import regions, uninterrupted
 from reluscope.errors import InputError
 from reluscope.network import Network
 from reluscope.representation._prefix import checked, chunk_size, layer_maps, prefix, recession
+from reluscope.threads import clean_interrupt
 
 ZERO_BELOW = 1e-9
 """A singular value below this share of the largest counts as zero."""
@@ -84,6 +85,7 @@ class Dimensions:
         )
 
 
+@clean_interrupt()
 def dimensions(net: Network, layer: int | None = None, *, box: Any = None, budget: Any = None) -> Dimensions:
     """How many dimensions the image of a hidden layer fills.
 
@@ -124,8 +126,8 @@ def dimensions(net: Network, layer: int | None = None, *, box: Any = None, budge
     net, k = checked(net, layer)
     limit = parse_budget(budget)
     part = prefix(net, k + 1)
-    found = regions(part, box, budget=limit, progress=None)
-    cones = regions(recession(net, k + 1), (-1.0, 1.0), budget=limit, progress=None)
+    found = uninterrupted(regions(part, box, budget=limit, progress=None))
+    cones = uninterrupted(regions(recession(net, k + 1), (-1.0, 1.0), budget=limit, progress=None))
     for listed in (found, cones):
         if not listed.complete:
             raise InputError(f"{listed.stopped}: not all regions of layer {k} were listed; give a larger budget")

@@ -35,6 +35,13 @@ class Distortion:
 
     Magnitudes are `E |z|^2`; distances `E |z - z'|^2 / E |x - x'|^2`. `law` is that of the inputs: "sphere" (uniform on
     the unit sphere) or "normal" (N(0, I)). `note` says when a bias was left out.
+
+    Attributes
+    ----------
+    inputs, units : int
+    law : {"sphere", "normal"}
+    linear_magnitude, magnitude, linear_distance, distance : float
+    note : str
     """
 
     inputs: int
@@ -192,6 +199,7 @@ def simulate(
 
 
 def _parts(layer: Any, index: int, act: Any) -> tuple[Any, FloatArray, Units]:
+    act = activation(act)
     if isinstance(layer, Network):
         layer = layer.layers[integer(index, "index", low=0, high=len(layer.layers) - 1)]
     if isinstance(layer, Layer):
@@ -205,7 +213,7 @@ def _parts(layer: Any, index: int, act: Any) -> tuple[Any, FloatArray, Units]:
             raise InputError(f"layer must be a matrix, a Layer or a Network, got {describe(layer)}") from error
     if not all(weight.shape):
         raise InputError(f"layer must have at least one row and one column, got shape {weight.shape}")
-    return weight, np.zeros(weight.shape[0]), Units.uniform(activation(act), weight.shape[0])
+    return weight, np.zeros(weight.shape[0]), Units.uniform(act, weight.shape[0])
 
 
 def _two_slopes(units: Units) -> tuple[FloatArray, FloatArray]:

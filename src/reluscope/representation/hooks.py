@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, describe, real_array
+from reluscope._lazy import late
 from reluscope.errors import InputError
 
 ACTIVATIONS = (
@@ -61,7 +62,7 @@ def _chosen(module: Any, names: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _one_batch(module: Any, chosen: dict[str, Any], rows: FloatArray) -> Iterator[tuple[str, str, FloatArray]]:
-    import torch
+    torch = late("torch")
 
     kept: list[tuple[str, str, FloatArray]] = []
 

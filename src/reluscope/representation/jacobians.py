@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.network import Layer, Network
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads
 
 ZERO_BELOW = 1e-11
 """A diagonal entry of the pivoted QR factorisation below this share of the first counts as zero."""
@@ -23,6 +24,10 @@ class LocalDimensions:
 
     `rank` is the rank of the derivative of the layer's output by the input; `active` the number of units with a
     non-zero slope; `bound` the smallest such number up to that layer (and the number of inputs), which no rank exceeds.
+
+    Attributes
+    ----------
+    rank, active, bound : (hidden layers, points) arrays
     """
 
     rank: Counts
@@ -61,14 +66,14 @@ def local_dimensions(net: Network, X: FloatArray) -> LocalDimensions:
 
 def _next_basis(layer: Layer, basis: FloatArray | None, on: npt.NDArray[np.intp], slopes: FloatArray) -> FloatArray:
     """An orthonormal basis of the span of `diag(slopes) W basis`, shape (units, rank)."""
-    import scipy.linalg
+    linalg = late("scipy.linalg")
 
     out = np.zeros((layer.width, 0))
     if not len(on) or (basis is not None and not basis.shape[1]):
         return out
     rows = layer.weight[on]
     spread = np.asarray(rows @ basis) if basis is not None else layer.dense()[on]
-    Q, R, _ = scipy.linalg.qr(slopes[on, None] * spread, mode="economic", pivoting=True, check_finite=False)
+    Q, R, _ = linalg.qr(slopes[on, None] * spread, mode="economic", pivoting=True, check_finite=False)
     size = np.abs(np.diagonal(R))
     if not size[0] > 0:
         return out

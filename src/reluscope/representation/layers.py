@@ -21,16 +21,17 @@ from reluscope._check import FloatArray, describe, integer, real, real_array, se
 from reluscope._doors import door
 from reluscope._tables import Tabular
 from reluscope._text import table
+from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import Law
 from reluscope.network import Network
-from reluscope.parallel import blas_threads
 from reluscope.progress import meter
 from reluscope.representation.activity import OFF, ON, SWITCHES, UNDECIDED, Stability, stable_units
 from reluscope.representation.channels import channels_of
 from reluscope.representation.hooks import caught, is_module
 from reluscope.representation.jacobians import LocalDimensions, local_dimensions
 from reluscope.representation.metrics import ZERO_BELOW, Spectrum, angles, mean_width, row_norms, spectrum_of
+from reluscope.threads import blas_threads, clean_interrupt
 
 POLARISED = 0.05
 """A unit that is on for at most this share of the inputs, or off for at most this share, counts as polarised."""
@@ -48,13 +49,37 @@ _LAW_DRAWS = 2_000
 class LayerRow:
     """One row of the table; None where a number does not exist (activity of the input, ranks of huge layers).
 
-    `layer` is the index into `net.layers`, from 0 (None for the input). `activity` is the mean share of inputs for
-    which a unit is on; `always_on`, `always_off` count units that are so on every input, `polarised` is the share of
-    units with activity within 0.05 of 0 or 1; `certified_*` count units proved so on the box. `distance_factor` is the
-    mean squared distance of pairs over that of the input, `distance_low`, `_median`, `_high` the 5, 50 and 95 %
-    quantiles of `|z_i - z_j| / |x_i - x_j|`; the angles likewise, in radians. `active` is the mean number of units with
-    non-zero slope, `rank` the mean rank of the local Jacobian at `jacobians` points, `rank_bound` the mean of the
-    smallest `active` so far.
+    Attributes
+    ----------
+    layer : int or None
+        Index into `net.layers`, from 0; None for the input.
+    name, kind : str
+    units, channels : int
+    activity : float
+        Mean share of inputs for which a unit is on.
+    always_on, always_off : int
+        Units that are so on every input.
+    polarised : float
+        Share of units with activity within 0.05 of 0 or 1.
+    certified_on, certified_off, certified_switching, undecided : int
+        Units proved so on the box, and the others.
+    mean_norm, stable_rank, stable_rank_uncentred, participation_ratio : float
+    nonzero_eigenvalues : int
+        Of the covariance.
+    mean_width, mean_width_error : float
+        Spherical mean width and its standard error; `mean_width_exact` says whether it is exact.
+    angle_mean, angle_sd, angle_low, angle_median, angle_high : float
+        Angles of pairs in radians: moments, and the 5, 50 and 95 % quantiles.
+    distance_factor : float
+        Mean squared distance of pairs over that of the input.
+    distance_low, distance_median, distance_high : float
+        The 5, 50 and 95 % quantiles of `|z_i - z_j| / |x_i - x_j|`.
+    active, active_min : float
+        Mean and least number of units with non-zero slope.
+    rank, rank_max : float
+        Mean and largest rank of the local Jacobian at `jacobians` points.
+    rank_bound : float
+        Mean of the smallest `active` so far; `rank_bound_holds` says whether every rank obeys it.
     """
 
     layer: int | None
@@ -159,7 +184,17 @@ class Layers(Tabular):
         return tuple(row - 1 for row, a in enumerate(self.activity) if a is not None)
 
     def histogram(self, layer: int | None = None, bins: int = 20) -> tuple[FloatArray, FloatArray]:
-        """Share of units in each of `bins` equal bins of activity in [0, 1], and the edges; all layers when None."""
+        """Share of units in each of `bins` equal bins of activity in [0, 1], and the edges; all layers when None.
+
+        Parameters
+        ----------
+        layer : int, optional
+        bins : int
+
+        Returns
+        -------
+        share, edges : (bins,) and (bins + 1,) arrays
+        """
         wanted = self.hidden if layer is None else (integer(layer, "layer", low=0, high=len(self) - 2),)
         parts = [a for a in (self.activity[k + 1] for k in wanted) if a is not None]
         if not parts:
@@ -175,11 +210,30 @@ class Layers(Tabular):
         return {name: [getattr(row, name) for row in self.rows] for name in COLUMNS}
 
     def plot(self, figure: Any = None) -> Any:
-        """The eight panels on one page; see `reluscope.plot.layers.plot_layers`."""
+        """The eight panels on one page; see `reluscope.plot.layers.plot_layers`.
+
+        Parameters
+        ----------
+        figure : matplotlib Figure, optional
+
+        Returns
+        -------
+        ndarray of matplotlib Axes
+        """
         return door("Layers.plot")(self, figure)
 
     def plot_clouds(self, kind: str = "pca", figure: Any = None) -> Any:
-        """The cloud after every layer on one page; see `reluscope.plot.layers.plot_clouds`."""
+        """The cloud after every layer on one page; see `reluscope.plot.layers.plot_clouds`.
+
+        Parameters
+        ----------
+        kind : {"pca", "coordinates"}
+        figure : matplotlib Figure, optional
+
+        Returns
+        -------
+        ndarray of matplotlib Axes
+        """
         return door("Layers.plot_clouds")(self, kind, figure)
 
     def __str__(self) -> str:
@@ -204,6 +258,7 @@ class _Stage:
     channels: int | None
 
 
+@clean_interrupt()
 def layers(
     net: Any,
     X: Any,
@@ -241,7 +296,8 @@ def layers(
     zero_below : float
         Singular values below this share of the largest count as zero.
     budget : str or Budget, optional
-        20,000 regions if not given
+        For `stable_units`: 20,000 regions if not given. A time is for the whole call: where it does not allow all
+        rows of `X`, some are chosen at random, and `note` says so.
     rng : None, int, SeedSequence or Generator
     progress : optional
 
@@ -276,6 +332,7 @@ def layers(
         "cloud": integer(cloud, "cloud", low=1),
     }
     zero_below = real(zero_below, "zero_below", low=0.0, high=1.0)
+    parse_budget(budget)
     if is_module(net):
         if box is not None:
             raise InputError("box certifies units of a Network; load the module with reluscope.load first")
@@ -290,19 +347,33 @@ def layers(
     split = _channels(net, channels)
     note = ""
     most = max(2, _MOST_NUMBERS // max(net.widths))
+    limit = parse_budget(budget)
+    timed = max(2, limit.afford(lambda n: _squares(net, rows[:n]), len(rows), 0.3))
     kept = rows
-    if len(rows) > most:
-        kept = rows[np.sort(rng.choice(len(rows), most, replace=False))]
+    if len(rows) > min(most, timed):
+        kept = rows[np.sort(rng.choice(len(rows), min(most, timed), replace=False))]
         note = f"layers are wide: {most:,} of {len(rows):,} inputs were used, all of them for activity"
+    if timed < min(most, len(rows)):
+        note = f"{timed:,} of {len(rows):,} inputs were used: the budget of {limit.seconds:g} s allows no more"
     dimensions = None
     if draws["jacobians"] and net.hidden and max(w * net.n_inputs for w in net.widths[1:-1]) <= _MOST_JACOBIAN:
         chosen = rng.choice(len(kept), min(draws["jacobians"], len(kept)), replace=False)
         dimensions = local_dimensions(net, kept[np.sort(chosen)])
-    stability = None if box is None else stable_units(net, box, X=kept, budget=budget, rng=rng)
-    shares = None if kept is rows else _shares(net, rows, most)
+    within = None if budget is None else limit.part(0.5)
+    stability = None if box is None else stable_units(net, box, X=kept, budget=within, rng=rng)
+    shares = _shares(net, rows, most) if len(rows) > most and timed >= most else None
     with blas_threads(max(net.widths)), meter(progress, "layers") as report:
         found = _measure(_stages(net, kept, split), len(net.layers) + 1, zero_below, draws, rng, report, shares)
     return _finished(net, kept, len(rows), found, dimensions, stability, zero_below, seed, note)
+
+
+def _squares(net: Network, rows: FloatArray) -> None:
+    """What `_measure` does to each row, as a measure of its time: a pass, and the products of all units."""
+    with blas_threads(max(net.widths)):
+        z = rows
+        for layer in net.layers:
+            z.T @ z
+            z = layer.units(layer.affine(z))
 
 
 def _stages(net: Network, rows: FloatArray, split: list[int | None]) -> Iterator[_Stage]:

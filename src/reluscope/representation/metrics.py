@@ -17,7 +17,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, integer, real, real_array
+from reluscope._check import FloatArray, integer, real_array
+from reluscope._lazy import late
 from reluscope.errors import InputError
 
 ZERO_BELOW = 1e-10
@@ -102,19 +103,6 @@ def stable_rank(Z: npt.ArrayLike, *, centred: bool = True) -> float:
     non-negative, so the mean is the leading direction of the uncentred cloud.
     """
     return spectrum_of(_cloud(Z)).stable_rank(centred)
-
-
-def participation_ratio(Z: npt.ArrayLike) -> float:
-    """`(sum λ_i)^2 / sum λ_i^2` for the eigenvalues λ of the covariance of the rows: how many directions share it."""
-    return spectrum_of(_cloud(Z)).participation_ratio
-
-
-def covariance_rank(Z: npt.ArrayLike, *, zero_below: float = ZERO_BELOW) -> int:
-    """Number of non-zero eigenvalues of the covariance of the rows.
-
-    `λ` counts as zero when `sqrt(λ)` is at most `zero_below` times the root of the largest eigenvalue of `Z^T Z / n`.
-    """
-    return spectrum_of(_cloud(Z), real(zero_below, "zero_below", low=0.0, high=1.0)).rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +200,7 @@ def _projection(k: int, d: int) -> float:
 
 
 def _hull_perimeter(points: FloatArray) -> float:
-    from scipy.spatial import ConvexHull
+    ConvexHull = late("scipy.spatial", "ConvexHull")
 
     scale = float(np.abs(points).max())
     # Joggling is not wanted; nearly flat sets come here only above the rank's threshold, which Qhull accepts scaled.

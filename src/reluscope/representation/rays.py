@@ -19,19 +19,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, choice, integer, seeded
+from reluscope._check import EPS, FloatArray, choice, integer, real_array, seeded
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
 from reluscope.network import Network
 from reluscope.representation._prefix import checked, chunk_size, layer_maps, recession
+from reluscope.threads import clean_interrupt
 
 METHODS = ("auto", "enumeration", "bounds")
 
 MOST_INPUTS = 6
 """Cones are listed by themselves up to this many inputs."""
 
-_DIRECTIONS = 512
+_DIRECTIONS = (512, 4_096, 16_384)
 _ZERO = 1e-12
 """A row of a linear map counts as zero when it is at most this share of the terms it was summed from."""
 
@@ -85,8 +86,20 @@ class Rays:
         return boundedness_bounds(self.network.widths[: self.layer + 2])
 
     def at(self, directions: npt.ArrayLike) -> FloatArray:
-        """`G*_(k)(v)` for each row v: the direction that the image of `x + t v` takes for large t."""
-        return recession(self.network, self.layer + 1)(directions)
+        """`G*_(k)(v)` for each row v: the direction that the image of `x + t v` takes for large t.
+
+        Parameters
+        ----------
+        directions : (n, inputs)
+
+        Returns
+        -------
+        (n, units) array
+        """
+        rows = real_array(directions, "directions", ndim=(1, 2))
+        if rows.shape[-1] != self.network.n_inputs:
+            raise InputError(f"directions must have {self.network.n_inputs} columns, got shape {rows.shape}")
+        return recession(self.network, self.layer + 1)(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts by name, fit for JSON."""
@@ -107,6 +120,7 @@ class Rays:
         return f"Rays(layer {self.layer}: {state} by {self.method}{cones})"
 
 
+@clean_interrupt()
 def rays(net: Network, layer: int | None = None, *, method: str = "auto", budget: Any = None, rng: Any = None) -> Rays:
     """Whether the image of a hidden layer is bounded, and the directions in which it goes to infinity.
 
@@ -175,7 +189,14 @@ def boundedness(net: Network, *, budget: Any = None) -> list[bool]:
 
 @dataclass(frozen=True)
 class BoundednessBounds:
-    """For a random network with symmetric weights: `P(layer k unbounded) >= unbounded[k]`, likewise `bounded`."""
+    """For a random network with symmetric weights: `P(layer k unbounded) >= unbounded[k]`, likewise `bounded`.
+
+    Attributes
+    ----------
+    widths : tuple of int
+    unbounded, bounded : tuple of float
+        One number per layer.
+    """
 
     widths: tuple[int, ...]
     unbounded: tuple[float, ...]
@@ -206,9 +227,9 @@ def boundedness_bounds(widths: Sequence[int]) -> BoundednessBounds:
 
 def _cones(free: Network, limit: Budget) -> Any:
     """Regions of the bias-free network (every cone meets the box around 0) with the maps of all layers, in chunks."""
-    from reluscope.cells.regions import regions
+    from reluscope.cells.regions import regions, uninterrupted
 
-    found = regions(free, (-1.0, 1.0), budget=limit, progress=None)
+    found = uninterrupted(regions(free, (-1.0, 1.0), budget=limit, progress=None))
     if not found.complete:
         raise _UnfinishedError
     size = chunk_size(free)
@@ -264,9 +285,20 @@ def _alive(free: Network, maps: list[FloatArray]) -> npt.NDArray[np.bool_]:
 
 
 def _witness(free: Network, rng: np.random.Generator) -> tuple[FloatArray | None, FloatArray | None]:
-    """A direction whose image is not zero, even in the worst case of rounding."""
-    directions = rng.normal(size=(_DIRECTIONS, free.n_inputs))
-    directions = np.vstack([directions, np.eye(free.n_inputs), -np.eye(free.n_inputs)])
+    """A direction whose image is not zero, even in the worst case of rounding: the axes, then more and more directions.
+
+    The cone that survives may be narrow (one direction in 200 with three inputs is not rare), and directions are cheap.
+    """
+    axes = np.vstack([np.eye(free.n_inputs), -np.eye(free.n_inputs)])
+    for draws in _DIRECTIONS:
+        v, image = _surest(free, np.vstack([axes, rng.normal(size=(draws, free.n_inputs))]))
+        if v is not None:
+            return v, image
+    return None, None
+
+
+def _surest(free: Network, directions: FloatArray) -> tuple[FloatArray | None, FloatArray | None]:
+    """The direction whose image is surest not to be zero, or None if rounding explains all images."""
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     z, error = directions, np.zeros_like(directions)
     for layer in free.hidden:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import warnings
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope._extras import require
+from reluscope._files import open_regular
 from reluscope.errors import InputError
+from reluscope.limits import DEFAULT_LIMITS
 from reluscope.network import Network
 
 SETS = {"mnist": "mnist_784", "fashion_mnist": "Fashion-MNIST"}
@@ -77,7 +80,7 @@ def classifier(
     from sklearn.neural_network import MLPClassifier
 
     from reluscope.formats import load
-    from reluscope.parallel import blas_threads
+    from reluscope.threads import blas_threads
 
     model: Any = MLPClassifier(widths, learning_rate_init=1e-3, batch_size=batch, max_iter=epochs, random_state=seed)
     with warnings.catch_warnings(), blas_threads(max(widths)):
@@ -100,9 +103,9 @@ def _from_folder(folder: Path, name: str) -> Images:
 def _idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     """An array in the idx format: two zero bytes, type 8 (bytes), number of axes, their lengths, the bytes."""
     try:
-        with gzip.open(path) as file:
+        with open_regular(path, DEFAULT_LIMITS) as (packed, _), gzip.GzipFile(fileobj=packed) as file:
             raw = file.read(_LARGEST_FILE + 1)
-    except OSError as error:
+    except (InputError, EOFError, zlib.error) as error:
         raise InputError(f"{path} could not be read: {error}; RELUSCOPE_DATA should name the data folder") from error
     head = 4 + 4 * dimensions
     shape = tuple(int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions))

@@ -23,15 +23,15 @@ import numpy as np
 
 from reluscope._check import FloatArray, generator
 from reluscope.answers._marginals import advance, marginals
-from reluscope.answers.spectrum import _decomposed, _narrowed, _singular
+from reluscope.answers.spectrum import decomposed, narrowed, singular_values
 from reluscope.answers.support import Support, support
 from reluscope.inputs import Gaussian
 from reluscope.measure.lines import segment_patterns
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
 from reluscope.progress import meter
 from reluscope.reproduce import Reproduction
 from reluscope.reproduce._images import classifier, digits, images
+from reluscope.threads import blas_threads
 
 _THRESHOLD = 0.25
 _CAP = 10
@@ -97,20 +97,20 @@ def _spectra(
     net: Network, law: Gaussian, draws: int, lines: int, rng: np.random.Generator
 ) -> dict[str, tuple[FloatArray, FloatArray]]:
     """Singular values (n, ranks) with weights (n,), by each method."""
-    narrow, _ = _narrowed(net)
+    narrow, _ = narrowed(net)
     weight = np.full(draws, 1.0 / draws)
     out = {}
     with blas_threads(max(net.widths)):
         mean = np.zeros((1, 1))
         for key in ("draws", "again"):
-            singular, mean, _ = _decomposed(narrow, net.pattern(law.sample(draws, rng)), weight, None)
+            singular, mean, _ = decomposed(narrow, net.pattern(law.sample(draws, rng)), weight, None)
             out[key] = singular, weight
         parts = [(w * mass, pattern) for w, _, mass, pattern in segment_patterns(net, law, lines, rng=rng)]
         share, pattern = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-        out["lines"] = _decomposed(narrow, pattern, share, None)[0], share
+        out["lines"] = decomposed(narrow, pattern, share, None)[0], share
         chosen = _from_set(support(net, law, _THRESHOLD, _CAP), draws, rng)
-        out["Algorithm 1"] = _decomposed(narrow, chosen, weight, None)[0], weight
-        out["mean Jacobian"] = _singular(mean[None]), np.ones(1)
+        out["Algorithm 1"] = decomposed(narrow, chosen, weight, None)[0], weight
+        out["mean Jacobian"] = singular_values(mean[None]), np.ones(1)
     return out
 
 

@@ -22,12 +22,12 @@ from reluscope._check import FloatArray
 from reluscope.measure.exact.interval import interval_mass_kernel
 from reluscope.measure.exact.polygon import WORKSPACE, polygon_mass_with, segment_density_kernel
 from reluscope.measure.exact.polyhedron import (
-    _ends_of_corners,
-    _frame_of,
-    _hull_of_crossings,
-    _nearest_in_hull,
-    _piece,
-    _piece_rule,
+    ends_of_corners,
+    frame_of,
+    hull_of_crossings,
+    nearest_in_hull,
+    piece_rule,
+    piece_sum,
 )
 from reluscope.measure.normal import EPS, RULE_SIZES, kernel, normal_pdf
 
@@ -303,7 +303,7 @@ def _polygon_density(cut: _Cut) -> None:
 @kernel
 def _turned(points: FloatArray, start: int, direction: FloatArray, local: FloatArray) -> float:
     """Vertices of one cell in coordinates whose first axis is `direction`, into `local`; returns the cell's width."""
-    frame = _frame_of(direction[0], direction[1], direction[2])
+    frame = frame_of(direction[0], direction[1], direction[2])
     wide = 0.0
     for v in range(local.shape[0]):
         for row in range(3):
@@ -352,7 +352,7 @@ def _solid_below(cut: _Cut) -> None:
                 levels[place] = levels[place - 1]
                 place -= 1
             levels[place] = local[v, 0]
-        x0, x1, x2 = _nearest_in_hull(points, start, stop)
+        x0, x1, x2 = nearest_in_hull(points, start, stop)
         radius2 = x0 * x0 + x1 * x1 + x2 * x2 + _DROP
         rounding = 2.0 * EPS * min(wide, 100.0)
         total, total_error = 0.0, 0.0
@@ -363,10 +363,10 @@ def _solid_below(cut: _Cut) -> None:
             ds = over - under
             if not ds > 0.0:
                 continue
-            count = _hull_of_crossings(local, under, over, pairs, crossings, chain, 16.0 * EPS * wide)
+            count = hull_of_crossings(local, under, over, pairs, crossings, chain, 16.0 * EPS * wide)
             if count >= 3:
-                _ends_of_corners(local, pairs, chain, count, under, low)
-                _ends_of_corners(local, pairs, chain, count, over, high)
+                ends_of_corners(local, pairs, chain, count, under, low)
+                ends_of_corners(local, pairs, chain, count, over, high)
             done, step = 0.0, 1.0
             while done < 1.0:
                 goal = 1.0
@@ -399,7 +399,7 @@ def _solid_below(cut: _Cut) -> None:
                             begin[q, j] = low[q, j] * (1.0 - done) + high[q, j] * done
                             end[q, j] = low[q, j] * (1.0 - reach) + high[q, j] * reach
                     s = under + done * ds
-                    rule = _piece_rule(s, step * ds, 0.0, 0.0, begin, end, count, radius2)
+                    rule = piece_rule(s, step * ds, 0.0, 0.0, begin, end, count, radius2)
                     quadrature, rounded = 0.0, 0.0
                     part[0] = 0.0
                     if rule < 0:
@@ -408,7 +408,7 @@ def _solid_below(cut: _Cut) -> None:
                     if rule == _NO_RULE and short:
                         rule -= 1
                     if rule < _NO_RULE:
-                        quadrature, rounded = _piece(
+                        quadrature, rounded = piece_sum(
                             s, step * ds, 0.0, 0.0, begin, end, count, rule, rounding, False, polygon, buffer, part
                         )
                         if short or quadrature <= _TOLERANCE * max(part[0], total):
@@ -455,9 +455,9 @@ def _solid_density(cut: _Cut) -> None:
                 else:
                     over = min(over, local[v, 0])
             if under > -np.inf and over < np.inf:
-                count = _hull_of_crossings(local, under, over, pairs, crossings, chain, 16.0 * EPS * wide)
+                count = hull_of_crossings(local, under, over, pairs, crossings, chain, 16.0 * EPS * wide)
                 if count >= 3:
-                    _ends_of_corners(local, pairs, chain, count, level, corners)
+                    ends_of_corners(local, pairs, chain, count, level, corners)
                     if gaussian:
                         first = count - count
                         value, bound = polygon_mass_with(corners, first, count, buffer)

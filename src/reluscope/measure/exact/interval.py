@@ -22,7 +22,6 @@ import numpy.typing as npt
 from reluscope._check import real_array
 from reluscope.errors import InputError
 from reluscope.measure.normal import (
-    LOG_SQRT_2PI,
     half_square_exp,
     kernel,
     mills,
@@ -95,29 +94,6 @@ def interval_mass_kernel(a: float, b: float) -> float:
     if a <= 0.0:
         return 1.0 - upper_tail(b) - upper_tail(-a)
     return normal_pdf(a) * (mills(a) - math.exp(-half * (a + b)) * mills(b))
-
-
-@kernel
-def log_interval_mass_kernel(a: float, b: float) -> float:
-    """log P(a < u < b), finite wherever a^2/2 is: valid far below the smallest float; -inf when b <= a."""
-    if not a < b:
-        return -np.inf if b <= a else np.nan
-    if a + b < 0.0:
-        a, b = -b, -a
-    if a <= 0.0:
-        outside = upper_tail(b) + upper_tail(-a)
-        return math.log1p(-outside) if outside < 0.5 else math.log(interval_mass_kernel(a, b))
-    if a == np.inf:
-        return -np.inf
-    half = 0.5 * (b - a)
-    if half <= NARROW_HALF_WIDTH and half * (a + half) <= NARROW_PRODUCT:
-        m, rest = two_sum(a, half)
-        return math.log((b - a) * narrow_mean(m, half)) - LOG_SQRT_2PI - m * rest - 0.5 * m * m
-    if b == np.inf:
-        inner = mills(a)
-    else:
-        inner = mills(a) - math.exp(-half * (a + b)) * mills(b)
-    return math.log(inner) - LOG_SQRT_2PI - 0.5 * a * a
 
 
 @kernel

@@ -66,7 +66,7 @@ _TAIL = _tail_weights()
 
 
 @kernel
-def _nearest_in_hull(points: FloatArray, start: int, stop: int) -> tuple[float, float, float]:
+def nearest_in_hull(points: FloatArray, start: int, stop: int) -> tuple[float, float, float]:
     """A point of the hull of points[start:stop] close to the one nearest to the origin (Gilbert's iteration).
 
     Only a direction and a radius follow from it, so a hundred steps suffice: each moves to the best point of the
@@ -106,7 +106,7 @@ def _axis_frame(axis: int) -> FloatArray:
 
 
 @kernel
-def _frame_of(nx: float, ny: float, nz: float) -> FloatArray:
+def frame_of(nx: float, ny: float, nz: float) -> FloatArray:
     """Rows: the unit vector n and two that complete it to a right-handed orthonormal frame."""
     frame = np.empty((3, 3))
     frame[0, 0], frame[0, 1], frame[0, 2] = nx, ny, nz
@@ -138,7 +138,7 @@ def _choose_frame(points: FloatArray, start: int, stop: int) -> tuple[FloatArray
         far2 = max(far2, points[i, 0] ** 2 + points[i, 1] ** 2 + points[i, 2] ** 2)
     if far2 * wide * wide <= 256.0:
         return _axis_frame(axis), np.inf, wide
-    x, y, z = _nearest_in_hull(points, start, stop)
+    x, y, z = nearest_in_hull(points, start, stop)
     distance2 = x * x + y * y + z * z
     radius2 = distance2 + _DROP
     if distance2 <= 2.0:
@@ -154,13 +154,13 @@ def _choose_frame(points: FloatArray, start: int, stop: int) -> tuple[FloatArray
         if square > apart:
             apart, tx, ty, tz = square, ux, uy, uz
     if min(extent, _DROP / distance) > 1e-3 * min(wide, 10.0) or apart == 0.0:
-        return _frame_of(nx, ny, nz), radius2, wide
+        return frame_of(nx, ny, nz), radius2, wide
     apart = math.sqrt(apart)
-    return _frame_of(tx / apart, ty / apart, tz / apart), radius2, wide
+    return frame_of(tx / apart, ty / apart, tz / apart), radius2, wide
 
 
 @kernel
-def _hull_of_crossings(
+def hull_of_crossings(
     local: FloatArray,
     below: float,
     above: float,
@@ -240,7 +240,7 @@ def _hull_of_crossings(
 
 
 @kernel
-def _ends_of_corners(
+def ends_of_corners(
     local: FloatArray, pairs: IntArray, chain: IntArray, count: int, level: float, corners: FloatArray
 ) -> None:
     """Positions of the corners at one level."""
@@ -270,7 +270,7 @@ def _segment_nearest2(px: float, py: float, qx: float, qy: float) -> tuple[float
 
 
 @kernel
-def _piece_rule(
+def piece_rule(
     s: float, ds: float, ox: float, oy: float, begin: FloatArray, end: FloatArray, count: int, radius2: float
 ) -> int:
     """Gauss rule for the piece of a panel with corners `begin` at s and `end` at s + ds.
@@ -341,7 +341,7 @@ def _thinness(polygon: FloatArray, count: int) -> float:
 
 
 @kernel
-def _piece(
+def piece_sum(
     s: float,
     ds: float,
     ox: float,
@@ -452,11 +452,11 @@ def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: bool, 
         ds = above - below
         if not ds > 0.0:
             continue
-        count = _hull_of_crossings(local, below, above, pairs, crossings, chain, 64.0 * EPS * wide)
+        count = hull_of_crossings(local, below, above, pairs, crossings, chain, 64.0 * EPS * wide)
         if count < 3:
             continue
-        _ends_of_corners(local, pairs, chain, count, below, low)
-        _ends_of_corners(local, pairs, chain, count, above, high)
+        ends_of_corners(local, pairs, chain, count, below, low)
+        ends_of_corners(local, pairs, chain, count, above, high)
         done, step = 0.0, 1.0
         while done < 1.0:
             step = min(step, 1.0 - done)
@@ -467,7 +467,7 @@ def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: bool, 
                         begin[k, d] = low[k, d] * (1.0 - done) + high[k, d] * done
                         end[k, d] = low[k, d] * max(rest, 0.0) + high[k, d] * (1.0 - max(rest, 0.0))
                 s = base[0] + (below + done * ds)
-                rule = _piece_rule(s, step * ds, ox, oy, begin, end, count, radius2)
+                rule = piece_rule(s, step * ds, ox, oy, begin, end, count, radius2)
                 quadrature, rounded = 0.0, 0.0
                 for k in range(_MOMENTS):
                     part[k] = 0.0
@@ -477,7 +477,7 @@ def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: bool, 
                 if rule == _NO_RULE and short:
                     rule -= 1
                 if rule < _NO_RULE:
-                    quadrature, rounded = _piece(
+                    quadrature, rounded = piece_sum(
                         s, step * ds, ox, oy, begin, end, count, rule, rounding, moments, polygon, buffer, part
                     )
                     if short or quadrature <= _TOLERANCE * max(part[0], total[0]):

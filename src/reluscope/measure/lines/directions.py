@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import FloatArray, choice, real_array
+from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.measure.lines.plan import Settings
 from reluscope.measure.points import MOST_AIMS, RARE
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _PILOT_POINTS = 2048
 
 _PILOT_WORK = 4e9
-"""Multiplications for the gradients at the pilot's points; large networks get fewer points."""
+"""Multiplications for the gradients at the pilot's points of all components; large networks get fewer points."""
 
 _WIDE = 400
 """Above this many dimensions only the gradient's direction is tried."""
@@ -46,14 +47,15 @@ def sources_of(
     elif component.rows is None:
         probe = BoxLines(component, 0)
     else:
-        probe = ChordLines(component, settings.law, np.eye(r)[0])
+        probe = ChordLines(component, np.eye(r)[0])
     net = component.network
-    points = int(np.clip(_PILOT_WORK / (net.n_parameters * net.n_outputs), 16, points))
+    work = settings.components * net.n_parameters * net.n_outputs
+    points = int(np.clip(_PILOT_WORK / work, 16, points))
     U = probe.points(rng.random((points, probe.point_dimensions)), rng)
     G, Y = _gradients(component.network, U, settings.job)
     if component.kind == "gaussian" and r > _WIDE and named and wanted in ("auto", "gradient"):
         # The eigenvectors of an r x r matrix would take longer than the lines.
-        leading = np.linalg.svd(G.reshape(-1, r), full_matrices=False)[2][0]
+        leading = _leading(G.reshape(-1, r))
         return [GaussianLines(_reflection(leading), "gradient")]
     matrix = np.einsum("nfi,nfj->ij", G, G) / len(U)
     if component.kind != "gaussian" and component.rows is None:
@@ -81,17 +83,31 @@ def sources_of(
             directions.append(("mean", G.mean(axis=(0, 1))))
         if wanted in ("auto", "tail", "edge"):
             directions += [aim for aim in _aims(U, Y, G, settings.job) if wanted in ("auto", aim[0])]
-    frames = [(name, _frame(d, matrix)) for name, d in directions if np.linalg.norm(d) > 0]
+    directions = [(name, d) for name, d in directions if np.linalg.norm(d) > 0]
+    radial = named and wanted == "radial"
+    if settings.fixed and settings.method in ("auto", "lines") and named and wanted == "auto" and not single:
+        directions, single = directions[-1:], True  # the one that a given number of lines takes
+    if single and not radial:
+        directions = directions[:1]
+    frames = [(name, _frame(d, matrix)) for name, d in directions]
     if not frames:
         frames = [("gradient", _frame(np.eye(r)[0], matrix))]
     if component.kind != "gaussian":
-        return [ChordLines(component, settings.law, frame[:, 0].copy()) for _, frame in frames]
+        return [ChordLines(component, frame[:, 0].copy()) for _, frame in frames]
     sources: list[Source] = [GaussianLines(frame, name) for name, frame in frames]
-    if named and wanted in ("auto", "radial"):
+    if radial or (named and wanted == "auto" and not single):
         sources.insert(len(sources) - 1, RadialLines(np.linalg.eigh(matrix)[1][:, ::-1]))
-    if named and wanted == "radial":
+    if radial:
         sources = sources[:1]
     return sources[:1] if single else sources
+
+
+def _leading(rows: FloatArray) -> FloatArray:
+    """The leading right singular vector; of many rows by the Gram matrix, which costs a fraction."""
+    n, r = rows.shape
+    if n <= 2 * r:
+        return np.asarray(np.linalg.svd(rows, full_matrices=False)[2][0])
+    return np.asarray(late("scipy.linalg").eigh(rows.T @ rows, subset_by_index=[r - 1, r - 1])[1][:, 0])
 
 
 def _vector(direction: Any, r: int) -> FloatArray:
@@ -103,7 +119,10 @@ def _vector(direction: Any, r: int) -> FloatArray:
 
 def _gradients(net: Network, U: FloatArray, job: Job) -> tuple[FloatArray, FloatArray]:
     """Gradients of the forms at the points, each form scaled to unit mean square, and the forms' values."""
-    G = np.einsum("fo,noi->nfi", job.forms, net.jacobian(U))
+    if len(job.forms) < net.n_outputs:
+        G = net.then(job.forms).jacobian(U)
+    else:
+        G = np.einsum("fo,noi->nfi", job.forms, net.jacobian(U))
     size = np.sqrt(np.einsum("nfi,nfi->f", G, G) / len(U))
     G = G / np.where(size > 0, size, 1.0)[:, None]
     return G, net(U) @ job.forms.T

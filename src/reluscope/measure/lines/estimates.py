@@ -27,6 +27,9 @@ _EXACT_ERROR = 1e-12
 _CHANCES = ("below", "above", "events", "marginals")
 """Quantities between 0 and 1."""
 
+_COMPLEMENT = 2e-15
+"""Rounding error of a mean square that was found as that of a complement."""
+
 _NOTHING = 1e-14
 """A mean of [0, 1] this close to an end is at it, up to rounding."""
 
@@ -68,9 +71,12 @@ class AnswerMaker:
         level: float,
         groups: int,
         sampled: float,
+        sharp: list[tuple[float, Tally]],
+        expected: dict[str, tuple[FloatArray, FloatArray]],
     ) -> None:
         self.found, self.job, self.net, self.units, self.kind, self.level = found, job, net, units, kind, level
-        self.groups, self.sampled = groups, sampled
+        self.groups, self.sampled, self.sharp, self.expected = groups, sampled, sharp, expected
+        self._cut = sum(w * t.cut for w, t in found)
 
     def estimate(self, name: str) -> Answers:
         """The estimate of one quantity of every tally."""
@@ -78,14 +84,38 @@ class AnswerMaker:
             found = self.from_replicates(sum(w * self._spread(t.means()[name]) for w, t in self.found))
             if self.kind == "exact":
                 return found
-            return self._widened(self._with_hidden(found, name), self._reach(name, found.value.shape))
+            widened = self._widened(self._with_hidden(found, name), self._reach(name, found.value.shape))
+            return self._blurred(widened) if name in _CHANCES else widened
         sampled = [t for _, t in self.found if t.replicates_are_draws]
         fixed = sum((w * t.means()[name][0] for w, t in self.found if not t.replicates_are_draws), 0.0)
+        value, lower, upper = (self.sampled * part for part in self._bounded(name, sampled))
+        if self.sharp:
+            better = sum(w * t.means()[name].mean(axis=0) for w, t in self.sharp)
+            value = np.clip(better, lower, upper)
+        return self._blurred(self._answers(fixed + value, fixed + lower, fixed + upper))
+
+    def _bounded(self, name: str, sampled: list[Tally]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean, lower and upper bound from independent draws of all sampled components."""
         n = int(sum(t.count.sum() for t in sampled))
         total = np.sum([t.total[name][0] for t in sampled], axis=0)
+        if all(t.counts for t in sampled):
+            return total / n, *intervals.binomial(np.rint(total), n, self.level)
         square = np.sum([t.square[name] for t in sampled], axis=0)
-        value, lower, upper = intervals.bounded_mean(total, square, n, self.level)
-        return self._answers(fixed + self.sampled * value, fixed + self.sampled * lower, fixed + self.sampled * upper)
+        top = max(t.largest for t in sampled)
+        flip = sampled[0].flipped.get(name, np.zeros(total.shape, bool))  # only a single component has any
+        expected = self.expected.get(name)
+        if expected is not None:
+            expected = np.where(flip, 1.0 - expected[0], expected[0]), expected[1]
+        square = np.where(flip, n - 2.0 * total + square + _COMPLEMENT * n, square)
+        total = np.where(flip, n - total, total)
+        value, lower, upper = intervals.bounded_mean(total, square, n, self.level, top=top, expected=expected)
+        lower, upper = np.where(flip, 1.0 - upper, lower), np.where(flip, 1.0 - lower, upper)
+        return np.where(flip, 1.0 - value, value), lower, upper
+
+    def _blurred(self, found: Answers) -> Answers:
+        """The interval widened by rounding, and by what is beyond the ends of lines that were cut."""
+        slack = self._cut + _EXACT_ERROR * np.abs(found.value)
+        return self._answers(found.value, found.lower - slack, found.upper + slack)
 
     def _answers(self, value: FloatArray, lower: FloatArray, upper: FloatArray) -> Answers:
         known = None if self.kind == "exact" else self.level
@@ -130,7 +160,9 @@ class AnswerMaker:
     def _widened(self, found: Answers, reach: Reach) -> Answers:
         return self._answers(found.value, found.lower - reach.down, found.upper + reach.up)
 
-    def record(self, method: str, direction: str, seconds: float, note: str, request: Request) -> Integrals:
+    def record(
+        self, method: str, direction: str, seconds: float, note: str, request: Request, value_by: str
+    ) -> Integrals:
         """The public record."""
         job = self.job
         levels: dict[int, Levels] = {}
@@ -159,6 +191,8 @@ class AnswerMaker:
             self.groups,
             seconds,
             note,
+            value_by,
+            sum(t.lines for _, t in self.sharp),
         )
 
     def _spread(self, rows: FloatArray) -> FloatArray:
@@ -214,6 +248,7 @@ class AnswerMaker:
             found = self.from_replicates(masses.T)
             if self.kind != "exact":
                 found = self._widened(found, reach)
+        found = found if self.kind == "exact" else self._blurred(found)
         order = np.argsort(-found.value, kind="stable")
         clipped = self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
         known = np.array([row[self.units] for row in kept], np.uint8).reshape(len(kept), len(self.units))
@@ -239,7 +274,7 @@ class AnswerMaker:
             for w, t in self.found:
                 if t.replicates_are_draws:
                     reach.add(w, float(t.count.sum()), found.value, np.ones(1), np.zeros(1), self.level)
-            found = self._widened(found, reach)
+            found = self._blurred(self._widened(found, reach))
             found = self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
         return Atoms(np.array(values)[order], found)
 

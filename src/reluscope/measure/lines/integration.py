@@ -22,9 +22,14 @@ Three kinds of interval, named in the answer, each for one quantity fixed before
   whole sequence, up to four times better than that of as many points in 16 scrambles; the interval is about the same,
   and so too wide rather than too narrow, because blocks of one sequence make up for one another's errors. Asymptotic;
   its coverage is tested.
-- `"finite-sample"`: independent lines, contributions in [0, 1], number of lines fixed beforehand. Holds at any size:
-  the intersection of an empirical Bernstein bound and a Chernoff bound, each side and each bound at a quarter of 1 -
-  level.
+- `"finite-sample"`: independent lines or points, contributions in [0, 1] (aimed points: [0, 4]), their number fixed
+  beforehand. Holds at any size. Points are counted, and have the exact binomial interval; all others are bet on
+  (`intervals.bounded_mean`). With a budget, the value comes from a second run, of half of the time: one scrambled
+  sequence, as for "block", which is several times closer to the truth than independent draws; it is moved to the end
+  of the interval in the rare case that it is outside.
+
+Where lines are cut at six or seven standard deviations, every interval is widened by what is beyond, and all of them
+by rounding.
 
 The pilot that chooses direction, method and size is never part of the answer.
 
@@ -58,7 +63,7 @@ from reluscope.measure.lines.records import PatternMasses as PatternMasses
 from reluscope.measure.lines.records import Request as Request
 from reluscope.measure.lines.records import level_map
 from reluscope.network import Network, Pattern
-from reluscope.parallel import blas_threads
+from reluscope.threads import blas_threads, look
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -80,6 +85,7 @@ def integrate(
     method: str = "auto",
     direction: Any = "auto",
     replicates: int = REPLICATES,
+    components: Sequence[Component] | None = None,
     rng: Any = None,
 ) -> Integrals:
     """Everything in `request` about `y = net(x)`, `x` from `law`, by lines or points, with intervals.
@@ -96,17 +102,19 @@ def integrate(
 
     `interval`: "replicate" (independent scrambles; asymptotic, coverage tested), "block" (one sequence: a better value
     with about the same interval) or "finite-sample" (independent lines; levels, events, marginals and patterns only;
-    holds at any number of lines, and is much wider); the module says how each is made. `level` is each interval's own,
-    not that of all of them together. Compilation is done before the budget's clock starts.
+    holds at any number of lines, and is wider); the module says how each is made. `level` is each interval's own,
+    not that of all of them together. Compilation is done before the budget's clock starts. `components`: those of
+    `standard(law, net)`, where the caller has them (not with events, which have components of their own).
 
     Mixtures are sums over components, with effort in proportion to weight times spread. Cost per line: see
     `measure/shared/trace.py`. Particles, constant networks and laws that the network sees in one dimension are exact.
     """
     from reluscope.inputs import standard
     from reluscope.measure.lines.estimates import AnswerMaker
-    from reluscope.measure.lines.pilot import MOST_PILOTS, make_plans, sizes_of, warm_up
+    from reluscope.measure.lines.pilot import expected_of, make_plans, sharp_sizes, sizes_of, warm_up
     from reluscope.measure.lines.plan import Settings, per_scramble_of, run_plan
 
+    look()
     started = time.perf_counter()
     choice(interval, "interval", ("replicate", "block", "finite-sample"))
     choice(method, "method", ("auto", "lines", "points", "aimed"))
@@ -119,46 +127,64 @@ def integrate(
     limit, rng = parse_budget(budget), generator(rng)
     _check_request(request, interval, method)
     placed = _placed(net, law, request.events)
-    components = placed[0].components if placed else standard(law, net)
+    if placed:
+        components = placed[0].components
+    elif components is None:
+        components = standard(law, net)
     job = job_of(net, request, placed)
     if lines is None and limit.seconds == np.inf and tolerance is None:
         raise InputError('give lines, tolerance or a budget such as "1s": without any of them there is no end')
     groups = 1 if interval == "finite-sample" else replicates
-    exact = [(c, _exact_tally(c, law, job)) for c in components if _is_exact(c)]
+    whole = placed[0].network if placed else net
     sampled = [c for c in components if not _is_exact(c)]
-    found: list[tuple[float, Tally]] = [(c.weight, tally) for c, tally in exact]
-    note, chosen, name = "", "exact", "none"
+    found: list[tuple[float, Tally]] = [
+        (c.weight, _exact_tally(c, job).ending_in(whole)) for c in components if _is_exact(c)
+    ]
+    sharp: list[tuple[float, Tally]] = []
+    expected: dict[str, tuple[FloatArray, FloatArray]] = {}
+    note, chosen, name, value_by = "", "exact", "none", ""
     with blas_threads(max(net.widths)):
         if sampled:
             warm_up(sampled[0], law, job, method)
             begin = time.perf_counter()
             settings = Settings(
-                law, job, interval, replicates, method, direction, min(limit.seconds, 60.0), lines is not None,
-                len(sampled) > 1, len(sampled) > MOST_PILOTS,
-            )  # fmt: skip
+                law, job, interval, replicates, method, direction, min(limit.seconds, 60.0), lines, len(sampled)
+            )
             cpu = time.thread_time()
             scout, rng = rng.spawn(2)
             plans = make_plans(sampled, settings, scout)
-            chosen, name = plans[0].method, plans[0].source.name if plans[0].method == "lines" else "none"
-            chosen = "aimed points" if chosen == "aimed" else chosen
+            chosen, name = plans[0].kind, plans[0].source.name if plans[0].method == "lines" else "none"
             spent = time.perf_counter() - begin
             # The budget is time on the clock, costs are CPU time: the pilot shows how they compare just now.
             pace = np.clip((time.thread_time() - cpu) / max(spent, 1e-9), 0.1, 1.0)
-            left = pace * max(0.95 * (limit.seconds - spent), 0.4 * limit.seconds)
-            sizes, note = sizes_of(plans, lines, tolerance, level, left, settings)
+            left = pace * max(0.95 * (limit.seconds - spent), 0.25 * limit.seconds)
+            two = interval == "finite-sample" and lines is None
+            sizes, note = sizes_of(plans, lines, tolerance, level, 0.5 * left if two else left, settings)
+            if two:
+                expected = expected_of(plans, job)
+                other, rng = rng.spawn(2)
+                as_long = min(float(sum(n * p.cost for n, p in zip(sizes, plans, strict=True))), 0.5 * left)
+                best = [plan.sharp or plan for plan in plans]
+                value_by = best[0].kind
+                for plan, size in zip(best, sharp_sizes(best, level, as_long, settings), strict=True):
+                    look()
+                    tally = run_plan(plan, size, replicates, other, per_scramble_of("block", replicates))
+                    sharp.append((plan.component.weight, tally.ending_in(whole)))
             if interval == "finite-sample":
                 # Independent draws of the whole mixture: how many fall to each component is random too.
                 shares = np.array([p.component.weight for p in plans])
                 sizes = rng.multinomial(int(max(sum(sizes), 2)), shares / shares.sum()).tolist()
             for plan, size in zip(plans, sizes, strict=True):
+                look()
                 if size:
                     tally = run_plan(plan, int(size), groups, rng, per_scramble_of(interval, groups))
-                    found.append((plan.component.weight, tally))
+                    found.append((plan.component.weight, tally.ending_in(whole)))
     kind = interval if sampled else "exact"
     units = placed[0].units if placed else np.arange(net.n_units)
-    answer = AnswerMaker(found, job, net, units, kind, level, groups, sum(c.weight for c in sampled))
+    share = sum(c.weight for c in sampled)
+    answer = AnswerMaker(found, job, net, units, kind, level, groups, share, sharp, expected)
     seconds = time.perf_counter() - started
-    return answer.record(chosen, name, seconds, note, request)
+    return answer.record(chosen, name, seconds, note, request, value_by)
 
 
 def segment_patterns(
@@ -187,7 +213,7 @@ def segment_patterns(
             points, weights = _atoms_of(component)
             yield component.weight, component.network, weights, component.network.pattern(points)
             continue
-        source = sources_of(component, settings, rng, single=True)[0] if component.r > 1 else _only_line(component, law)
+        source = sources_of(component, settings, rng, single=True)[0] if component.r > 1 else _only_line(component)
         tracer, draws = Tracer(component.network, job.forms), SobolDraws(source.dimensions, 1, n, rng)
         for begin in range(0, n, CHUNK):
             uniforms = np.empty((min(CHUNK, n - begin), source.dimensions))
@@ -274,23 +300,23 @@ def _atoms_of(component: Component) -> tuple[FloatArray, FloatArray]:
     return np.zeros((1, component.network.n_inputs)), np.ones(1)
 
 
-def _only_line(component: Component, law: Law) -> Source:
+def _only_line(component: Component) -> Source:
     from reluscope.measure.shared import BoxLines, ChordLines, GaussianLines
 
     if component.kind == "gaussian":
         return GaussianLines(np.eye(1), "all")
-    return BoxLines(component, 0) if component.rows is None else ChordLines(component, law, np.ones(1))
+    return BoxLines(component, 0) if component.rows is None else ChordLines(component, np.ones(1))
 
 
-def _exact_tally(component: Component, law: Law, job: Job) -> Tally:
+def _exact_tally(component: Component, job: Job) -> Tally:
     from reluscope.measure.shared import Tally, Tracer
 
-    tally = Tally(job, component.network, 1)
+    tally = Tally(job, component.network, 1, component.lead)
     if component.kind == "point" or component.r == 0:
         points, weights = _atoms_of(component)
         tally.add_weighted_points(points, weights)
     else:
-        source = _only_line(component, law)
+        source = _only_line(component)
         tally.add_lines(Tracer(component.network, job.forms), source.lines(np.zeros((1, 0)), generator(0)), [(0, 1)])
         tally.replicates_are_draws = False
     return tally

@@ -12,10 +12,11 @@ import numpy.typing as npt
 from reluscope import intervals
 from reluscope._check import FloatArray, generator
 from reluscope.measure.lines.directions import sources_of
-from reluscope.measure.lines.plan import Plan, Settings, run_plan, single_forms
-from reluscope.measure.points import MOST_DIMENSIONS, aimed_points, aims_pay
+from reluscope.measure.lines.plan import MOST_PILOTS, LinePlan, Settings, run_plan, single_forms
+from reluscope.measure.points import LEAST_OWN, MORE_OWN, MOST_DIMENSIONS, aimed_points, aims_pay
 from reluscope.measure.points import warm_up as warm_up_aimed
 from reluscope.measure.shared import (
+    MOST_POINTS,
     GaussianLines,
     Job,
     Tally,
@@ -40,44 +41,61 @@ _FEW = {"lines": 24.0, "aimed": 4.0, "points": 1.0}
 _COMMON, _FAR_BEHIND = 0.02, 1.8
 _LINE_SLOPE, _POINT_SLOPE = 0.8, 0.45
 """Over so many dimensions d the variance of Sobol sums usually falls as n^-(1 + this / sqrt(d))."""
-MOST_PILOTS = 16
+_PILOTS_SHARE = 0.25
+"""Share of the time after which further components follow the heaviest without a pilot of their own."""
 _SEARCH_SHARE = 0.1
 _SHORTEST_SEARCH = 0.02
 """Seconds below which a search for what is rare is not begun."""
 _SMALLEST_SAMPLE = 4
 
 
-def make_plans(components: list[Component], settings: Settings, rng: np.random.Generator) -> list[Plan]:
+def make_plans(components: list[Component], settings: Settings, rng: np.random.Generator) -> list[LinePlan]:
     """One plan per component. With many components only the heaviest are piloted; the others follow their lead."""
     order = np.argsort([-c.weight for c in components], kind="stable").tolist()
-    plans: dict[int, Plan] = {}
+    plans: dict[int, LinePlan] = {}
+    begin = time.perf_counter()
     for rank, k in enumerate(order):
-        if rank < MOST_PILOTS:
+        late = not settings.fixed and time.perf_counter() - begin > _PILOTS_SHARE * settings.seconds
+        if rank == 0 or (rank < MOST_PILOTS and not late):
             plans[k] = _plan(components[k], settings, rng, settings.seconds / min(len(components), MOST_PILOTS))
         else:
-            source = sources_of(components[k], settings, rng, single=True)[0]
-            tracer = Tracer(components[k].network, settings.job.forms)
-            plans[k] = replace(plans[order[0]], component=components[k], source=source, tracer=tracer, quick=None)
+            plans[k] = _follower(plans[order[0]], components[k], settings, rng, late)
     return [plans[k] for k in range(len(components))]
 
 
-def _plan(component: Component, settings: Settings, rng: np.random.Generator, seconds: float) -> Plan:
+def _follower(
+    lead: LinePlan, component: Component, settings: Settings, rng: np.random.Generator, late: bool
+) -> LinePlan:
+    """The plan of the lead for another component: with a direction of its own, if there is time to look for one."""
+    same = component.kind == lead.component.kind == "gaussian" and component.r == lead.component.r
+    source = lead.source if late and same else sources_of(component, settings, rng, single=True)[0]
+
+    def led(plan: LinePlan) -> LinePlan:
+        # Points that are aimed are aimed at the lead's part of the event: others take plain ones.
+        method = "points" if plan.method == "aimed" else plan.method
+        own = replace(plan, component=component, source=source, method=method)
+        return replace(own, tracer=None, quick=None, aimed=None, sharp=None)
+
+    return replace(led(lead), sharp=None if lead.sharp is None else led(lead.sharp))
+
+
+def _plan(component: Component, settings: Settings, rng: np.random.Generator, seconds: float) -> LinePlan:
     """Race all directions on few lines, then the best two and points on more, and take the best for `seconds`."""
     sources = sources_of(component, settings, rng, single=False)
     tracer = Tracer(component.network, settings.job.forms)
     share = min(_PILOT_SHARE * seconds, _LONGEST_PILOT)
-    points = Plan(component, sources[0], "points", settings.job, tracer)
+    points = LinePlan(component, sources[0], "points", settings.job, tracer)
     points = replace(points, quick=single_forms(points))
     if settings.method == "points":
-        return points if settings.fixed and not settings.shared else _measured(points, settings, rng, share)
+        return _shared(points, settings, rng) if settings.fixed else _measured(points, settings, rng, share)
     if settings.method == "aimed":
         known = _measured(points, settings, rng, share)
         aimed = _aimed(known, settings, rng, np.inf if settings.fixed else seconds)
         return known if aimed is None else _measured(aimed, settings, rng, share)
-    runners = [Plan(component, source, "lines", settings.job, tracer) for source in sources]
+    runners = [LinePlan(component, source, "lines", settings.job, tracer) for source in sources]
     if settings.fixed:
-        chosen = runners[-1] if settings.direction == "auto" else runners[0]
-        return _measured(chosen, settings, rng, 0.0) if settings.shared else chosen
+        free = isinstance(settings.direction, str) and settings.direction == "auto"
+        return _shared(runners[-1] if free else runners[0], settings, rng)
     fallback = settings.method == "auto" and not (settings.job.density or settings.job.atom_forms)
     # Time of the shortest pilot. Where even that is long, fewer directions are tried, or none. The better of two: one
     # interruption must not decide.
@@ -101,14 +119,28 @@ def _plan(component: Component, settings: Settings, rng: np.random.Generator, se
         aimed = _aimed(plans[-1], settings, rng, seconds)
         if aimed is not None:
             plans.append(_measured(aimed, settings, rng, share))
-    return _ranked(plans, seconds, settings)[0]
+    best = _ranked(plans, seconds, settings)[0]
+    if settings.interval != "finite-sample":
+        return best
+    # What suits independent draws need not suit Sobol points, which give the value.
+    return replace(best, sharp=_ranked(plans, seconds, replace(settings, interval="block"))[0])
 
 
-def _aimed(points: Plan, settings: Settings, rng: np.random.Generator, seconds: float) -> Plan | None:
+def _shared(plan: LinePlan, settings: Settings, rng: np.random.Generator) -> LinePlan:
+    """The plan for a given number of lines, with a pilot where components share them and the pilot is the smaller."""
+    pilots = _SCRAMBLES * _PILOT_BLOCKS * min(settings.components, MOST_PILOTS)
+    if not settings.shared or (settings.lines or 0) < pilots:
+        return plan
+    return _measured(plan, settings, rng, 0.0)
+
+
+def _aimed(points: LinePlan, settings: Settings, rng: np.random.Generator, seconds: float) -> LinePlan | None:
     """A plan of points aimed at what is rare, by what a pilot of plain points has shown; None where it cannot pay."""
     component, job = points.component, settings.job
     frame, k = points.source.turn, job.n_levels
-    if frame is None or component.r > MOST_DIMENSIONS or settings.interval == "finite-sample" or settings.many:
+    independent = settings.interval == "finite-sample"
+    # Numbers of several components, each of its own rarer side, have no common bounds.
+    if frame is None or component.r > MOST_DIMENSIONS or settings.many or (independent and settings.shared):
         return None
     chance = np.where(points.common, 1.0 - points.rare, points.rare)
     below, events = chance[:k], chance[k : k + job.rows.count]
@@ -117,12 +149,13 @@ def _aimed(points: Plan, settings: Settings, rng: np.random.Generator, seconds: 
         return None
     started = time.thread_time()
     aimed = aimed_points(
-        component.network, job, frame, below, events, rng, lambda part: time.thread_time() - started > part * limit
+        component.network, job, frame, below, events, rng, lambda part: time.thread_time() - started > part * limit,
+        MORE_OWN if independent else LEAST_OWN,
     )  # fmt: skip
     return None if aimed is None else replace(points, method="aimed", aimed=aimed)
 
 
-def _hopeless(lines: Plan, points: Plan, seconds: float, settings: Settings) -> bool:
+def _hopeless(lines: LinePlan, points: LinePlan, seconds: float, settings: Settings) -> bool:
     """Whether lines are so far behind points, on nothing rare, that other directions need not be tried."""
     ours, theirs = lines.predicted(seconds, settings), points.predicted(seconds, settings)
     live = (ours > 0) & (theirs > 0)
@@ -131,12 +164,12 @@ def _hopeless(lines: Plan, points: Plan, seconds: float, settings: Settings) -> 
     )
 
 
-def _rarest(plan: Plan) -> float:
+def _rarest(plan: LinePlan) -> float:
     """The least probability among all levels, events and their complements."""
     return float(np.nanmin(plan.rare, initial=0.5))
 
 
-def _shortened(plan: Plan) -> Plan:
+def _shortened(plan: LinePlan) -> LinePlan:
     """The plan with lines that end where nothing is left that would matter beside the rarest level or event."""
     if not isinstance(plan.source, GaussianLines):
         return plan
@@ -144,7 +177,7 @@ def _shortened(plan: Plan) -> Plan:
     return plan if reach is None else replace(plan, source=plan.source.within(reach))
 
 
-def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds: float) -> Plan:
+def _measured(plan: LinePlan, settings: Settings, rng: np.random.Generator, seconds: float) -> LinePlan:
     """The plan with its cost, variances and slope from a pilot of about `seconds` (at least a few lines a scramble).
 
     Each scramble is cut into blocks: how much less its mean varies than that of a block gives the slope, of which half
@@ -152,6 +185,9 @@ def _measured(plan: Plan, settings: Settings, rng: np.random.Generator, seconds:
     """
     scrambles = _SCRAMBLES
     n = _PILOT_BLOCKS if plan.method == "lines" and not settings.fixed else 8 * _RACE_LINES
+    if settings.fixed and settings.shared:  # no more than the run itself
+        each = int(settings.lines or 1) // (scrambles * min(settings.components, MOST_PILOTS))
+        n = int(np.clip(1 << max(each.bit_length() - 1, 0), _PILOT_BLOCKS, n))
     before, seconds_before = 0, 0.0
     while True:
         tally = run_plan(plan, n * scrambles, scrambles * _PILOT_BLOCKS, rng, _PILOT_BLOCKS)
@@ -217,7 +253,7 @@ def _rarer(tally: Tally, name: str, count: int) -> tuple[FloatArray, FloatArray,
     return rows, square, met, common
 
 
-def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]:
+def _ranked(plans: list[LinePlan], seconds: float, settings: Settings) -> list[LinePlan]:
     """Best first: by the mean logarithm of the predicted variances.
 
     Few lines show less than their true variance, because seldom ones contribute most. So a variance that rests on few
@@ -245,7 +281,7 @@ def _ranked(plans: list[Plan], seconds: float, settings: Settings) -> list[Plan]
     return [plans[i] for i in np.argsort(scores, kind="stable")]
 
 
-def _doubted(plans: list[Plan]) -> list[Plan]:
+def _doubted(plans: list[LinePlan]) -> list[LinePlan]:
     """The plans, with more variance where one may have missed mass that another has found.
 
     A rare set that few lines meet looks small and certain to them. A plan that sees clearly less of it than another (by
@@ -266,7 +302,7 @@ def _doubted(plans: list[Plan]) -> list[Plan]:
 
 
 def sizes_of(
-    plans: list[Plan],
+    plans: list[LinePlan],
     lines: int | None,
     tolerance: float | None,
     level: float,
@@ -287,7 +323,8 @@ def sizes_of(
     note = ""
     if tolerance is not None:
         independent = settings.interval == "finite-sample"
-        wide = np.sqrt(2.0 * np.log(8.0 / (1.0 - level))) if independent else intervals.normal_quantile(level)
+        counted = not independent or all(p.method == "points" for p in plans)
+        wide = intervals.normal_quantile(level) if counted else np.sqrt(2.0 * np.log(4.4 / (1.0 - level)))
 
         def half(factor: float) -> float:
             """Expected half width, with a margin for the pilot's own noise."""
@@ -304,6 +341,33 @@ def sizes_of(
                 low, high = (low, middle) if half(middle) <= tolerance else (middle, high)
             scale = high
     return [_even(scale * e / groups) * groups for e in effort], note
+
+
+def sharp_sizes(plans: list[LinePlan], level: float, seconds: float, settings: Settings) -> list[int]:
+    """Points of the scrambled sequences that give the value beside a finite-sample interval."""
+    sizes, _ = sizes_of(plans, None, None, level, seconds, replace(settings, interval="block"))
+    return [min(size, MOST_POINTS) for size in sizes]
+
+
+def expected_of(plans: list[LinePlan], job: Job) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Mean and variance of a draw of the mixture, for levels and events, as far as pilots tell."""
+    if any(plan.n == 0 for plan in plans):
+        return {}
+    weight = np.array([plan.component.weight for plan in plans])
+    weight /= weight.sum()
+    first, second = np.zeros((2, job.n_levels + job.rows.count))
+    for w, plan in zip(weight, plans, strict=True):
+        k = len(first)
+        mean = np.where(plan.common[:k], 1.0 - plan.rare[:k], plan.rare[:k])
+        first += w * mean
+        second += w * (plan.single[:k] + mean * mean)
+    variance = np.maximum(second - first * first, 0.0)
+    below, events = slice(0, job.n_levels), slice(job.n_levels, None)
+    return {
+        "below": (first[below], variance[below]),
+        "above": (1.0 - first[below], variance[below]),
+        "events": (first[events], variance[events]),
+    }
 
 
 def _even(n: float) -> int:
@@ -323,4 +387,4 @@ def warm_up(component: Component, law: Law, job: Job, method: str) -> None:
         warm_up_aimed()
     for kind in ("lines", "points"):
         if method in (kind, "auto") and not (kind == "points" and (job.density or job.atom_forms)):
-            run_plan(Plan(component, source, kind, job, tracer), 2, 2, rng, 2)
+            run_plan(LinePlan(component, source, kind, job, tracer), 2, 2, rng, 2)

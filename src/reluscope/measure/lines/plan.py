@@ -22,6 +22,7 @@ from reluscope.measure.shared import (
     batches,
     normals,
 )
+from reluscope.threads import look
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -30,6 +31,12 @@ CHUNK = 256
 """Lines traced together: their segments stay in the cache."""
 
 _SMALL_CHUNK = 2048
+
+_BY_COUNTING, _BY_BETTING, _UNMET = 6.6, 12.0, 3.0
+"""Squared half-widths over variances of the mean, and half-widths over the span of one number, at the usual level."""
+
+MOST_PILOTS = 16
+"""Components that have pilots of their own; further ones follow the heaviest."""
 
 _SINGLE_BITS = 1 << 17
 """Random numbers in a chunk of points in single precision."""
@@ -46,23 +53,37 @@ class Settings:
     method: str
     direction: Any
     seconds: float
-    fixed: bool = False
-    """Whether the number of lines is given: then nothing may depend on the clock, so that a seed says it all."""
-    shared: bool = False
-    """Whether several components share the lines: then a pilot must say how."""
-    many: bool = False
-    """Whether there are too many components to search each for what is rare."""
+    lines: int | None = None
+    """The number of lines, where it is given: then nothing may depend on the clock, so that a seed says it all."""
+    components: int = 1
+    """How many components share the lines (or points)."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the number of lines is given."""
+        return self.lines is not None
+
+    @property
+    def shared(self) -> bool:
+        """Whether several components share the lines."""
+        return self.components > 1
+
+    @property
+    def many(self) -> bool:
+        """Whether there are too many components to search each for what is rare."""
+        return self.components > MOST_PILOTS
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class LinePlan:
     """A way to treat one component, and what a pilot of n lines (or points) in each of many scrambles has shown."""
 
     component: Component
     source: Source
     method: str
     job: Job
-    tracer: Tracer
+    tracer: Tracer | None
+    """None: made for the run, for its tables are large."""
     quick: SingleForms | None = None
     """The forms in single precision, for points, where that is enough."""
     aimed: AimedPoints | None = None
@@ -84,6 +105,13 @@ class Plan:
     """How many lines the pilot's estimate of each quantity rests on: 1 if a single one contributed all of it."""
     span: float = 1.0
     """The largest distance that a line's contribution to a probability can have from the mean."""
+    sharp: LinePlan | None = None
+    """The plan for the value, where that is not the plan for the interval: see `finite-sample` in `integration`."""
+
+    @property
+    def kind(self) -> str:
+        """Lines, points or aimed points, in words."""
+        return "aimed points" if self.method == "aimed" else self.method
 
     @property
     def alike(self) -> npt.NDArray[np.bool_]:
@@ -102,24 +130,29 @@ class Plan:
     def unmet(self, lines: float, level: float, settings: Settings) -> float:
         """The part of the half width that falls as 1/lines; see `reluscope.measure.lines.estimates`."""
         if settings.interval == "finite-sample":
-            return float(intervals.bernstein(0.0, max(lines, 2.0), 0.5 * (1.0 - level)))
+            return float(self.span * np.log(4.0 / (1.0 - level)) / max(lines, 1.0))
         return float(self.span * intervals.unseen(max(lines, 1.0), level))
 
     def predicted(self, seconds: float, settings: Settings) -> FloatArray:
         """The variance of each quantity after a run of the given CPU time."""
         lines = max(seconds / self.cost, 1.0)
         if settings.interval == "finite-sample":
-            return self.single / lines
+            # The square of the half width, in half of the time. Counts of points have an interval of their own.
+            wide = _BY_COUNTING if self.method == "points" else _BY_BETTING
+            half = np.sqrt(wide * self.single / (0.5 * lines)) + self.span * _UNMET / (0.5 * lines)
+            return np.where((self.single > 0.0) | (np.nan_to_num(self.rare, nan=1.0) > 0.0), half * half, 0.0)
         if settings.interval == "block":
             return self.variance * max(lines / self.n, 1e-3) ** -self.slope
         each = lines / settings.replicates
         return self.variance * max(each / self.n, 1e-3) ** -self.slope / settings.replicates
 
 
-def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scramble: int) -> Tally:
+def run_plan(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_scramble: int) -> Tally:
     """About `n` lines or points in equal groups; `per_scramble` groups share a scramble (0: independent draws)."""
     net, by_lines = plan.component.network, plan.method == "lines"
-    tally = Tally(plan.job, net, groups)
+    tally = Tally(plan.job, net, groups, plan.component.lead)
+    tally.cut = plan.source.cut if by_lines else 0.0
+    tally.counts = not by_lines and plan.aimed is None
     dimensions = plan.source.dimensions if by_lines else plan.source.point_dimensions
     each = -(-n // groups)
     draws: Any = IndependentDraws(dimensions, rng)
@@ -141,13 +174,15 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
         turn = plan.source.turn
         small = SmallForms(net, plan.job.forms, np.eye(net.n_inputs) if turn is None else turn)
         chunk = min(chunk, _SMALL_CHUNK)
+    tracer = plan.tracer or Tracer(net, plan.job.forms) if by_lines else None
     room = np.empty((chunk, dimensions))
     for parts, fills in batches(each, groups, chunk):
+        look()
         for group, begin, end in fills:
             draws.fill(group, room[begin:end])
         rows = room[: fills[-1][2]]
-        if by_lines:
-            tally.add_lines(plan.tracer, plan.source.lines(rows, rng), parts)
+        if tracer is not None:
+            tally.add_lines(tracer, plan.source.lines(rows, rng), parts)
         elif small is not None:
             turned = plan.source.turn is not None
             tally.add_outputs(small(normals(rows) if turned else plan.source.points(rows, rng)), parts)
@@ -157,7 +192,7 @@ def run_plan(plan: Plan, n: int, groups: int, rng: np.random.Generator, per_scra
     return tally
 
 
-def single_forms(plan: Plan) -> SingleForms | None:
+def single_forms(plan: LinePlan) -> SingleForms | None:
     """The forms in single precision, where only sides of thresholds are asked for and it pays."""
     job, net, turn = plan.job, plan.component.network, plan.source.turn
     if turn is None or job.switches or len(job.moment_forms) or job.atom_forms or job.density:
@@ -170,6 +205,7 @@ def _run_single(single: SingleForms, draws: Any, each: int, groups: int, tally: 
     chunk = int(np.clip(_SINGLE_BITS // draws.dimensions, 1024, 16384)) // SIDE * SIDE
     bits = np.zeros((draws.dimensions, chunk), np.uint32)
     for parts, fills in batches(each, groups, chunk):
+        look()
         for group, begin, end in fills:
             draws.fill_bits(group, bits, begin, end)
         tally.add_outputs(single(bits, fills[-1][2]), parts)

@@ -68,7 +68,8 @@ class Integrals:
 
     `interval` is "replicate", "block", "finite-sample" (see the module) or "exact" (one line or finitely many points
     say it all); `method` names lines, points or aimed points, `direction` how the lines run (of the first component),
-    `lines` how many lines or points were used.
+    `lines` how many lines or points were used for the intervals; `value_by` is how the values were found, in words,
+    where that was by a run of their own.
     """
 
     levels: Mapping[int, Levels]
@@ -86,6 +87,8 @@ class Integrals:
     replicates: int
     seconds: float
     note: str = ""
+    value_by: str = ""
+    value_lines: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -96,7 +99,8 @@ class Integrals:
     @property
     def how(self) -> str:
         """How many lines in which direction, or points, in words."""
-        return f"{self.lines:,} {self.method}" + (f", direction {self.direction}" if self.direction != "none" else "")
+        words = f"{self.lines:,} {self.method}" + (f", direction {self.direction}" if self.direction != "none" else "")
+        return f"{words}; value by {self.value_lines:,} {self.value_by}" if self.value_by else words
 
 
 def level_map(net: Network, levels: Any) -> dict[int, FloatArray]:

@@ -6,6 +6,8 @@
 """
 
 from reluscope.measure.points.aimed import (
+    LEAST_OWN,
+    MORE_OWN,
     MOST_AIMS,
     MOST_DIMENSIONS,
     RARE,
@@ -18,6 +20,8 @@ from reluscope.measure.points.single import SIDE, SingleForms
 from reluscope.measure.points.small import SmallForms
 
 __all__ = [
+    "LEAST_OWN",
+    "MORE_OWN",
     "MOST_AIMS",
     "MOST_DIMENSIONS",
     "RARE",

@@ -59,8 +59,8 @@ MOST_AIMS = 4
 MOST_DIMENSIONS = 32
 """Beyond, fitted covariances are poor, and so are the weights."""
 _PARTS = 32
-_LEAST_OWN = 4
-"""Of 32 parts so many at least are of the law itself: no contribution exceeds 8."""
+LEAST_OWN, MORE_OWN = 4, 8
+"""Of 32 parts so many at least are of the law itself: no contribution exceeds 8, or 4 where that widens intervals."""
 _LEAST_PARTS = 1.5
 _EXPECTED = 1.5
 """A second moment that the search knows counts as hidden beyond so many times the one seen: it rests on few points."""
@@ -146,7 +146,9 @@ class AimedPoints:
             second = np.where(flip, n - 2.0 * total + square, square) / n
             tally.hidden[name] = np.maximum(first * self.heavy[part] - _EXPECTED * second, 0.0)
 
-    def share_out(self, rng: np.random.Generator, known: Sequence[Population] = ()) -> AimedPoints:
+    def share_out(
+        self, rng: np.random.Generator, known: Sequence[Population] = (), own: int = LEAST_OWN
+    ) -> AimedPoints:
         """The same with the best shares, without the Gaussians that get next to none.
 
         Judged by a round of points, and by the populations that the search has left in the tails.
@@ -163,7 +165,8 @@ class AimedPoints:
         kept = np.flatnonzero(best * _PARTS >= _LEAST_PARTS)
         kept = np.union1d(kept, [0, 1 + np.argmax(best[1:])])
         evaluate = [self._evaluate[k] for k in kept.tolist()]
-        out = AimedPoints(self.job, self.sides, self._mean[kept], self._root[kept], _in_parts(best[kept]), evaluate)
+        parts = _in_parts(best[kept], own)
+        out = AimedPoints(self.job, self.sides, self._mean[kept], self._root[kept], parts, evaluate)
         weights = np.empty(drawn[0].shape[1])
         _weigh(drawn[0], np.log(np.maximum(shares, 1e-300)), weights)
         out.heavy = out._mean_weights(known, weights @ drawn[1] / counts.sum())
@@ -234,12 +237,14 @@ def aimed_points(
     events: FloatArray,
     rng: np.random.Generator,
     spent: Callable[[float], bool],
+    own: int = LEAST_OWN,
 ) -> AimedPoints | None:
     """Search for the tails of a job under N(0, I_r) and aim at them; None if there are none or none is found.
 
     `below` and `events` are rough values of P(y <= c) and of the events. `spent(share)` says whether that share of the
     time for the search is over: one tail after the other has its part, and those that are not found by then are left
-    out. Cost: some 1e4 to 3e4 evaluations for each of at most four tails, and as much time again for fitting.
+    out. Of 32 points `own` or more are the law's. Cost: some 1e4 to 3e4 evaluations for each of at most four tails, and
+    as much time again for fitting.
     """
     sides = Sides(below > 0.5, events > 0.5)
     population = int(np.clip(100 * net.n_inputs, _POPULATION, 4 * _POPULATION))
@@ -255,7 +260,7 @@ def aimed_points(
             known.append(Population(found.points, net(found.points) @ job.forms.T, found.probability))
     if not fitted:
         return None
-    return AimedPoints.around(net, job, frame, sides, join(fitted)).share_out(rng, known)
+    return AimedPoints.around(net, job, frame, sides, join(fitted)).share_out(rng, known, own)
 
 
 @lru_cache(maxsize=1)
@@ -336,10 +341,10 @@ def _evaluator(net: Network, job: Job, mean: FloatArray, root: FloatArray) -> Ev
     return double
 
 
-def _in_parts(share: FloatArray) -> npt.NDArray[np.int64]:
-    """Shares in 32nds, the first one (the law's own) no less than `_LEAST_OWN`."""
+def _in_parts(share: FloatArray, least: int = LEAST_OWN) -> npt.NDArray[np.int64]:
+    """Shares in 32nds, the first one (the law's own) no less than `least`."""
     share = share / share.sum()
-    own = max(_LEAST_OWN, round(_PARTS * float(share[0])))
+    own = max(least, round(_PARTS * float(share[0])))
     own = min(own, _PARTS)
     rest = share[1:] / max(float(share[1:].sum()), 1e-300)
     return np.concatenate([[own], _shared_out(_PARTS - own, rest)])

@@ -70,6 +70,7 @@ def along_rays(
     other_cost: float,
     result: Any,
     sums: Any,
+    stop: Any,
 ) -> bool:
     """The mass by rays (see `_rays`), if that promises to cost less than `other_cost` nanoseconds; else False.
 
@@ -91,6 +92,8 @@ def along_rays(
     goal = RAY_PILOT
     while True:
         for _ in range(goal - done):
+            if stop[0] != 0:
+                return False
             ray_block(rows, table, state, bases, products, scratch, means)
             for w in range(LANES):
                 totals[w] += means[w]
@@ -140,8 +143,9 @@ def estimate(
     sums: Any,
     first: Any,
     second: Any,
+    stop: Any,
 ) -> int:
-    """Mass of {A u <= b}; returns the method code and fills `result`.
+    """Mass of {A u <= b}; returns the method code and fills `result`. Gives up when `stop[0]` is not 0.
 
     `result` gets log mass, standard error / mass, half-width / mass, points used, log of a sure upper bound
     (0 unless every point missed) and the rank. `sums` (REPLICATES,) gets the replicates' masses in units of the mass.
@@ -264,6 +268,8 @@ def estimate(
         for f in range(families):
             blocks = goal if f == 0 else goal * per_tilted
             for r in range(REPLICATES):
+                if stop[0] != 0:  # nobody waits for the result
+                    return MISSED
                 now = drawn[f]
                 for _ in range(blocks - drawn[f] // LANES):
                     for w in range(LANES):
@@ -346,7 +352,7 @@ def estimate(
                 # errors fall like points^-3/4 in few dimensions, hardly faster than independent draws in many
                 wanted = used * (factor * spread / relative) ** (2.0 - min(1.0, 8.0 / rank) * (2.0 / 3.0))
                 cost = min(wanted, 1.0 * max_points) * (300.0 + 50.0 * rank)
-                if along_rays(L, lo, hi, rank, state, relative, factor, max_points, cost, result, sums):
+                if along_rays(L, lo, hi, rank, state, relative, factor, max_points, cost, result, sums, stop):
                     return RAYS
         # powers of two and, between them, three quarters of the next
         growth = 1.5 if goal > 1 and goal & (goal - 1) == 0 else (4.0 / 3.0 if goal > 1 else 2.0)
@@ -382,11 +388,11 @@ def estimate(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def estimate_all(
-    A: Any, b: Any, offsets: Any, seeds: Any, table: Any, relatives: Any, factor: float, max_points: int
+    A: Any, b: Any, offsets: Any, seeds: Any, table: Any, relatives: Any, factor: float, max_points: int, stop: Any
 ) -> Any:
     """`estimate` for rows offsets[i]:offsets[i+1] of A and b, each with its own seed and relative error wanted.
 
-    Returns the results, shape (cells, 6), and the method codes.
+    Returns the results, shape (cells, 6), and the method codes; nothing of use once `stop[0]` is not 0.
     """
     cells = offsets.size - 1
     n = A.shape[1]
@@ -399,6 +405,18 @@ def estimate_all(
     for i in range(cells):
         part = slice(offsets[i], offsets[i + 1])
         methods[i] = estimate(
-            A[part], b[part], seeds[i], table, relatives[i], factor, max_points, results[i], basis, sums, first, second
+            A[part],
+            b[part],
+            seeds[i],
+            table,
+            relatives[i],
+            factor,
+            max_points,
+            results[i],
+            basis,
+            sums,
+            first,
+            second,
+            stop,
         )
     return results, methods

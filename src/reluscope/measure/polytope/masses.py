@@ -22,9 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope import _check
+from reluscope._lazy import late
 from reluscope.answer import Answer, Answers
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL, student_quantile
+from reluscope.threads import interruptible, stop_flag
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -121,18 +123,17 @@ def polytope_moments(
     The points are those that bring the *mass* to the relative accuracy asked for; see the errors for the moments.
     Directions that no row sees have their exact moments (0 and the mass).
     """
-    from reluscope.measure.polytope import estimate as _qmc
+    from reluscope.measure.polytope import estimate
 
     rows, bounds = _rows(A, b)
     target, factor, most, generator = _settings(relative, level, max_points, rng)
     n = rows.shape[1]
-    copies = _qmc.REPLICATES
+    copies = estimate.REPLICATES
     result, basis, sums = np.zeros(6), np.zeros((n, n)), np.zeros(copies)
     first, second = np.zeros((copies, n)), np.zeros((copies, n * n))
     seed = generator.integers(0, 2**64, size=1, dtype=np.uint64)
-    code = _qmc.estimate(
-        rows, bounds, seed[0], _table(n, most), target, factor, most, result, basis, sums, first, second
-    )
+    numbers = rows, bounds, seed[0], _table(n, most), target, factor, most, result, basis, sums, first, second
+    code = interruptible(estimate.estimate, *numbers, stop_flag())
     mass = _assemble(result[None, :], np.array([code]), level)[0][0]
     if result[0] == -math.inf:
         nothing = np.zeros(n), np.zeros((n, n))
@@ -170,21 +171,21 @@ def _rows(A: Any, b: Any) -> tuple[FloatArray, FloatArray]:
 def _settings(
     relative: float, level: float, max_points: int, rng: Any
 ) -> tuple[float, float, int, np.random.Generator]:
-    from reluscope.measure.polytope import estimate as _qmc
+    from reluscope.measure.polytope import estimate
 
     target = _check.real(relative, "relative", low=0.0, high=1.0, open_=True)
     level = _check.real(level, "level", low=0.0, high=1.0, open_=True)
     most = _check.integer(max_points, "max_points", low=1, high=1 << 30)
-    factor = _SAFETY * student_quantile(_qmc.REPLICATES - 1, level)
+    factor = _SAFETY * student_quantile(estimate.REPLICATES - 1, level)
     return target, factor, most, _check.generator(rng)
 
 
 def _table(n: int, max_points: int) -> npt.NDArray[np.uint64]:
-    from reluscope.measure.polytope import estimate as _qmc
+    from reluscope.measure.polytope import estimate
     from reluscope.measure.polytope.sobol import direction_table
 
     # rounded up so that few tables are ever built
-    bits = max(16, 2 * math.ceil(math.log2(max(max_points / _qmc.REPLICATES, 1) + 1) / 2))
+    bits = max(16, 2 * math.ceil(math.log2(max(max_points / estimate.REPLICATES, 1) + 1) / 2))
     return direction_table(64 * math.ceil(n / 64), bits)
 
 
@@ -198,11 +199,13 @@ def seeded_masses(
     seeds: npt.NDArray[np.uint64],
 ) -> tuple[Answers, Draws]:
     """`polytope_masses` with a relative error and a seed of its own for each polytope; nothing is checked."""
-    from reluscope.measure.polytope import estimate as _qmc
+    from reluscope.measure.polytope import estimate
 
     _, factor, most, _ = _settings(0.5, level, max_points, 0)
     table = _table(rows.shape[1], most)
-    results, codes = _qmc.estimate_all(rows, bounds, offsets, seeds, table, relatives, factor, most)
+    results, codes = interruptible(
+        estimate.estimate_all, rows, bounds, offsets, seeds, table, relatives, factor, most, stop_flag()
+    )
     answers, draws = _assemble(results, codes, level)
     return _doubt_rare_rows(answers, draws.points, rows, bounds, offsets), draws
 
@@ -223,7 +226,7 @@ def _doubt_rare_rows(
     A row that fewer than 50 of the points would violate may show in no replicate, whose spread then says nothing of
     it. Ignoring rows overstates a mass, by at most the sum of their half-spaces' masses.
     """
-    from scipy.special import ndtr
+    ndtr = late("scipy.special", "ndtr")
 
     large = (found.value > _LARGE) & (points > 0)
     if not large.any():
@@ -239,12 +242,12 @@ def _doubt_rare_rows(
 
 
 def _assemble(results: FloatArray, codes: npt.NDArray[np.int64], level: float) -> tuple[Answers, Draws]:
-    from reluscope.measure.polytope import estimate as _qmc
+    from reluscope.measure.polytope import estimate
 
     log_value, _, half, points, log_bound = results.T[:5]
     value = np.minimum(np.exp(log_value), 1.0)
     lower = np.maximum(value * (1.0 - half), 0.0)
     upper = np.minimum(value * (1.0 + half), 1.0)
-    upper = np.where(codes == _qmc.MISSED, np.exp(log_bound), upper)
+    upper = np.where(codes == estimate.MISSED, np.exp(log_bound), upper)
     draws = Draws(np.minimum(log_value, 0.0), half.copy(), points.astype(np.int64), codes)
     return Answers(value, lower, upper, "confidence", level), draws

@@ -22,9 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.answer import Answers, Status, Stop, status_of
 from reluscope.budget import Budget
 from reluscope.progress import Report
+from reluscope.threads import OutOfTimeError, deadline
 
 Index = npt.NDArray[np.int64]
 RowsOf = Callable[[Index], tuple[FloatArray, FloatArray, Index]]
@@ -41,7 +43,7 @@ _BOUND_CELLS = 4096
 
 def half_space_bounds(rows_of: RowsOf, count: int) -> FloatArray:
     """min over the rows of each cell of Φ(b / |a|): a sure upper bound on its mass under N(0, I)."""
-    from scipy.special import ndtr
+    ndtr = late("scipy.special", "ndtr")
 
     bounds = np.ones(count)
     for start in range(0, count, _BOUND_CELLS):
@@ -142,15 +144,18 @@ class _Work(NamedTuple):
                 size = int(max(1, min(size, len(order) - done, self.budget.regions - done)))
                 cells = order[done : done + size]
                 started = time.perf_counter()
-                found, draws = seeded_masses(
-                    *self.rows_of(cells), goal[cells], self.level, self.max_points, seeds[cells]
-                )
+                with deadline(lambda: self.budget.spent() is not None):
+                    found, draws = seeded_masses(
+                        *self.rows_of(cells), goal[cells], self.level, self.max_points, seeds[cells]
+                    )
                 for mine, theirs in zip(state, (found.value, found.lower, found.upper, draws.points), strict=True):
                     mine[cells] = theirs
                 done += size
                 pace = (time.perf_counter() - started) / size
                 size = int(np.clip(_PORTION / max(pace, 1e-9), 1, 4 * size))
                 self.report(done, f"{done:,} of {len(order):,} cells measured")
+        except OutOfTimeError:  # the cells at hand are not measured
+            return Stop(f"{self.budget.spent()}: {done:,} of {len(order):,} cells measured", Status.BUDGET)
         except KeyboardInterrupt:
             if done == 0 and not state.points.any():
                 raise

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from reluscope._lazy import late
+
 DIGITS = 52
 """Binary digits of a point: all of a float64 fraction, so that a half-step offset keeps it inside (0, 1)."""
 
@@ -27,7 +29,7 @@ def direction_table(dimensions: int, bits: int) -> DirectionTable:
     Enough for 2**bits points. Read off SciPy's unscrambled sequence: in Gray-code order, points 2**j - 1 and 2**j
     differ exactly by direction number j. The result is read-only and cached.
     """
-    from scipy.stats import qmc
+    qmc = late("scipy.stats", "qmc")
 
     sequence = qmc.Sobol(dimensions, scramble=False, bits=30)
     table = np.zeros((dimensions, bits), dtype=np.uint64)

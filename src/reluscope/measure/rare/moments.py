@@ -13,17 +13,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reluscope import intervals
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.budget import Budget
-from reluscope.measure.rare.probability import REPLICATES, _Draws, _everything, _Piece, _sampler
+from reluscope.measure.rare.by_populations import PopulationRun
+from reluscope.measure.rare.by_rays import REPLICATES, Draws
+from reluscope.measure.rare.ladder import RUNS
+from reluscope.measure.rare.pieces import RAYS_UP_TO, Piece, everything, ray_sampler
+from reluscope.measure.shared import RayPlan, make_plan
+from reluscope.progress import meter
 
 if TYPE_CHECKING:
     from reluscope.events import PlacedEvent
     from reluscope.inputs import Component
-    from reluscope.measure.shared import Plan
 
 _SMALLEST, _USUAL = 64, 512
 """Rays of a replicate: at the least, and where they take no more than half of the time."""
+
+_RELATIVE = 0.1
+"""Half-width of P that populations aim at."""
 
 _LARGEST = 1 << 13
 _UNSEEN_RAYS = 1 << 14
@@ -56,10 +65,9 @@ def rare_moments(
     starts: FloatArray | None = None,
 ) -> RareMoments:
     """Moments on the event for one Gaussian or truncated component (r > 0), from 16 replicates, in about `seconds`."""
-    from reluscope import intervals
-    from reluscope.measure.shared import make_plan
-
-    piece = _Piece(component, event, starts)
+    piece = Piece(component, event, starts)
+    if component.r > RAYS_UP_TO:
+        return _by_populations(component, piece, seconds, level, rng)
     piece.warm_up()
     limit = Budget(seconds)
 
@@ -67,9 +75,9 @@ def rare_moments(
         return limit.elapsed() >= 0.5 * seconds
 
     plan = make_plan(1.0, piece.sampler, rng.spawn(1)[0], searched, piece.starts)
-    other: Plan | None = None
+    other: RayPlan | None = None
     if component.rows is not None:
-        whole = _sampler(_everything(piece.event).within(*component.rows), piece.rays)
+        whole = ray_sampler(everything(piece.event).within(*component.rows), piece.rays)
         other = make_plan(1.0, whole, rng.spawn(1)[0], searched)
     r = component.r
     left = max(0.8 * (seconds - limit.elapsed()), 0.0)
@@ -84,7 +92,7 @@ def rare_moments(
     cost = plan.cost + (0.0 if other is None else other.cost)
     each = REPLICATES * max(cost, 1e-9)
     size = int(min(max(0.5 * left / each, min(_USUAL, 0.5 * seconds / each), _SMALLEST), _LARGEST))
-    draws = [_Draws(p, size, REPLICATES, rng) for p in (plan, other) if p is not None]
+    draws = [Draws(p, size, REPLICATES, rng) for p in (plan, other) if p is not None]
     both = [[_mean(d, g) for g in range(REPLICATES)] for d in draws]
     means = [np.array([mean for mean, _ in groups]) for groups in both]
     largest = np.max([most for _, most in both[0]], axis=0)
@@ -94,7 +102,31 @@ def rare_moments(
     return RareMoments(_pseudo_values(means[0], bottom, r), n, True, 1.0, plan.lost, unmet)
 
 
-def _mean(draws: _Draws, group: int) -> tuple[FloatArray, FloatArray]:
+def _by_populations(
+    component: Component, piece: Piece, seconds: float, level: float, rng: np.random.Generator
+) -> RareMoments:
+    """The same in many dimensions: one row for every population."""
+    piece.weight = 1.0
+    with meter(None, "rare event") as report:
+        run = PopulationRun([piece], 0.0, _RELATIVE, level, Budget(seconds), rng, report, moments=True)
+        found = run.search() and not run.parts[0].settled
+        answer = run.replicate() if found else None
+    r = component.r
+    part, whole = run.parts[0], run.divisors[0]
+    if answer is None or (whole is not None and whole.bridge is None):
+        n = max(RUNS * run.size, 1)
+        none = np.zeros((RUNS, 1 + r + r * r))
+        return RareMoments(none, n, False, min(intervals.unseen(n, level), 1.0), 0.0, none[0])
+    bottom = np.tile(own_moments(component), (RUNS, 1)) if whole is None else whole.moments()
+    rows = _pseudo_values(piece.factor * part.moments(), bottom, r)
+    unmet = answer.upper - answer.value
+    first, square, product = largest_moments(unmet)
+    squares = np.full((r, r), product) + np.diag(np.full(r, square - product))
+    allowed = np.concatenate([[unmet], np.full(r, first), squares.ravel()])
+    return RareMoments(rows, run.evaluations, True, 1.0, 0.0, allowed)
+
+
+def _mean(draws: Draws, group: int) -> tuple[FloatArray, FloatArray]:
     """P, `E[1 u]`, `E[1 u u']` of one replicate, and bounds on the largest contributions of a ray to each."""
     found = draws.replicate(group, moments=True)
     W, n = found.directions, len(found.value)
@@ -140,7 +172,7 @@ def largest_moments(p: float) -> tuple[float, float, float]:
     For u ~ N(0, I): the extremes are half-spaces and both tails of one coordinate; `u_i u_j` is half a difference of
     squares of such coordinates.
     """
-    from scipy.special import ndtri
+    ndtri = late("scipy.special", "ndtri")
 
     p = min(p, 0.5)
     if p <= 0.0:

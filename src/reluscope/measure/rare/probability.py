@@ -1,18 +1,7 @@
-"""Rare events: P((x, net(x)) in a union of polyhedra), by importance sampling of rays that are integrated exactly.
+"""The probability of a rare event: which engine measures it, and whether two engines agree.
 
-In polar coordinates about the centre of the law, `p = E fraction(w)`: w is the direction of a draw of the law and
-`fraction(w)` the conditional probability of the event given w, which is exact once the network has been traced along
-the ray (`reluscope.measure.shared.trace`); all stretches of the ray inside the event count. Directions are drawn from a
-mixture with density f instead of the law's own f0, and
-
-    p = E_f [fraction(w) f0(w) / f(w)].
-
-1. *Search.* A population of points walks down a ladder of easier events (`shared/search.py`); if it gets stuck, a
-   population of rays climbs up.
-2. *Fit.* Gaussians are fitted to what was found; their projections onto the sphere have a closed density
-   (`shared/mixture.py`). A few rounds of rays adapt them.
-3. *Sample.* A fresh set of rays, a tenth of them in the law's own directions, which bounds every contribution; a part
-   from a wide fit made half-way up the ladder. Search and adaptation are never part of the answer.
+- Up to `RAYS_UP_TO` dimensions: rays (`by_rays.py`), which see all of a ray at once.
+- Above: populations (`by_populations.py`). A ray in many dimensions sees next to nothing of a cap.
 """
 
 from __future__ import annotations
@@ -20,52 +9,24 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from reluscope import intervals
-from reluscope._check import FloatArray, choice, describe, generator, real, real_array
-from reluscope.answer import Answer, Status
-from reluscope.budget import Budget, parse_budget
+from reluscope._check import choice, describe, generator, real, real_array
+from reluscope.answer import Answer
+from reluscope.budget import parse_budget
 from reluscope.errors import InputError
+from reluscope.events import Event, as_event, place
+from reluscope.inputs import Law, check_law
 from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.rare.by_populations import PopulationRun
+from reluscope.measure.rare.by_rays import RayRun
+from reluscope.measure.rare.pieces import RAYS_UP_TO, Piece
 from reluscope.network import Network
-from reluscope.parallel import blas_threads
-from reluscope.progress import Report, meter
+from reluscope.progress import meter
+from reluscope.threads import blas_threads
 
-if TYPE_CHECKING:
-    from reluscope.events import Event, PlacedEvent
-    from reluscope.inputs import Component, Law
-    from reluscope.measure.shared import Drawn, Plan, RayRows, Rays, Sampler
-
-REPLICATES = 16
-"""Independent repetitions of the sampling, at the least."""
-
-_SMALLEST = 48
-"""Rays of a replicate, at the least."""
-
-_LONG = 256
-"""Rays of a replicate from which the gain of scrambled points shows."""
-
-_LARGEST = 1 << 16
-"""Rays of a replicate, at the most; more are more replicates."""
-
-_AIM = 0.7
-"""The run is planned for this share of the half-width asked for, since the pilot's variance is only an estimate."""
-
-_MOST_RAYS = 1 << 22
-"""Rays of an answer, at the most, when the budget has no end."""
-
-_FINITE_NOMINAL = 0.5
-"""Share of rays in the law's own directions for the finite-sample interval, whose width is 1 over it."""
-
-_SEARCH = 0.6
-"""Share of the budget after which the search ends."""
-
-_UNSEEN_RAYS = 1 << 14
-_ROUND = 1 << 13
+_RAYS_AT_ALL = 64
+"""Dimensions up to which rays look for an event that populations have not found."""
 
 
 def rare_probability(
@@ -85,12 +46,12 @@ def rare_probability(
 
     `relative` is the half-width wanted, relative to the value; `budget` ends the run earlier. The interval:
 
-    - `"replicate"`: Student's t from independent replicates of scrambled Sobol points. Asymptotic, and about the parts
-      of the event that the search, or a ray in the law's own directions, has met: a part that none has met is not in
-      it. If nothing is met at all, the upper bound is that of the next kind.
-    - `"finite-sample"`: independent rays, half of them in the law's own directions; their contributions are at most 2.
-      Holds at any size and whatever the search has missed, so its upper bound is never below about `9 / rays`. The
-      number of rays is fixed before they are drawn; only the clock may end them earlier.
+    - `"replicate"`: Student's t from independent replicates: scrambled Sobol points for rays, whole climbs for
+      populations. Asymptotic, and about the parts of the event that a search has met: a part that none has met is not
+      in it. If nothing is met at all, the upper bound is that of the next kind.
+    - `"finite-sample"`: independent rays or points, half of them drawn from the law itself; their contributions are at
+      most 2. Holds at any size and whatever the search has missed, so its upper bound is never below about
+      `9 / draws`. The number of draws is fixed before they are drawn; only the clock may end them earlier.
 
     `starts` (m, inputs) are inputs known to lie in the event, if any: the search looks around them when it finds none.
 
@@ -98,9 +59,6 @@ def rare_probability(
     networks and laws that the network sees in one dimension are exact. Costs: the search takes some 10^4 evaluations,
     and `spread / (relative / 2)^2` rays follow, with `spread` 0.5 to 5 in up to ten dimensions.
     """
-    from reluscope.events import as_event, place
-    from reluscope.inputs import check_law
-
     started = time.perf_counter()
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
@@ -121,352 +79,39 @@ def rare_probability(
             assert component.points is not None and component.point_weights is not None
             fixed += component.weight * float(component.point_weights[event.holds(net, component.points)].sum())
         elif placed.n_cases:
-            pieces.append(_Piece(component, placed, starts))
-    exact = [piece for piece in pieces if piece.rays.r <= 1 and piece.divisor is None]
+            pieces.append(Piece(component, placed, starts))
+    exact = [piece for piece in pieces if piece.rays.r <= 1 and piece.given is None]
     fixed += sum(piece.exact() for piece in exact)
     pieces = [piece for piece in pieces if piece not in exact]
     if not pieces:
         ends = fixed - 1e-12 * fixed, min(fixed + 1e-12 * fixed, 1.0)
         return Answer(fixed, *ends, "exact", None, "rays", seconds=time.perf_counter() - started)
-    before = limit.elapsed()
-    pieces[0].warm_up()
-    limit = dataclasses.replace(limit, started=limit.started + limit.elapsed() - before)
+    few = max(piece.rays.r for piece in pieces) <= RAYS_UP_TO
+    if few:
+        before = limit.elapsed()
+        pieces[0].warm_up()
+        limit = dataclasses.replace(limit, started=limit.started + limit.elapsed() - before)
     with blas_threads(max(net.widths)), meter(progress, "rare event") as report:
-        run = _Run(pieces, fixed, relative, level, limit, rng, report)
-        answer = run.replicate() if interval == "replicate" else run.finite_sample()
+        if few:
+            rays = RayRun(pieces, fixed, relative, level, limit, rng, report)
+            answer = rays.replicate() if interval == "replicate" else rays.finite_sample()
+        else:
+            answer = _in_many_dimensions(PopulationRun(pieces, fixed, relative, level, limit, rng, report), interval)
     return dataclasses.replace(answer, seconds=time.perf_counter() - started)
 
 
-class _Piece:
-    """One component of the law: its rays, the event on them, and what its probability is divided by."""
-
-    def __init__(self, component: Component, placed: PlacedEvent, starts: FloatArray | None = None) -> None:
-        from reluscope.measure.shared import ray_rows
-
-        self.weight = component.weight
-        self.divisor: Sampler | None = None
-        """Rays for the mass of the restriction, where it has no closed form."""
-        self.factor = 1.0
-        event = ray_rows(placed, component)
-        if component.rows is not None:
-            A, b = component.rows
-            self.rays, whole = _plain_rays(component.r), _everything(event)
-            self.event = event.within(A, b)
-            if component.log_mass is None:
-                self.divisor = _sampler(whole.within(A, b), self.rays)
-            else:
-                self.factor = math.exp(-component.log_mass)
-        else:
-            self.event, self.rays = _placed(component, event)
-        self.sampler = _sampler(self.event, self.rays)
-        self.starts: FloatArray | None = None
-        """Known points of the event in the coordinates of the rays."""
-        if starts is not None and component.r:
-            U = component.to_u(starts)
-            if component.kind == "uniform":
-                assert component.lower is not None and component.upper is not None
-                middle, width = 0.5 * (component.lower + component.upper), component.upper - component.lower
-                U = (U - middle) / (width / (2.0 * math.sqrt(3.0)))
-            self.starts = U[self.event.margin(U, np.ones(len(self.event.bound))) <= 0.0]
-
-    def exact(self) -> float:
-        """The weighted probability in one dimension: two rays. In none: one point."""
-        if self.rays.r == 0:
-            inside = self.event.margin(np.zeros((1, self.event.net.n_inputs)), np.ones(len(self.event.bound)))
-            return self.weight * float(inside[0] <= 0.0)
-        both = np.array([[1.0], [-1.0]])
-        whole = np.exp(self.rays.log_whole(*self.rays.span(both)))
-        return self.weight * self.factor * 0.5 * float(whole @ self.sampler.measure(both).value)
-
-    def warm_up(self) -> None:
-        """Compile what will be needed, before the budget's clock starts."""
-        from reluscope.measure.shared import Directions, Proposal
-
-        rng = np.random.default_rng(0)
-        r = self.rays.r
-        some = Directions(np.ones(1), np.ones((1, r)), np.eye(r)[None])
-        self.sampler.independent(Proposal(0.5, some), 4, rng, points=True)
-
-
-@dataclass(eq=False)
-class _Run:
-    """The search for all pieces, then the sampling with one kind of interval."""
-
-    pieces: list[_Piece]
-    fixed: float
-    relative: float
-    level: float
-    limit: Budget
-    rng: np.random.Generator
-    report: Report
-    plans: list[Plan] = dataclasses.field(default_factory=list)
-    divisors: list[Plan | None] = dataclasses.field(default_factory=list)
-    evaluations: int = 0
-    rays: int = 0
-    sampling: float = 0.0
-    """Seconds spent on the rays of the answer."""
-
-    def search(self) -> None:
-        """Make a plan for every piece."""
-        from reluscope.measure.shared import make_plan
-
-        for piece in self.pieces:
-            mine, other = self.rng.spawn(2)
-            self.plans.append(make_plan(piece.weight * piece.factor, piece.sampler, mine, self._searched, piece.starts))
-            self.divisors.append(
-                None if piece.divisor is None else make_plan(1.0, piece.divisor, other, self._searched)
-            )
-            self.evaluations += self.plans[-1].evaluations
-            self.report(self.evaluations, f"searching, near {self._pilot():.3g}")
-
-    # -- replicates --
-
-    def replicate(self) -> Answer:
-        """Student's t from independent replicates."""
-        self.search()
-        if not any(plan.found for plan in self.plans):
-            return self._unseen()
-        sizes = self._sizes()
-        rows, weight, note, status = np.zeros(0), 0.0, "", Status.DONE
-        while True:
-            batch = self._replicates(sizes, REPLICATES)
-            if len(rows) and len(batch) < len(rows):
-                note = self.limit.spent() or ""
-            else:
-                # Batches are pooled replicate by replicate and never thrown away: those with a heavy ray, which ask
-                # for more, are the high ones.
-                size = float(sum(sizes))
-                rows = (weight * rows + size * batch) / (weight + size) if len(rows) else batch
-                weight += size
-            mean, half = (float(v) for v in intervals.student(rows, self.level))
-            value = self.fixed + mean
-            self.report(self.evaluations, f"{value:.4g} ± {half:.2g}")
-            if half <= self.relative * value:
-                break
-            if note or self._stop() or self.rays >= _MOST_RAYS:
-                status = Status.BUDGET if self.limit.spent() else Status.TOLERANCE
-                note = self.limit.spent() or f"{_MOST_RAYS:,} rays reached"
-                note += f" at {half / value if value > 0 else math.inf:.2g} of the value"
-                break
-            grow = (half / (_AIM * self.relative * max(value, 1e-307))) ** 2 * weight / sum(sizes) - 1.0
-            grow = min(max(grow, 1.0), 8.0, self._affordable() / (REPLICATES * sum(sizes)))
-            sizes = [min(_LARGEST, max(_SMALLEST, int(size * grow))) for size in sizes]
-        if value <= self.fixed:  # the search met the event, but no ray did: that is no interval of width 0
-            return self._unseen()
-        lost = sum(plan.weight * plan.lost for plan in self.plans)
-        lower = value - half
-        if value >= 1.0 - 1e-14:  # no ray has met the complement: what as many independent ones could have missed
-            lower = 1.0 - intervals.unseen(self.rays, self.level)
-        return self._answer(value, lower, value + half + lost, "replicate", note, status)
-
-    def _replicates(self, sizes: list[int], count: int) -> FloatArray:
-        """Fresh replicates of the sampled part; fewer when the budget ends."""
-        parts = [
-            (plan, None if divisor is None else _Draws(divisor, size, count, self.rng), size)
-            for plan, divisor, size in zip(self.plans, self.divisors, sizes, strict=True)
-        ]
-        draws = [(plan, _Draws(plan, size, count, self.rng), divisor) for plan, divisor, size in parts]
-        tops, bottoms = np.zeros((count, len(draws))), np.ones((count, len(draws)))
-        done = 0
-        for i in range(count):
-            if self._stop() and done >= 2:
-                break
-            for k, (plan, mine, other) in enumerate(draws):
-                tops[i, k] = plan.weight * self._mean(mine, i)
-                if other is not None:
-                    bottoms[i, k] = self._mean(other, i)
-            done = i + 1
-        # A ratio is made linear about the mean of its lower part: r = t/b + t/b^2 (b - b_i).
-        tops, bottoms = tops[:done], bottoms[:done]
-        middle = bottoms.mean(axis=0)
-        values = tops / middle - tops.mean(axis=0) / middle**2 * (bottoms - middle)
-        return np.asarray(values.sum(axis=1))
-
-    def _mean(self, draws: _Draws, group: int) -> float:
-        begin = time.perf_counter()
-        drawn = draws.replicate(group)
-        self.evaluations += drawn.segments
-        self.rays += len(drawn.value)
-        self.sampling += time.perf_counter() - begin
-        return float(drawn.value.mean())
-
-    def _affordable(self) -> float:
-        """Rays that fit into what is left of the budget."""
-        return max(self.limit.seconds - self.limit.elapsed(), 0.0) * self.rays / max(self.sampling, 1e-9)
-
-    def _sizes(self) -> list[int]:
-        """Rays of a replicate for each piece: effort where weight times spread is, as much as `relative` asks for."""
-        quantile = intervals.student_quantile(REPLICATES - 1, self.level)
-        effort = np.array([plan.weight * plan.sd for plan in self.plans])
-        goal = _AIM * self.relative * self._pilot() / quantile
-        total = (float(effort.sum()) / max(goal, 1e-300)) ** 2
-        share = effort / effort.sum() if effort.sum() > 0 else np.full(len(effort), 1.0 / len(effort))
-        each = total * share / REPLICATES
-        # Scrambled points do better than the independent ones of the pilot: long runs start with an eighth.
-        each = np.where(each > 8 * _LONG, each / 8, np.minimum(each, _LONG))
-        wanted = np.clip(each, _SMALLEST, min(_LARGEST, _MOST_RAYS / REPLICATES))
-        left = max(0.8 * (self.limit.seconds - self.limit.elapsed()), 0.0)
-        seconds = REPLICATES * float(wanted @ np.array([plan.cost for plan in self.plans]))
-        if seconds > left:
-            wanted = np.maximum(wanted * left / seconds, _SMALLEST)
-        return [int(w) if plan.found else _SMALLEST for w, plan in zip(wanted, self.plans, strict=True)]
-
-    # -- independent rays --
-
-    def finite_sample(self) -> Answer:
-        """Betting on independent rays; their number is fixed beforehand."""
-
-        if any(piece.divisor is not None for piece in self.pieces):
-            raise InputError(
-                'interval="finite-sample" needs the mass of the restriction, which has no closed form for correlated '
-                'inputs; use interval="replicate"'
-            )
-        self.search()
-        plans = [dataclasses.replace(p, proposal=p.proposal.with_nominal(_FINITE_NOMINAL)) for p in self.plans]
-        effort = np.array([p.weight * p.sd for p in plans])
-        weights = np.array([p.weight for p in plans])
-        chance = 0.5 * weights / weights.sum() + 0.5 * (effort / effort.sum() if effort.sum() > 0 else weights)
-        chance /= chance.sum()
-        bound = max(w / c * p.proposal.bound for w, c, p in zip(weights, chance, plans, strict=True))
-        n = self._number(plans, bound)
-        values: list[FloatArray] = []
-        cost = max(plan.cost for plan in plans)
-        size = int(min(_ROUND, max(256, 0.05 * self.limit.seconds / max(cost, 1e-9))))
-        # In rounds, each an independent draw of the whole mixture: only the clock may end them earlier.
-        while self.rays < n and not (values and self._stop()):
-            counts = self.rng.multinomial(min(size, n - self.rays), chance)
-            for plan, c, count in zip(plans, chance, counts, strict=True):
-                if count:
-                    drawn = plan.sampler.independent(plan.proposal, int(count), self.rng)
-                    values.append(plan.weight / c * drawn.value)
-                    self.evaluations += drawn.segments
-                    self.rays += int(count)
-            self.report(self.evaluations, f"{self.rays:,} of {n:,} rays")
-        all_values = np.concatenate(values)
-        lower, upper = intervals.betting(all_values, bound, self.level)
-        value = self.fixed + float(all_values.mean())
-        lost = sum(plan.weight * plan.lost for plan in plans)
-        note, status = "", Status.DONE
-        if upper - value > self.relative * value:
-            note, status = "the upper bound allows for what no ray has hit", Status.TOLERANCE
-        if value <= 0.0:
-            note, status = self._not_met(), Status.NOTHING_MET
-        return self._answer(value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", note, status)
-
-    def _number(self, plans: list[Plan], bound: float) -> int:
-        """Rays that `relative` asks for, as far as the budget allows."""
-        cost = max(plan.cost for plan in plans)
-        pilot = max(self._pilot(), 1e-300)
-        wanted = 6.0 * bound / (self.relative * pilot)
-        left = 0.9 * (self.limit.seconds - self.limit.elapsed())
-        return int(max(2048, min(wanted, _MOST_RAYS, left / max(cost, 1e-9))))
-
-    # -- common --
-
-    def _unseen(self) -> Answer:
-        """Nothing was met: what as many independent rays that meet nothing can hide."""
-
-        parts = []
-        upper = self.fixed
-        left = max(0.9 * (self.limit.seconds - self.limit.elapsed()), 0.0) / len(self.plans)
-        for plan in self.plans:
-            n = int(min(_UNSEEN_RAYS, max(_SMALLEST * REPLICATES, left / max(plan.cost, 1e-9))))
-            drawn = plan.sampler.independent(plan.proposal.with_nominal(1.0), n, self.rng)
-            self.evaluations += drawn.segments
-            self.rays += len(drawn.value)
-            level = 1.0 - (1.0 - self.level) / len(self.plans)
-            upper += plan.weight * intervals.betting(drawn.value, 1.0, level)[1]
-            parts.append(plan.weight * drawn.value.mean())
-        value = self.fixed + float(sum(parts))
-        note = "the search did not find the event; only a few rays hit it" if value > self.fixed else self._not_met()
-        return self._answer(value, self.fixed, upper, "finite-sample", note, Status.NOTHING_MET)
-
-    def _answer(self, value: float, lower: float, upper: float, kind: str, note: str, status: Status) -> Answer:
-        modes = sum(plan.modes for plan in self.plans)
-        words = [
-            f"{kind} interval",
-            f"{self.rays:,} rays",
-            f"{self.evaluations:,} network evaluations",
-            *([f"{modes} {'mode' if modes == 1 else 'modes'}"] if value > 0 else []),
-        ]
-        note = ", ".join(words) + (f"; {note}" if note else "")
-        ends = min(max(lower, 0.0), value), max(min(upper, 1.0), value)
-        return Answer(
-            value, *ends, "confidence", self.level, f"rays ({kind})", note, self.evaluations, status=status
-        )  # fmt: skip
-
-    def _not_met(self) -> str:
-        """What a value of 0 means."""
-        if any(plan.known for plan in self.plans):
-            return (
-                "inputs of the event are known, but their part is too thin or too far out for rays to measure: the "
-                "probability need not be 0; the upper bound is what that many rays can miss"
-            )
-        return "no ray hit the event, so 0 is no estimate; the upper bound is what that many rays can miss"
-
-    def _searched(self) -> bool:
-        """Whether the search has had its share of the time: the rest is for rays."""
-        return self.limit.elapsed() >= _SEARCH * self.limit.seconds
-
-    def _pilot(self) -> float:
-        return self.fixed + sum(plan.weight * plan.mean for plan in self.plans)
-
-    def _stop(self) -> bool:
-        return self.limit.spent() is not None
-
-
-class _Draws:
-    """Replicates of one plan: every component of the proposal has its own scrambled points."""
-
-    def __init__(self, plan: Plan, size: int, count: int, rng: np.random.Generator) -> None:
-        from reluscope.measure.shared import SobolDraws
-
-        each = np.maximum(np.round(plan.proposal.shares() * size), 1.0).astype(np.int64)
-        self._sampler, self._each = plan.sampler, each
-        self._proposal = plan.proposal.with_shares(each / each.sum())
-        self._which = np.repeat(np.arange(len(each)), each)
-        self._sources = [SobolDraws(plan.sampler.rays.r, count, int(n), rng) for n in each]
-
-    def replicate(self, group: int, *, moments: bool = False) -> Drawn:
-        """The rays of one replicate."""
-        uniforms = np.empty((len(self._which), self._sampler.rays.r))
-        begin = 0
-        for source, n in zip(self._sources, self._each, strict=True):
-            source.fill(group, uniforms[begin : begin + n])
-            begin += n
-        return self._sampler.draw(self._proposal, self._which, uniforms, moments=moments)
-
-
-def _sampler(event: RayRows, rays: Rays) -> Sampler:
-    from reluscope.measure.shared import Sampler
-
-    return Sampler(event, rays, rays.reach)
-
-
-def _plain_rays(r: int) -> Rays:
-    from reluscope.measure.shared import CHI, Rays
-
-    return Rays(CHI, r)
-
-
-def _placed(component: Component, event: RayRows) -> tuple[RayRows, Rays]:
-    """The event and the rays in coordinates with their centre at 0 and spread about 1."""
-    from reluscope.measure.shared import CHI, POWER, Rays
-
-    if component.kind == "gaussian" or component.r == 0:
-        return event, Rays(CHI, component.r)
-    assert component.lower is not None and component.upper is not None and component.log_mass is not None
-    if component.kind == "truncated":
-        return event, Rays(CHI, component.r, component.lower, component.upper, component.log_mass)
-    side = math.sqrt(3.0)
-    centre, scale = 0.5 * (component.lower + component.upper), (component.upper - component.lower) / (2.0 * side)
-    ends = np.full(component.r, side)
-    return event.moved(centre, scale), Rays(POWER, component.r, -ends, ends, component.r * math.log(2.0 * side))
-
-
-def _everything(event: RayRows) -> RayRows:
-    """The event that always holds."""
-    return dataclasses.replace(
-        event, form=np.full(1, -1, np.int64), linear=np.zeros((1, event.linear.shape[1])), shift=np.zeros(1),
-        bound=np.zeros(1), strict=np.zeros(1, bool), start=np.array([0, 1]),
-    )  # fmt: skip
+def _in_many_dimensions(run: PopulationRun, interval: str) -> Answer:
+    """By populations; where they do not find the event, by what holds without having found it."""
+    bounded = all(piece.given is None for piece in run.pieces)
+    if interval == "finite-sample" and not bounded:
+        raise InputError(
+            'interval="finite-sample" needs the mass of the restriction, which has no closed form for correlated '
+            'inputs; use interval="replicate"'
+        )
+    if run.search():
+        return run.replicate() if interval == "replicate" else run.finite_sample()
+    late = run.limit.elapsed() >= 0.5 * run.limit.seconds
+    if not late and bounded and max(piece.rays.r for piece in run.pieces) <= _RAYS_AT_ALL:
+        rays = RayRun(run.pieces, run.fixed, run.relative, run.level, run.limit, run.rng, run.report)
+        return rays.finite_sample()
+    return run.finite_sample() if bounded else run.replicate()

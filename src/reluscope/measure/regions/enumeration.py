@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from reluscope._check import EPS, generator
-from reluscope.answer import Answers, Stop
+from reluscope.answer import Answers, Stop, unless_interrupted
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, regions
@@ -16,8 +16,8 @@ from reluscope.cells.vertex import VertexCells
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_VOLUME_DIMENSIONS
 from reluscope.measure.polytope import measure_together
-from reluscope.measure.regions.laws import chosen_rows, gaussian_mass, given, standard_domain
 from reluscope.measure.regions.masses import exact, gaussian_masses, uniform_masses
+from reluscope.measure.regions.polytopes import chosen_rows, gaussian_mass, given, standard_domain
 from reluscope.progress import Report, meter
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def enumerate_law(
         slow = component.kind != "uniform" and component.r >= _SLOW_DIMENSIONS
         search = limit.part(0.5) if slow else limit
         found = regions(component.network, **where, geometry=geometry, budget=search, progress=progress)
+        if slow:  # their masses would take longer than whoever pressed Ctrl-C will wait
+            unless_interrupted(found.stopped)
         with meter(progress, "masses") as report:
             exact_in_blocks = slow and component.r <= MOST_EXACT_DIMENSIONS and isinstance(found.cells, VertexCells)
             if exact_in_blocks and limit.seconds < np.inf:

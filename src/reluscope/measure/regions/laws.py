@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, real, seeded
+from reluscope._check import EPS, FloatArray, real, real_array, seeded
 from reluscope._text import count, in_dimensions
-from reluscope.answer import Answer, Answers
+from reluscope.answer import Answer, Answers, status_of
 from reluscope.budget import Budget, parse_budget
-from reluscope.cells.domain import clip, half_spaces, law_box, starting_cell
-from reluscope.cells.facets import facet_rows
+from reluscope.cells.domain import clip, half_spaces, starting_cell
 from reluscope.cells.interval import Intervals
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
-from reluscope.inputs import FAR, far_sides
 from reluscope.intervals import DEFAULT_LEVEL, binomial
-from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_VOLUME_DIMENSIONS
+from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_VOLUME_DIMENSIONS, all_exact
+from reluscope.measure.regions.enumeration import enumerate_law
 from reluscope.measure.regions.masses import (
     added,
     exact,
@@ -29,16 +27,16 @@ from reluscope.measure.regions.masses import (
     scaled,
     uniform_masses,
 )
+from reluscope.measure.regions.polytopes import chosen_rows, gaussian_mass, given
 from reluscope.progress import Report, meter
+from reluscope.threads import clean_interrupt
 
 if TYPE_CHECKING:
     from reluscope.cells.regions import Regions
     from reluscope.inputs import Component, Gaussian, Law
 
-_ROWS_AT_ONCE = 1 << 22
-"""Numbers in the hidden maps of one batch of regions whose inequalities are written out."""
 
-
+@clean_interrupt()
 def mass(
     A: Any,
     b: Any,
@@ -94,11 +92,15 @@ def mass(
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(level, "level", low=0.0, high=1.0, open_=True)
     rng, seed = seeded(rng)
+    b = real_array(b, "b", ndim=(0, 1), finite=False)
+    A = real_array(A, "A")
     if np.size(A) and np.any(np.equal(b, -np.inf)):
         return Answer(0.0, 0.0, 0.0, "exact", method="a row that nothing satisfies")
     rows, bounds = half_spaces((A, b), law.n, "A, b") if np.size(A) else (np.zeros((0, law.n)), np.zeros(0))
     if not len(rows):
         return Answer(1.0, 1.0, 1.0, "exact", method="no rows: the whole space")
+    if law.pushed is not None:
+        return _mass_of_function(rows, bounds, law, level, rng, seed)
     components = standard(law, Network([(rows, -bounds)]))
     each = _share_doubt(level, len(components))
     parts = [scaled(_component_mass(c, relative, each, rng), c.weight) for c in components]
@@ -112,6 +114,31 @@ def mass(
         f"{count(len(parts), 'component')} in {in_dimensions(c.r for c in components)}",
         seed=seed if total.guarantee == "confidence" else None,
     )
+
+
+def _mass_of_function(
+    rows: FloatArray, bounds: FloatArray, law: Law, level: float, rng: np.random.Generator, seed: int | None
+) -> Answer:
+    """`P(A x <= b)` for a law that is a function of another one: the region where as many ReLUs are all off."""
+    from reluscope.inputs import own_pattern, standard
+    from reluscope.network import Network
+
+    net = Network([(rows, -bounds), (np.ones((1, len(rows))), None)])
+    components = standard(law, net)
+    method = f"{count(len(components), 'component')} in {in_dimensions(c.r for c in components)}"
+    if not all_exact(components):
+        found = _counted(lambda n: law.sample(n, rng), rows, bounds, level)
+        ends = float(found.lower[0]), float(found.upper[0])
+        return Answer(float(found.value[0]), *ends, "confidence", level, f"{_DRAWS:,} draws", seed=seed)
+    value, lower, upper = 0.0, 0.0, 0.0
+    for part in enumerate_law(net, law):
+        inside = ~own_pattern(net, part.regions.pattern).any(axis=1)
+        own = scaled(part.masses, part.component.weight)
+        value, lower, upper = (
+            total + float(side[inside].sum())
+            for total, side in ((value, own.value), (lower, own.lower), (upper, own.upper))
+        )
+    return Answer(value, min(lower, value), min(max(upper, value), 1.0), "exact", method=method)
 
 
 def _share_doubt(level: float, parts: int) -> float:
@@ -142,54 +169,6 @@ def _component_mass(component: Component, relative: float, level: float, rng: np
     if component.log_mass is not None:
         return given(joint, exact(np.exp([component.log_mass]), 1e-12 * np.exp([component.log_mass])))
     return given(joint, gaussian_mass(*restriction, relative, level, rng))
-
-
-def given(joint: Answers, condition: Answers) -> Answers:
-    """`P(cell and box) / P(box)` with the brackets divided the safe way round."""
-    weaker = "confidence" if "confidence" in (joint.guarantee, condition.guarantee) else "exact"
-    levels = [m.level for m in (joint, condition) if m.level is not None]
-    late = condition if joint.complete else joint
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return Answers(
-            np.minimum(joint.value / condition.value, 1.0),
-            joint.lower / condition.upper,
-            np.minimum(np.nan_to_num(joint.upper / condition.lower, nan=1.0, posinf=1.0), 1.0),
-            weaker,
-            1.0 - sum(1.0 - x for x in levels) if levels else None,
-            note=late.note,
-            status=late.status,
-        )
-
-
-def gaussian_mass(A: FloatArray, b: FloatArray, relative: float, level: float, rng: np.random.Generator) -> Answers:
-    """Mass of `A u <= b` under N(0, I), by the best measure of the dimension."""
-    r = A.shape[1]
-    norm = np.linalg.norm(A, axis=1)
-    if (b[norm == 0] < 0).any():
-        return exact(np.zeros(1), np.zeros(1))
-    A, b = A[norm > 0] / norm[norm > 0, None], b[norm > 0] / norm[norm > 0]
-    if r == 1:
-        sides = b / A[:, 0]
-        low = max([-np.inf, *sides[A[:, 0] < 0]])
-        high = min([np.inf, *sides[A[:, 0] > 0]])
-        if low >= high:
-            return exact(np.zeros(1), np.zeros(1))
-        from reluscope.measure.exact import interval_mass
-
-        value = np.atleast_1d(interval_mass(low, high))
-        return exact(value, 1e-12 * value)
-    if r <= MOST_EXACT_DIMENSIONS and len(A) and (b > -FAR).all():
-        box = np.full(r, -FAR), np.full(r, FAR)
-        try:
-            cell = clip(starting_cell(r, box=box), A, b)
-        except InputError:  # no interior
-            return exact(np.zeros(1), np.full(1, np.finfo(float).tiny))
-        return gaussian_masses(cell)
-    from reluscope.measure.polytope import METHODS, polytope_masses
-
-    found, draws = polytope_masses(A, b, relative=relative, level=level, rng=rng)
-    closed = METHODS[draws.method[0]] == "exact"
-    return exact(found.value, 1e-12 * found.value) if closed else found
 
 
 def _uniform_mass(
@@ -260,6 +239,9 @@ def region_masses(
         counted: FloatArray = np.zeros(len(regions))
         np.add.at(counted, place[place >= 0], weights[place >= 0])
         return exact(counted, len(points) * EPS * counted)
+    if law.pushed is not None:
+        found = _regions_of_function(regions, law, level, rng, parse_budget(budget), progress)
+        return replace(found, seed=seed if found.guarantee == "confidence" else None)
     gaussians = law.gaussians
     if gaussians:
         _warm(regions)
@@ -268,6 +250,16 @@ def region_masses(
             options = _Options(tolerance, relative, level, rng, parse_budget(budget), report)
             found = added([scaled(_gaussian_regions(regions, g, options), w) for w, g in gaussians])
             return replace(found, seed=seed if found.guarantee == "confidence" else None)
+    if law.is_mixture:
+        shares = [(w, part) for w, part in law.components if w > 0]
+        each = {"tolerance": tolerance, "relative": relative, "level": _share_doubt(level, len(shares)), "rng": rng}
+        limit = parse_budget(budget)
+        measured = [
+            scaled(region_masses(regions, part, **each, budget=limit.part(1.0 / (len(shares) - k))), w)
+            for k, (w, part) in enumerate(shares)
+        ]
+        found = added(measured)
+        return replace(found, seed=seed if found.guarantee == "confidence" else None)
     _inside(regions, law)
     if law.unrestricted is not law:  # a Gaussian given its box
         ((_, gaussian),) = law.unrestricted.gaussians
@@ -284,7 +276,59 @@ def region_masses(
     lower, upper = law.support()
     if (upper <= lower).any():
         raise InputError("a uniform law with fixed inputs has no volume: drop those inputs from the network first")
+    if regions.network.n_inputs > MOST_VOLUME_DIMENSIONS:
+        return replace(_counted_regions(regions, law, level, rng), seed=seed)
     return uniform_masses(regions.cells, float(np.prod(upper - lower)))
+
+
+def _counted_regions(regions: Regions, law: Law, level: float, rng: np.random.Generator) -> Answers:
+    """Shares of draws in each region, each with its exact binomial (Clopper-Pearson) interval."""
+    hits, chunk = np.zeros(len(regions), np.int64), 1 << 15
+    for _ in range(0, _DRAWS, chunk):
+        place = regions.find(law.sample(chunk, rng))
+        hits += np.bincount(place[place >= 0], minlength=len(regions))
+    low, high = binomial(hits, _DRAWS, level)
+    return Answers(hits / _DRAWS, low, high, "confidence", level, f"{_DRAWS:,} draws")
+
+
+def _regions_of_function(
+    regions: Regions, law: Law, level: float, rng: np.random.Generator, limit: Budget, progress: Any
+) -> Answers:
+    """Masses by pattern: the law is enumerated where that is exact, else its draws are counted."""
+    from reluscope.inputs import own_pattern, standard
+
+    net, box, own = regions.network, regions.domain.box, law.far_box()
+    if regions.domain.half_spaces is not None or (
+        box is not None and ((box[0] > own[0]).any() or (box[1] < own[1]).any())
+    ):
+        raise InputError("regions do not hold all of this law; look for them with reluscope.regions(net, law=law)")
+    place = {key: i for i, key in enumerate(net.key(regions.pattern).tolist())}
+
+    def places(pattern: Any) -> npt.NDArray[np.int64]:
+        keys, inverse = np.unique(net.key(own_pattern(net, pattern)), return_inverse=True)
+        return np.array([place.get(k, -1) for k in keys.tolist()], np.int64)[inverse]
+
+    n = len(regions)
+    if all_exact(standard(law, net)):
+        total = np.zeros((3, n))
+        late = None
+        for part in enumerate_law(net, law, budget=limit, progress=progress):
+            mass = scaled(part.masses, part.component.weight)
+            at = places(part.regions.pattern)
+            for row, side in zip(total, (mass.value, mass.lower, mass.upper), strict=True):
+                np.add.at(row, at[at >= 0], side[at >= 0])
+            if part.stopped is not None:
+                late = part.stopped
+                total[2] += part.component.weight * max(0.0, 1.0 - float(part.masses.lower.sum()))
+        kind = "exact" if late is None else "sound"
+        value, lower, upper = total
+        return Answers(value, lower, np.minimum(upper, 1.0), kind, note=late or "", status=status_of(late))
+    hits, chunk = np.zeros(n, np.int64), 1 << 15
+    for _ in range(0, _DRAWS, chunk):
+        at = places(net.pattern(law.sample(chunk, rng)))
+        np.add.at(hits, at[at >= 0], 1)
+    low, high = binomial(hits, _DRAWS, level)
+    return Answers(hits / _DRAWS, low, high, "confidence", level, f"{_DRAWS:,} draws")
 
 
 def box_rows(law: Law) -> tuple[FloatArray, FloatArray]:
@@ -298,9 +342,9 @@ def box_rows(law: Law) -> tuple[FloatArray, FloatArray]:
 
 def _inside(regions: Regions, law: Law) -> None:
     """A conditioned law is only measured on regions inside its own box."""
-    box, own = regions.domain.box, law_box(law)
-    slack = 1e-12 * (np.abs(own[0]) + np.abs(own[1]))
-    if box is None or (box[0] < own[0] - slack).any() or (box[1] > own[1] + slack).any():
+    box, own = regions.domain.box, law.support()
+    slack = [1e-12 * np.where(np.isfinite(side), np.abs(side), 0.0) for side in own]
+    if box is None or (box[0] < own[0] - sum(slack)).any() or (box[1] > own[1] + sum(slack)).any():
         raise InputError("regions reach beyond the box of the law; look for them with reluscope.regions(net, law=law)")
 
 
@@ -336,38 +380,3 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Ans
         return np.ascontiguousarray(A @ L), b - A @ law.mean, offsets
 
     return measure_together(rows_of, len(regions), **options._asdict())
-
-
-def chosen_rows(regions: Regions, cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
-    """The inequalities `A x <= b` of any regions in any order, and offsets; in portions of bounded memory."""
-    labels, offsets = regions._facets
-    size = np.diff(offsets)[cells]
-    starts = np.concatenate([[0], np.cumsum(size)])
-    place = np.arange(starts[-1]) + np.repeat(offsets[:-1][cells] - starts[:-1], size)
-    view: Any = SimpleNamespace(
-        network=regions.network, domain=regions.domain, pattern=regions.pattern[cells], _facets=(labels[place], starts)
-    )
-    step = _cells_at_once(regions)
-    parts = [facet_rows(view, i, min(i + step, len(cells))) for i in range(0, len(cells), step)]
-    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), starts
-
-
-def _cells_at_once(regions: Regions) -> int:
-    net = regions.network
-    return int(max(1, _ROWS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1))))
-
-
-def standard_domain(component: Component) -> dict[str, Any]:
-    """Box and half-spaces, in standard coordinates, that hold all mass of a component: arguments of `regions`.
-
-    A component the network does not see (r = 0) is measured as a standard normal in its one dummy input.
-    """
-    n = component.network.n_inputs
-    if component.r == 0:
-        return {"box": (np.full(n, -FAR), np.full(n, FAR))}
-    if component.kind == "uniform":
-        return {"box": (component.lower, component.upper)}
-    if component.lower is not None and component.upper is not None:
-        return {"box": far_sides(component.lower, component.upper)}
-    box = np.full(n, -FAR), np.full(n, FAR)
-    return {"box": box} if component.rows is None else {"box": box, "polytope": component.rows}

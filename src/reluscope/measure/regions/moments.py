@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, generator, real
+from reluscope._check import FloatArray, generator, real, real_array
 from reluscope.cells.domain import clip, half_spaces, starting_cell
 from reluscope.errors import InputError
 from reluscope.inputs import FAR, check_law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_SIMPLEX_DIMENSIONS
+from reluscope.measure.regions.cell_moments import gaussian_moments, volume_moments
 from reluscope.measure.regions.laws import box_rows
 
 if TYPE_CHECKING:
@@ -70,17 +71,22 @@ def moments(
     check_law(law)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(level, "level", low=0.0, high=1.0, open_=True)
-    options = {"relative": relative, "level": level, "rng": generator(rng)}
+    options: dict[str, Any] = {"relative": relative, "level": level, "rng": generator(rng)}
     rows: tuple[FloatArray, FloatArray] = (np.zeros((0, law.n)), np.zeros(0))
-    if np.size(A):
+    A, b = real_array(A, "A"), real_array(b, "b", ndim=(0, 1), finite=False)
+    if A.size:
         rows = half_spaces((A, b), law.n, "A, b")
     if law.atoms is not None:
         points, weights = law.atoms
         inside = (points @ rows[0].T <= rows[1]).all(axis=1)
         x, w = points[inside], weights[inside]
         return _exact(float(w.sum()), w @ x, (w[:, None] * x).T @ x)
+    if law.pushed is not None:
+        raise InputError("moments on a region have no closed form for a Copula; take them from law.sample(n, rng)")
     if law.gaussians:
         return _mixed([(w, _gaussian(g, *rows, options)) for w, g in law.gaussians])
+    if law.is_mixture:
+        return _mixed([(w, moments(A, b, part, **options)) for w, part in law.components if w > 0])
     if law.unrestricted is not law:  # a Gaussian given its box
         ((_, g),) = law.unrestricted.gaussians
         box = box_rows(law)
@@ -156,11 +162,7 @@ def _standard(
             cell = clip(starting_cell(r, box=(np.full(r, -FAR), np.full(r, FAR))), A, b)
         except InputError:  # no interior
             return 0.0, *none, *none, True
-        if r == 2:
-            from reluscope.measure.exact import polygon_moments as measured
-        else:
-            from reluscope.measure.exact import polyhedra_moments as measured
-        m0, m1, m2 = measured(*cell.corners())
+        m0, m1, m2 = gaussian_moments(cell)
         return float(m0[0]), m1[0], m2[0], *none, True
     from reluscope.measure.polytope import polytope_moments
 
@@ -169,7 +171,7 @@ def _standard(
 
 
 def _uniform(law: Law, A: FloatArray, b: FloatArray) -> Moments:
-    """By simplices: with corners v, their sum s and volume V, `x x'` sums to `V (sum v v' + s s') / (d+1)(d+2)`."""
+    """By volumes and moments of the polytope in the inputs that vary; the others are constants."""
     low, high = law.support()
     free = high > low
     d = int(free.sum())
@@ -190,26 +192,11 @@ def _uniform(law: Law, A: FloatArray, b: FloatArray) -> Moments:
         cell = clip(starting_cell(d, box=(lower, upper)), inner[keep] / norm[keep, None], bounds[keep] / norm[keep])
     except InputError:  # no interior
         return empty
-    corners = simplices(cell.vertices(0))
-    volume = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / np.prod(np.arange(1, d + 1))
-    share = volume / np.prod(upper - lower)
-    total = corners.sum(axis=1)
+    whole = np.prod(upper - lower)
+    volume, one, two = (m[0] / whole for m in volume_moments(cell))
+    mass = float(volume)
     first, second = np.zeros(law.n), np.zeros((law.n, law.n))
-    mass = float(share.sum())
-    first[free] = share @ total / (d + 1)
-    pairs = np.einsum("s,sci,scj->ij", share, corners, corners) + np.einsum("s,si,sj->ij", share, total, total)
-    second[np.ix_(free, free)] = pairs / ((d + 1) * (d + 2))
+    first[free], second[np.ix_(free, free)] = one, two
     # The fixed inputs are constants: x = fixed + free part.
     second += np.outer(fixed, first) + np.outer(first, fixed) + mass * np.outer(fixed, fixed)
     return _exact(mass, first + mass * fixed, second)
-
-
-def simplices(vertices: FloatArray) -> FloatArray:
-    """The convex hull of points cut into simplices, shape (s, d + 1, d)."""
-    if vertices.shape[1] == 1:
-        return np.array([[vertices.min(axis=0), vertices.max(axis=0)]])
-    from scipy.spatial import Delaunay
-
-    centre = vertices.mean(axis=0)
-    spread = np.maximum(np.ptp(vertices, axis=0), EPS)
-    return vertices[Delaunay((vertices - centre) / spread).simplices]

@@ -10,6 +10,7 @@
 """
 
 from reluscope.measure.shared.draws import (
+    MOST_POINTS,
     BoxLines,
     ChordLines,
     GaussianLines,
@@ -21,18 +22,19 @@ from reluscope.measure.shared.draws import (
 )
 from reluscope.measure.shared.job import Flags, FormRows, Job, Sides, form_rows
 from reluscope.measure.shared.line_sums import segment_masses
-from reluscope.measure.shared.mixture import Directions, fit, join
-from reluscope.measure.shared.proposal import HALFWAY, Plan, make_plan, standard_deviation
+from reluscope.measure.shared.mixture import Directions, fit, join, modes_of
+from reluscope.measure.shared.proposal import HALFWAY, RayPlan, make_plan, standard_deviation
 from reluscope.measure.shared.ray_event import RayRows, ray_rows
 from reluscope.measure.shared.ray_sampler import Drawn, Proposal, Sampler
 from reluscope.measure.shared.rays import CHI, POWER, Rays
-from reluscope.measure.shared.search import walk
+from reluscope.measure.shared.search import flat_values, pcn, tuned, walk, without
 from reluscope.measure.shared.tally import Parts, Tally, batches
 from reluscope.measure.shared.trace import Tracer
 
 __all__ = [
     "CHI",
     "HALFWAY",
+    "MOST_POINTS",
     "POWER",
     "BoxLines",
     "ChordLines",
@@ -44,9 +46,9 @@ __all__ = [
     "IndependentDraws",
     "Job",
     "Parts",
-    "Plan",
     "Proposal",
     "RadialLines",
+    "RayPlan",
     "RayRows",
     "Rays",
     "Sampler",
@@ -57,12 +59,17 @@ __all__ = [
     "Tracer",
     "batches",
     "fit",
+    "flat_values",
     "form_rows",
     "join",
     "make_plan",
+    "modes_of",
     "normals",
+    "pcn",
     "ray_rows",
     "segment_masses",
     "standard_deviation",
+    "tuned",
     "walk",
+    "without",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.measure.exact import interval_mass
 from reluscope.measure.normal import kernel
@@ -17,7 +18,7 @@ from reluscope.measure.polytope import DIGITS, DirectionTable, direction_table, 
 from reluscope.measure.shared.line_sums import NORMAL, RADIAL, UNIFORM
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Component, Law
+    from reluscope.inputs import Component
 
 REACH = 38.5
 """Standard normal lines are cut here: less than 1e-323 of their mass is beyond."""
@@ -34,7 +35,7 @@ MOST_SOBOL = 21201
 @lru_cache(maxsize=8)
 def _table(dimensions: int, bits: int) -> DirectionTable:
     """`direction_table`, without the seconds that it takes to walk to the points that show the last numbers."""
-    from scipy.stats import qmc
+    qmc = late("scipy.stats", "qmc")
 
     known = direction_table(dimensions, min(bits, _SURE_BITS))
     # SciPy keeps the numbers in an attribute of no guaranteed name: used where it agrees with what the points show.
@@ -190,6 +191,8 @@ class Source(Protocol):
     point_dimensions: int
     turn: FloatArray | None
     """Where points are `turn @ z` with standard normal z: that matrix."""
+    cut: float
+    """Probability beyond the ends of the lines."""
 
     def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
         """One line per row of uniform numbers."""
@@ -212,6 +215,7 @@ class GaussianLines:
         self.name = name
         self._frame, self._reach = frame, reach
         self._scale = 1.0 / float(interval_mass(-reach, reach))
+        self.cut = 2.0 * float(interval_mass(reach, np.inf))
         self.point_dimensions = len(frame)
         self.dimensions = len(frame) - 1
         self.direction = np.ascontiguousarray(frame[:, :1].T)
@@ -239,6 +243,7 @@ class RadialLines:
     """Lines through the origin under N(0, I_r), their directions uniform on the sphere."""
 
     name = "radial"
+    cut = 0.0
 
     def __init__(self, frame: FloatArray) -> None:
         self.dimensions = self.point_dimensions = len(frame)
@@ -260,6 +265,8 @@ class RadialLines:
 
 class BoxLines:
     """Lines along one axis of a box, under a uniform law or independent truncated normals."""
+
+    cut = 0.0
 
     def __init__(self, component: Component, axis: int) -> None:
         assert component.lower is not None and component.upper is not None
@@ -307,13 +314,15 @@ class ChordLines:
     weights. The draws are independent: `uniforms` only says how many.
     """
 
-    def __init__(self, component: Component, law: Law, direction: FloatArray) -> None:
+    cut = 0.0
+
+    def __init__(self, component: Component, direction: FloatArray) -> None:
         assert component.rows is not None
         self.name = "chords"
         self.dimensions = self.point_dimensions = 0
         self.turn: FloatArray | None = None
         self.direction = direction[None]
-        self._component, self._law = component, law
+        self._component = component
         self._A, self._b = component.rows
 
     def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
@@ -334,7 +343,7 @@ class ChordLines:
 
     def points(self, uniforms: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Independent draws of the law."""
-        return self._component.to_u(self._law.sample(len(uniforms), rng))
+        return self._component.draws(len(uniforms), rng)
 
 
 def _ends(uniform: bool) -> tuple[float, float]:

@@ -80,10 +80,15 @@ def _log_radial_integral(r: int, h: Any, out: Any) -> None:
         out[i] = total
 
 
-def fit(points: FloatArray, weights: FloatArray, most: int, rng: np.random.Generator) -> Directions:
-    """A Gaussian mixture for weighted points, up to `most` components, by the criterion BIC."""
+def fit(
+    points: FloatArray, weights: FloatArray, most: int, rng: np.random.Generator, size: float | None = None
+) -> Directions:
+    """A Gaussian mixture for weighted points, up to `most` components, by the criterion BIC.
+
+    `size` says for how many independent points they count (by default what their weights say).
+    """
     weights = weights / weights.sum()
-    size = 1.0 / float((weights**2).sum())
+    size = 1.0 / float((weights**2).sum()) if size is None else size
     best: tuple[float, Directions] | None = None
     k = 1
     while k <= most and (k == 1 or size >= 4 * k * (points.shape[1] + 1)):

@@ -52,7 +52,7 @@ _WIDTHS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4, 1e-5)
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class RayPlan:
     """Where to draw rays for one component of a law, and what the last round has shown."""
 
     weight: float
@@ -87,12 +87,12 @@ class Plan:
 
 def make_plan(
     weight: float, sampler: Sampler, rng: np.random.Generator, stop: Stop, starts: FloatArray | None = None
-) -> Plan:
+) -> RayPlan:
     """Search for the event and adapt a proposal to it. `starts` (m, r) are points known to lie in the event."""
     rays = sampler.rays
     population = min(max(POPULATION, 100 * rays.r), 4000)
     evaluations = 0
-    plan: Plan | None = None
+    plan: RayPlan | None = None
     known: list[FloatArray] = []
     for attempt in range(ATTEMPTS):
         search = walk(sampler.event, rays, population * 4**attempt, rng, stop)
@@ -119,7 +119,7 @@ def make_plan(
     return replace(plan, evaluations=evaluations)
 
 
-def _planted(weight: float, sampler: Sampler, points: FloatArray, rng: np.random.Generator, stop: Stop) -> Plan:
+def _planted(weight: float, sampler: Sampler, points: FloatArray, rng: np.random.Generator, stop: Stop) -> RayPlan:
     """A plan about known points of the event: rays around them, ever closer until a quarter of them meets it."""
     near = points[np.argsort(np.einsum("ij,ij->i", points, points), kind="stable")[:MOST_COMPONENTS]]
     unit, size = np.eye(near.shape[1]), np.linalg.norm(near, axis=1)
@@ -135,7 +135,7 @@ def _planted(weight: float, sampler: Sampler, points: FloatArray, rng: np.random
         if live.mean() >= 0.25 or stop():
             break
     mean, sd = float(drawn.value.mean()), standard_deviation(drawn.value)
-    here = Plan(weight, sampler, proposal, len(near), mean, sd, evaluations, cost, known=True)
+    here = RayPlan(weight, sampler, proposal, len(near), mean, sd, evaluations, cost, known=True)
     if not live.any():
         return here
     found = Found(drawn.points[live], drawn.points[live], mean, 0)
@@ -145,7 +145,7 @@ def _planted(weight: float, sampler: Sampler, points: FloatArray, rng: np.random
 
 def _adapt(
     weight: float, sampler: Sampler, search: Found, known: list[FloatArray], rng: np.random.Generator, stop: Stop
-) -> Plan:
+) -> RayPlan:
     """Fit directions to what the searches have found (all of them alike) and adapt them by rounds of rays."""
     sampler, lost = sampler.shortened(search.probability)
     halfway = fit(search.halfway, np.ones(len(search.halfway)), 2, rng)
@@ -167,17 +167,17 @@ def _adapt(
         size = 2 * size if number + 1 >= ROUNDS else size
     proposal = Proposal(NOMINAL, join([(1.0 - HALFWAY, fitted), (HALFWAY, halfway)]))
     mean, sd = float(drawn.value.mean()), standard_deviation(drawn.value)
-    return Plan(weight, sampler, proposal, modes_of(fitted), mean, sd, evaluations, cost, lost)
+    return RayPlan(weight, sampler, proposal, modes_of(fitted), mean, sd, evaluations, cost, lost)
 
 
-def _plain(weight: float, sampler: Sampler, evaluations: int, rng: np.random.Generator) -> Plan:
+def _plain(weight: float, sampler: Sampler, evaluations: int, rng: np.random.Generator) -> RayPlan:
     """Rays in the law's own directions: the event is not rare, or was not found."""
     proposal = Proposal(1.0, None)
     begin = time.perf_counter()
     drawn = sampler.independent(proposal, ROUND_RAYS, rng)
     cost = (time.perf_counter() - begin) / ROUND_RAYS
     mean, sd = float(drawn.value.mean()), standard_deviation(drawn.value)
-    return Plan(weight, sampler, proposal, int(mean > 0), mean, sd, evaluations + drawn.segments, cost)
+    return RayPlan(weight, sampler, proposal, int(mean > 0), mean, sd, evaluations + drawn.segments, cost)
 
 
 def _adapted(

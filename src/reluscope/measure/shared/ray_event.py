@@ -72,6 +72,22 @@ class RayRows:
             out[part] = np.maximum.reduceat(excess, self.start[:-1], axis=1).min(axis=1)
         return out
 
+    def gradient(self, V: FloatArray, scale: FloatArray) -> FloatArray:
+        """Derivative of the margin's row by the coordinates at the points `V` (n, r): of the row that decides there."""
+        excess = self.excess(V) / scale
+        case = np.maximum.reduceat(excess, self.start[:-1], axis=1).argmin(axis=1)
+        mine = (np.arange(len(self.bound)) >= self.start[case][:, None]) & (
+            np.arange(len(self.bound)) < self.start[case + 1][:, None]
+        )
+        row = np.where(mine, excess, -np.inf).argmax(axis=1)
+        back = np.where(self.form[row, None] >= 0, self.forms[self.form[row]], 0.0)
+        *hidden, _ = self.net.preactivations(V)
+        back = np.asarray(back @ self.net.layers[-1].weight)
+        for layer, h in zip(reversed(self.net.hidden), reversed(hidden), strict=True):
+            slopes, _ = layer.units.on(layer.units.pattern(h))
+            back = np.asarray((back * slopes) @ layer.weight)
+        return back + self.linear[row]
+
     def moved(self, centre: FloatArray, scale: FloatArray) -> RayRows:
         """The same event in the coordinates v with `u = centre + scale v`."""
         return RayRows(

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.measure.shared.draws import normals
 from reluscope.measure.shared.mixture import Directions
 from reluscope.measure.shared.ray_event import RayRows, ray_intervals
@@ -85,7 +86,7 @@ class Sampler:
         rays = self.rays
         if rays.kind != CHI or rays.lower is not None:
             return self, 0.0
-        from scipy.special import gammainccinv
+        gammainccinv = late("scipy.special", "gammainccinv")
 
         lost = max(1e-12 * probability, 1e-290)
         cut = math.sqrt(2.0 * float(gammainccinv(0.5 * rays.r, lost)))

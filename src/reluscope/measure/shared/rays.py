@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._lazy import late
 from reluscope.measure.normal import kernel
 from reluscope.measure.shared.line_sums import radial_tail
 
@@ -53,7 +54,7 @@ class Rays:
 
     def from_normal(self, Z: FloatArray) -> FloatArray:
         """Standard normal numbers (n, r) to draws of the law, coordinate by coordinate."""
-        from scipy.special import ndtr
+        ndtr = late("scipy.special", "ndtr")
 
         return Z if self.lower is None else self.points(ndtr(Z))
 

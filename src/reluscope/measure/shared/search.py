@@ -74,8 +74,8 @@ def walk(event: RayRows, rays: Rays, population: int, rng: np.random.Generator, 
     ladder: list[tuple[float, FloatArray]] = [(0.0, V)]
     rank = int(KEPT * population)
     for number in range(_MOST_LEVELS):
-        flat += _flat_values(V, margin)
-        margin = _without(margin, flat)
+        flat += flat_values(V, margin)
+        margin = without(margin, flat)
         inside = float((margin <= 0.0).mean())
         hope = np.sort(margin[np.isfinite(margin)])
         if not len(hope):
@@ -92,13 +92,13 @@ def walk(event: RayRows, rays: Rays, population: int, rng: np.random.Generator, 
         picks = kept[np.arange(population) % len(kept)]
         Z, V, margin = Z[picks], V[picks], margin[picks]
         for _ in range(MOVES):
-            trial = _moved(Z, step, rng)
+            trial = pcn(Z, step, rng)
             there = rays.from_normal(trial)
-            new = _without(event.margin(there, scale), flat)
+            new = without(event.margin(there, scale), flat)
             take = new <= level
             Z[take], V[take], margin[take] = trial[take], there[take], new[take]
             evaluations += population
-            step = _tuned(step, float(take.mean()))
+            step = tuned(step, float(take.mean()))
             if stop():
                 break
         if level <= 0.0:
@@ -108,7 +108,7 @@ def walk(event: RayRows, rays: Rays, population: int, rng: np.random.Generator, 
     return Found(none, none, 0.0, evaluations)
 
 
-def _flat_values(V: FloatArray, margin: FloatArray) -> list[float]:
+def flat_values(V: FloatArray, margin: FloatArray) -> list[float]:
     """Margins that many different points share: the network is constant there, and no way leads to the event.
 
     Such a plateau may hold most of the law and lie lower than all that surrounds it.
@@ -119,7 +119,8 @@ def _flat_values(V: FloatArray, margin: FloatArray) -> list[float]:
     return [float(v) for v in values[many]]
 
 
-def _without(margin: FloatArray, flat: list[float]) -> FloatArray:
+def without(margin: FloatArray, flat: list[float]) -> FloatArray:
+    """Margins with those on plateaus out of reach."""
     for value in flat:
         margin = np.where(np.abs(margin - value) <= 1e-9 * value, np.inf, margin)
     return margin
@@ -158,13 +159,13 @@ def climb(sampler: Sampler, population: int, rng: np.random.Generator, stop: Sto
         picks = np.minimum(np.searchsorted(np.cumsum(weight), spots), len(weight) - 1)
         Z, value = Z[picks], value[picks]
         for _ in range(2):
-            trial = _moved(Z, step, rng)
+            trial = pcn(Z, step, rng)
             drawn = sampler.measure(rays.from_normal(trial))
             evaluations += drawn.segments
             with np.errstate(divide="ignore"):
                 take = np.log(rng.random(population)) < power * (np.log(drawn.value) - np.log(value))
             Z[take], value[take] = trial[take], drawn.value[take]
-            step = _tuned(step, float(take.mean()))
+            step = tuned(step, float(take.mean()))
         ladder.append((log_probability, rays.from_normal(Z)))
         if stop():
             break
@@ -190,11 +191,13 @@ def _next_power(logs: FloatArray, most: float, share: float) -> float:
     return max(low, 1e-3)
 
 
-def _moved(Z: FloatArray, step: float, rng: np.random.Generator) -> FloatArray:
+def pcn(Z: FloatArray, step: float, rng: np.random.Generator) -> FloatArray:
+    """A step that keeps the standard normal law (preconditioned Crank-Nicolson)."""
     return math.sqrt(1.0 - step * step) * Z + step * rng.standard_normal(Z.shape)
 
 
-def _tuned(step: float, accepted: float) -> float:
+def tuned(step: float, accepted: float) -> float:
+    """The next step's length, after so large a share was accepted."""
     return min(1.0, max(1e-4, step * math.exp(accepted - _WANTED_STEPS)))
 
 

@@ -41,10 +41,11 @@ class PatternTable:
     used: int = 0
 
     @classmethod
-    def empty(cls, net: Network, room: int, replicates: int) -> PatternTable:
-        """A table for `room` patterns. The codes are fixed: they are a hash, not a draw."""
+    def empty(cls, net: Network, room: int, replicates: int, lead: int = 0) -> PatternTable:
+        """A table for `room` patterns. The codes are fixed: they are a hash, not a draw; 0 for units left out of it."""
         pieces = int(net.pieces.max(initial=1))
         codes = np.random.default_rng(0).integers(0, 2**64, (net.n_units, pieces, 2), dtype=np.uint64)
+        codes[:lead] = 0
         slots = np.zeros(1 << int(2 * room - 1).bit_length(), np.int64)
         return cls(
             codes,
@@ -69,6 +70,8 @@ class Tally:
     job: Job
     net: Network
     replicates: int
+    lead: int = 0
+    """Units at the beginning that no pattern tells apart: those of the law's own layer."""
     total: dict[str, FloatArray] = field(default_factory=dict)
     square: dict[str, FloatArray] = field(default_factory=dict)
     most: dict[str, FloatArray] = field(default_factory=dict)
@@ -82,6 +85,12 @@ class Tally:
     """CPU time that drawing and summing took, preparations left out."""
     largest: float = 1.0
     """What a line or point can contribute to a probability at the most."""
+    cut: float = 0.0
+    """Probability beyond the ends of the lines: no sum knows it."""
+    counts: bool = False
+    """Whether every contribution is 0 or 1."""
+    flipped: dict[str, Flags] = field(default_factory=dict)
+    """Where the numbers in [0, largest] that were drawn are 1 less the contributions (nowhere, for most)."""
     hidden: dict[str, FloatArray] = field(default_factory=dict)
     """Variance of a single contribution that is expected beyond what the sums show (none for most ways to draw)."""
     replicates_are_draws: bool = True
@@ -90,9 +99,19 @@ class Tally:
     def __post_init__(self) -> None:
         self.count = np.zeros(self.replicates)
         if self.job.patterns:
-            self.patterns = PatternTable.empty(self.net, self.job.patterns, self.replicates)
+            self.patterns = PatternTable.empty(self.net, self.job.patterns, self.replicates, self.lead)
         self.flats = [{} for _ in self.job.atom_forms]
         self.grids = [0.0] * len(self.job.atom_forms)
+
+    def ending_in(self, net: Network) -> Tally:
+        """The same sums without the first units, which are the law's own: `net` is the end of the network."""
+        if self.lead:
+            for kept in (self.total, self.square, self.most, self.least):
+                if "marginals" in kept:
+                    kept["marginals"] = kept["marginals"][..., self.lead :, : int(net.pieces.max(initial=1))]
+            if self.patterns is not None:
+                self.patterns.known = self.patterns.known[:, self.lead :]
+        return self
 
     def add_lines(self, tracer: Tracer, batch: Batch, parts: Parts) -> None:
         """Trace the lines of a batch and add what they contribute, each part of the batch to its group."""
@@ -197,6 +216,7 @@ class Tally:
             self._make(name, flip.shape)
             x, x2, top = total[:, part], square[part], most[part]
             self.total[name][groups] += np.where(flip, sizes[:, None] - x, x)
+            self.flipped[name] = flip
             self.square[name] += np.where(flip, sizes.sum() - 2.0 * x.sum(axis=0) + x2, x2)
             np.maximum(self.most[name], np.where(flip, 1.0, top), out=self.most[name])
             np.minimum(self.least[name], np.where(flip, 1.0 - top, 0.0), out=self.least[name])

@@ -14,14 +14,14 @@ from numba import types
 from numba.core import cgutils
 
 from reluscope.measure.simd.steps import (
-    _VECTOR,
-    _WORD,
     BLOCK,
-    _across,
+    VECTOR,
+    WORD,
     choose,
     load_vector,
     spread_vector,
     store_vector,
+    sum_across,
     vector_at,
 )
 
@@ -29,7 +29,7 @@ from reluscope.measure.simd.steps import (
 def _absolute(builder: Any, vector: Any) -> Any:
     words = ir.VectorType(ir.IntType(64), BLOCK)
     mask = ir.Constant(words, [(1 << 63) - 1] * BLOCK)
-    return builder.bitcast(builder.and_(builder.bitcast(vector, words), mask), _VECTOR)
+    return builder.bitcast(builder.and_(builder.bitcast(vector, words), mask), VECTOR)
 
 
 def _update(change: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
@@ -54,13 +54,13 @@ def _sum(part: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         left = vector_at(context, builder, sig.args[0], args[0], args[1])
         right = vector_at(context, builder, sig.args[2], args[2], args[3])
-        total = cgutils.alloca_once(builder, _VECTOR)
-        builder.store(ir.Constant(_VECTOR, [0.0] * BLOCK), total)
+        total = cgutils.alloca_once(builder, VECTOR)
+        builder.store(ir.Constant(VECTOR, [0.0] * BLOCK), total)
         with cgutils.for_range(builder, args[4]) as loop:
             g = loop.index
             term = part(builder, load_vector(builder, left, g), load_vector(builder, right, g))
             builder.store(builder.fadd(builder.load(total), term), total)
-        return _across(builder, builder.load(total))
+        return sum_across(builder, builder.load(total))
 
     return generate
 
@@ -134,17 +134,17 @@ def _relax(
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         forms = [vector_at(context, builder, sig.args[i], args[i], args[2]) for i in (0, 1)]
         tables = [vector_at(context, builder, sig.args[i], args[i], args[7]) for i in (3, 4, 5, 6)]
-        results = [vector_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (9, 10)]
-        totals = vector_at(context, builder, sig.args[11], args[11], _WORD(0))
-        nothing = ir.Constant(_VECTOR, [0.0] * BLOCK)
-        lanes = [cgutils.alloca_once(builder, _VECTOR) for _ in range(4)]
+        results = [vector_at(context, builder, sig.args[i], args[i], WORD(0)) for i in (9, 10)]
+        totals = vector_at(context, builder, sig.args[11], args[11], WORD(0))
+        nothing = ir.Constant(VECTOR, [0.0] * BLOCK)
+        lanes = [cgutils.alloca_once(builder, VECTOR) for _ in range(4)]
         for lane in lanes:
             builder.store(nothing, lane)
         counting = ir.Constant(_LANES, list(range(BLOCK)))
-        blocks = builder.sdiv(builder.add(args[8], _WORD(BLOCK - 1)), _WORD(BLOCK))
+        blocks = builder.sdiv(builder.add(args[8], WORD(BLOCK - 1)), WORD(BLOCK))
         with cgutils.for_range(builder, blocks) as loop:
             g = loop.index
-            left = builder.sub(args[8], builder.mul(g, _WORD(BLOCK)))
+            left = builder.sub(args[8], builder.mul(g, WORD(BLOCK)))
             single = builder.insert_element(ir.Constant(_LANES, ir.Undefined), left, ir.IntType(32)(0))
             zeros = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK)
             limit = builder.shuffle_vector(single, ir.Constant(_LANES, ir.Undefined), zeros)
@@ -161,8 +161,8 @@ def _relax(
                 part = builder.fmul(_absolute(builder, x), doubt)
                 builder.store(builder.fadd(builder.load(lanes[2 + side]), part), lanes[2 + side])
         for i, lane in enumerate(lanes):
-            spot = builder.gep(totals, [_WORD(i)])
-            builder.store(builder.fadd(builder.load(spot), _across(builder, builder.load(lane))), spot)
+            spot = builder.gep(totals, [WORD(i)])
+            builder.store(builder.fadd(builder.load(spot), sum_across(builder, builder.load(lane))), spot)
         return context.get_dummy_value()
 
     return signature, generate
@@ -186,10 +186,10 @@ def _add_rows(
     )  # fmt: skip
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        forms = [vector_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (0, 1)]
+        forms = [vector_at(context, builder, sig.args[i], args[i], WORD(0)) for i in (0, 1)]
         table = vector_at(context, builder, sig.args[2], args[2], args[3])
-        factors = [vector_at(context, builder, sig.args[i], args[i], _WORD(0)) for i in (6, 7)]
-        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(2)]
+        factors = [vector_at(context, builder, sig.args[i], args[i], WORD(0)) for i in (6, 7)]
+        sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(2)]
         with cgutils.for_range(builder, args[8]) as outer:
             g = outer.index
             for side in (0, 1):

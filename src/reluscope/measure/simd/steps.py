@@ -30,8 +30,8 @@ POINTS = 16
 
 _DOUBLE = ir.DoubleType()
 _BYTE = ir.IntType(8)
-_WORD = ir.IntType(64)
-_VECTOR = ir.VectorType(_DOUBLE, BLOCK)
+WORD = ir.IntType(64)
+VECTOR = ir.VectorType(_DOUBLE, BLOCK)
 _GROUP = 4
 
 
@@ -54,8 +54,8 @@ def vector_row(context: Any, builder: Any, kind: Any, value: Any, row: Any) -> A
 
 def _block(builder: Any, start: Any, index: Any) -> Any:
     """Pointer to the vector number `index` from `start` on."""
-    place = builder.gep(start, [builder.mul(index, _WORD(BLOCK))])
-    return builder.bitcast(place, _VECTOR.as_pointer())
+    place = builder.gep(start, [builder.mul(index, WORD(BLOCK))])
+    return builder.bitcast(place, VECTOR.as_pointer())
 
 
 def load_vector(builder: Any, start: Any, index: Any) -> Any:
@@ -70,12 +70,12 @@ def store_vector(builder: Any, vector: Any, start: Any, index: Any) -> None:
 
 def spread_vector(builder: Any, number: Any) -> Any:
     """A vector whose entries are all `number`."""
-    single = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0))
+    single = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, ir.IntType(32)(0))
     lanes = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK)
-    return builder.shuffle_vector(single, ir.Constant(_VECTOR, ir.Undefined), lanes)
+    return builder.shuffle_vector(single, ir.Constant(VECTOR, ir.Undefined), lanes)
 
 
-def _across(builder: Any, vector: Any) -> Any:
+def sum_across(builder: Any, vector: Any) -> Any:
     """The sum of a vector's entries, halves first."""
     parts = [builder.extract_element(vector, ir.IntType(32)(i)) for i in range(BLOCK)]
     while len(parts) > 1:
@@ -98,11 +98,11 @@ def _walk_blocks(
     """The body of the `advance` family: optionally add a column to the slopes first, and sum weights * slopes."""
     slopes, values, high, low = (vector_at(context, builder, sig.args[i], args[i], args[4]) for i in range(4))
     step = spread_vector(builder, args[5])
-    word = cgutils.alloca_once(builder, _WORD)
-    builder.store(_WORD(0), word)
-    nothing = ir.Constant(_VECTOR, [0.0] * BLOCK)
+    word = cgutils.alloca_once(builder, WORD)
+    builder.store(WORD(0), word)
+    nothing = ir.Constant(VECTOR, [0.0] * BLOCK)
     if weights is not None:
-        lanes = cgutils.alloca_once(builder, _VECTOR)
+        lanes = cgutils.alloca_once(builder, VECTOR)
         builder.store(nothing, lanes)
     with cgutils.for_range(builder, args[6]) as loop:
         g = loop.index
@@ -117,11 +117,11 @@ def _walk_blocks(
         store_vector(builder, v, values, g)
         above = builder.fcmp_ordered(">", v, load_vector(builder, high, g))
         below = builder.fcmp_ordered("<", v, load_vector(builder, low, g))
-        mark = builder.zext(builder.bitcast(builder.or_(above, below), _BYTE), _WORD)
-        mark = builder.shl(mark, builder.mul(g, _WORD(8)))
+        mark = builder.zext(builder.bitcast(builder.or_(above, below), _BYTE), WORD)
+        mark = builder.shl(mark, builder.mul(g, WORD(8)))
         builder.store(builder.or_(builder.load(word), mark), word)
     if weights is not None:
-        builder.store(builder.fadd(builder.load(total), _across(builder, builder.load(lanes))), total)
+        builder.store(builder.fadd(builder.load(total), sum_across(builder, builder.load(lanes))), total)
     return builder.load(word)
 
 
@@ -181,8 +181,8 @@ def _advance_summed(
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         column = vector_row(context, builder, sig.args[7], args[7], args[8])
-        factors = vector_at(context, builder, sig.args[11], args[11], _WORD(0))
-        goal = vector_at(context, builder, sig.args[12], args[12], _WORD(0))
+        factors = vector_at(context, builder, sig.args[11], args[11], WORD(0))
+        goal = vector_at(context, builder, sig.args[12], args[12], WORD(0))
         return _walk_blocks(
             context, builder, sig, args, column, spread_vector(builder, args[10]), args[9], factors, goal
         )
@@ -197,19 +197,19 @@ def _count_below(typing: Any, numbers: Any, place: Any, n: Any, limit: Any) -> A
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         start = vector_at(context, builder, sig.args[0], args[0], args[1])
         limit = spread_vector(builder, args[3])
-        count = cgutils.alloca_once(builder, _WORD)
-        builder.store(_WORD(0), count)
+        count = cgutils.alloca_once(builder, WORD)
+        builder.store(WORD(0), count)
 
         def below(g: Any) -> Any:
             return builder.zext(
-                builder.bitcast(builder.fcmp_ordered("<", load_vector(builder, start, g), limit), _BYTE), _WORD
+                builder.bitcast(builder.fcmp_ordered("<", load_vector(builder, start, g), limit), _BYTE), WORD
             )
 
-        whole = builder.udiv(args[2], _WORD(BLOCK))
+        whole = builder.udiv(args[2], WORD(BLOCK))
         with cgutils.for_range(builder, whole) as loop:
             builder.store(builder.add(builder.load(count), builder.ctpop(below(loop.index))), count)
-        rest = builder.and_(args[2], _WORD(BLOCK - 1))
-        mask = builder.sub(builder.shl(_WORD(1), rest), _WORD(1))
+        rest = builder.and_(args[2], WORD(BLOCK - 1))
+        mask = builder.sub(builder.shl(WORD(1), rest), WORD(1))
         return builder.add(builder.load(count), builder.ctpop(builder.and_(below(whole), mask)))
 
     return signature, generate
@@ -245,12 +245,12 @@ def _add_columns(
         begin = vector_row(context, builder, sig.args[2], args[2], args[3])
         table = context.make_array(sig.args[4])(context, builder, value=args[4])
         width = cgutils.unpack_tuple(builder, table.shape)[1]
-        index = vector_at(context, builder, sig.args[5], args[5], _WORD(0))
-        weights = vector_at(context, builder, sig.args[6], args[6], _WORD(0))
-        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(_GROUP)]
+        index = vector_at(context, builder, sig.args[5], args[5], WORD(0))
+        weights = vector_at(context, builder, sig.args[6], args[6], WORD(0))
+        sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(_GROUP)]
 
         def columns_of(first: Any, count: int) -> None:
-            places = [builder.add(first, _WORD(i)) for i in range(count)]
+            places = [builder.add(first, WORD(i)) for i in range(count)]
             for i, where in enumerate(places):
                 builder.store(load_vector(builder, begin, where), sums[i])
             with cgutils.for_range(builder, args[7]) as loop:
@@ -263,10 +263,10 @@ def _add_columns(
             for i, where in enumerate(places):
                 store_vector(builder, builder.load(sums[i]), target, where)
 
-        whole = builder.sdiv(args[8], _WORD(_GROUP))
+        whole = builder.sdiv(args[8], WORD(_GROUP))
         with cgutils.for_range(builder, whole) as group:
-            columns_of(builder.mul(group.index, _WORD(_GROUP)), _GROUP)
-        done = builder.mul(whole, _WORD(_GROUP))
+            columns_of(builder.mul(group.index, WORD(_GROUP)), _GROUP)
+        done = builder.mul(whole, WORD(_GROUP))
         with cgutils.for_range(builder, builder.sub(args[8], done)) as rest:
             columns_of(builder.add(done, rest.index), 1)
         return context.get_dummy_value()
@@ -282,15 +282,15 @@ def _weighted_sum(typing: Any, rows: Any, form: Any, A: Any, S: Any, place: Any,
         weights = vector_row(context, builder, sig.args[0], args[0], args[1])
         a = vector_at(context, builder, sig.args[2], args[2], args[4])
         s = vector_at(context, builder, sig.args[3], args[3], args[4])
-        total = cgutils.alloca_once(builder, _VECTOR)
-        builder.store(ir.Constant(_VECTOR, [0.0] * BLOCK), total)
+        total = cgutils.alloca_once(builder, VECTOR)
+        builder.store(ir.Constant(VECTOR, [0.0] * BLOCK), total)
         with cgutils.for_range(builder, args[5]) as loop:
             g = loop.index
             part = builder.fmul(
                 builder.fmul(load_vector(builder, a, g), load_vector(builder, s, g)), load_vector(builder, weights, g)
             )
             builder.store(builder.fadd(builder.load(total), part), total)
-        return _across(builder, builder.load(total))
+        return sum_across(builder, builder.load(total))
 
     return signature, generate
 
@@ -322,26 +322,26 @@ def _mix_rows(
         origin = vector_row(context, builder, sig.args[0], args[0], args[2])
         weights = vector_at(context, builder, sig.args[3], args[3], args[4])
         begin = vector_at(context, builder, sig.args[5], args[5], args[6])
-        sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in range(vectors)] for _ in range(_GROUP)]
+        sums = [[cgutils.alloca_once(builder, VECTOR) for _ in range(vectors)] for _ in range(_GROUP)]
         for g, row in enumerate(sums):
-            first = spread_vector(builder, builder.load(builder.gep(begin, [_WORD(g)])))
+            first = spread_vector(builder, builder.load(builder.gep(begin, [WORD(g)])))
             for one in row:
                 builder.store(first, one)
         with cgutils.for_range(builder, args[7]) as loop:
-            at = builder.mul(loop.index, _WORD(vectors))
-            x = [load_vector(builder, origin, builder.add(at, _WORD(v))) for v in range(vectors)]
-            four = builder.mul(loop.index, _WORD(_GROUP))
+            at = builder.mul(loop.index, WORD(vectors))
+            x = [load_vector(builder, origin, builder.add(at, WORD(v))) for v in range(vectors)]
+            four = builder.mul(loop.index, WORD(_GROUP))
             for g, row in enumerate(sums):
-                weight = spread_vector(builder, builder.load(builder.gep(weights, [builder.add(four, _WORD(g))])))
+                weight = spread_vector(builder, builder.load(builder.gep(weights, [builder.add(four, WORD(g))])))
                 for v, one in enumerate(row):
                     builder.store(builder.fadd(builder.load(one), builder.fmul(x[v], weight)), one)
-        nothing = ir.Constant(_VECTOR, [0.0] * BLOCK)
-        keep = builder.icmp_signed("==", args[8], _WORD(0))
+        nothing = ir.Constant(VECTOR, [0.0] * BLOCK)
+        keep = builder.icmp_signed("==", args[8], WORD(0))
         for g, row in enumerate(sums):
             for v, one in enumerate(row):
                 total = builder.load(one)
                 cut = builder.select(builder.fcmp_ordered(">", total, nothing), total, nothing)
-                store_vector(builder, builder.select(keep, total, cut), goal, _WORD(g * vectors + v))
+                store_vector(builder, builder.select(keep, total, cut), goal, WORD(g * vectors + v))
         return context.get_dummy_value()
 
     return signature, generate

@@ -1,10 +1,9 @@
-"""Sound bounds of the probability of an event, without listing the network's cells.
+"""Sound bounds of the probability of an event, without listing the network's regions: a portfolio of three searches.
 
-`P(A x + G y <= g, ...)` under the law is bracketed by branch and bound over boxes of the law's standard coordinates.
-On a box each row of the event has two linear bounds (substitution through the network, `search.py`); in these
-coordinates the law is a product, so the mass of box and half-space is known to many digits (`mass.py`), and the
-two half-spaces bracket the box's share. Boxes with the most undecided mass are bisected; units that keep one sign on a
-box are folded away, so that small boxes cost little however deep the network is.
+`boxes` splits the coordinates of the law: exact masses, made for few dimensions. `units` splits the units of the
+network: half-spaces of known mass, made for many dimensions. `slices` cuts along the few directions that matter and
+keeps the rest Gaussian: made for what lies between. They share one budget; the bracket is the intersection of theirs.
+A case of the event that sees few of the inputs is bounded in those alone.
 
 The bracket holds for the real-valued network of the stored weights and the law of the stored numbers: rounding errors
 of folding, of the change of coordinates, of the bounds and of the masses are inside it.
@@ -12,41 +11,43 @@ of folding, of the change of coordinates, of the bounds and of the masses are in
 
 from __future__ import annotations
 
-import heapq
-import os
-import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import describe, real
 from reluscope.answer import Answer, Status, Stop, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
-from reluscope.events import Event, PlacedEvent, as_event, place
+from reluscope.events import Event, PlacedEvent, as_event, decided, place
 from reluscope.inputs import Law, check_law
-from reluscope.measure.sound.chain import Chain, chain
+from reluscope.measure.sound.boxes import BoxSearch, good_enough
+from reluscope.measure.sound.components import LawSearch, slice_search, unit_search
 from reluscope.measure.sound.frame import Frame, frames
 from reluscope.measure.sound.points import point_masses
-from reluscope.measure.sound.tasks import Result, Task, bisect, halves, start
-from reluscope.measure.sound.witness import around, witnesses
+from reluscope.measure.sound.seen import seen
 from reluscope.network import Network
 from reluscope.progress import Report, meter
+from reluscope.threads import OutOfTimeError, blas_threads, deadline
 
 MOST_UNITS = 4000
-"""Hidden units (linear pieces minus one, counted) of the largest network that is bounded."""
+"""Hidden units (linear pieces minus one, counted) up to which boxes are split; their cost grows with the square."""
 
-_TASKS = 3000
-"""Boxes that get a reduced network of their own before the compiled search takes over."""
+_MANY = 24
+"""Dimensions above which splitting boxes is only tried."""
 
-_FIRST_STEP = 24.0
-"""How much finer each round is than the one before."""
+_FEW = 5
+"""Dimensions up to which splitting units is only tried."""
+
+_RARE = 1e-3
+"""An upper bound of units below which boxes are only tried."""
+
+_MOST_CASES = 1000
+"""Cases up to which it is asked what each of them sees."""
 
 _DEFAULT_SECONDS = 60.0
-_DEFAULT_SHARE = 0.01
 
 
 def bound_event(
@@ -78,24 +79,27 @@ def bound_event(
     if law.atoms is not None:
         low, high = point_masses(net, event, *law.atoms)
         return _answer(low, high, "points evaluated with error bounds", "", len(law.atoms[0]), limit)
-    rows = place(net, law, event, cut=True)
-    if not rows.n_cases:
-        return _answer(0.0, 0.0, "the law never meets the event", "", 0, limit)
     with meter(progress, "bounds") as report:
-        return _Search(rows, frames(law, rows.network, rows.within), limit, wanted, report).run()
+        return _by_cases(net, law, event, limit, wanted, report)
+
+
+def _without_points(rows: PlacedEvent, made: tuple[Frame, ...]) -> tuple[tuple[Frame, ...], tuple[float, float]]:
+    """The frames with something to search, and bounds of the weight inside the event of those that are one point."""
+    spread, low, high = [], 0.0, 0.0
+    for frame, component in zip(made, rows.components, strict=True):
+        if component.r or not component.one_value(rows.network.layers[0].weight):
+            spread.append(frame)
+            continue
+        surely, maybe = decided(rows.net, rows.event, component.to_x(np.zeros((1, 1))))
+        low, high = low + frame.weight * bool(surely[0]), high + frame.weight * bool(maybe[0])
+    return tuple(spread), (low, high)
 
 
 def _checked(net: Any, law: Law, event: Any) -> Event:
     if not isinstance(net, Network):
         raise InputError(f"net must be a Network, got {describe(net)}")
     check_law(law, net)
-    found = as_event(event, net, law).on_inputs_and_outputs()
-    units = int((net.pieces - 1).sum())
-    if units > MOST_UNITS:
-        raise InputError(
-            f"sound bounds are made for up to {MOST_UNITS} hidden units, this network has {units}; ask for confidence"
-        )
-    return found
+    return as_event(event, net, law).on_inputs_and_outputs()
 
 
 def _answer(low: float, high: float, method: str, note: str, boxes: int, limit: Budget) -> Answer:
@@ -105,226 +109,210 @@ def _answer(low: float, high: float, method: str, note: str, boxes: int, limit: 
     return Answer(0.5 * (low + high), low, high, "sound", method=method, note=note, **work)
 
 
-@dataclass(eq=False)
-class _Search:
-    """One run: tasks with their brackets, refined round by round."""
+# -- cases that see few inputs ---------------------------------------------------------------------------------------
 
+
+def _by_cases(net: Network, law: Law, event: Event, limit: Budget, wanted: float | None, report: Report) -> Answer:
+    """Each case in the coordinates it sees, where that is fewer by half; else the event as a whole."""
+    rows = seen(place(net, law, event, cut=True))
+    if not rows.n_cases:
+        return _answer(0.0, 0.0, "the law never meets the event", "", 0, limit)
+    if 1 < rows.n_cases <= _MOST_CASES and not rows.everything:
+        alone = [replace(event, cases=(case,)) for case in event.cases]
+        placed = [seen(place(net, law, part, cut=True)) for part in alone]
+        read = [np.asarray(abs(p.network.layers[0].weight).sum(axis=0)).ravel() > 0 for p in placed]
+        together = np.logical_or.reduce(read).sum()
+        if together > _FEW and max(r.sum() for r in read) <= 0.5 * together:
+            return _joined(law, placed, read, limit, wanted, report)
+    return _Portfolio(law, rows, _sides_as_rows(net, law, event, rows), limit, wanted, report).run()
+
+
+def _sides_as_rows(net: Network, law: Law, event: Event, rows: PlacedEvent) -> PlacedEvent:
+    """The same event with the sides of its box among the rows."""
+    return rows if rows.within is None else seen(place(net, law, event))
+
+
+def _joined(
+    law: Law,
+    placed: list[PlacedEvent],
+    read: list[npt.NDArray[np.bool_]],
+    limit: Budget,
+    wanted: float | None,
+    report: Report,
+) -> Answer:
+    """Brackets of the cases: products where they read different independent inputs, else Boole's inequality."""
+    found = []
+    for i, rows in enumerate(placed):
+        if not rows.n_cases:
+            continue
+        own = limit.part(1.0 / (len(placed) - i)) if np.isfinite(limit.seconds) else limit
+        goal = None if wanted is None else wanted / len(placed)
+        found.append(_Portfolio(law, rows, rows, own, goal, report).run())
+    work = sum(a.evaluations or 0 for a in found)
+    late = [a.note for a in found if a.note]
+    lower, upper = np.array([a.lower for a in found]), np.array([a.upper for a in found])
+    apart = law.independent_inputs and int(np.sum(read, axis=0).max()) <= 1
+    if apart:
+        ends = [float(-np.expm1(np.log1p(-np.minimum(side, 1 - 1e-16)).sum())) for side in (lower, upper)]
+        low, high, how = ends[0] * (1 - 1e-12), ends[1] * (1 + 1e-12), "independent"
+    else:
+        low, high, how = float(lower.max()), float(upper.sum()) * (1 + 1e-12), "added up"
+    method = f"{len(found)} cases, each in the inputs it sees, {how}"
+    return _answer(low, high, method, late[0] if late else "", work, limit)
+
+
+# -- the portfolio ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Runner:
+    """One search of the portfolio: how to give it time, and how it stood before it last had some."""
+
+    name: str
+    search: BoxSearch | LawSearch
+    first: float
+    """Its share of the time at first."""
+    before: float = 1.0
+    started: bool = False
+    finished: bool = False
+
+    @property
+    def bracket(self) -> tuple[float, float]:
+        return self.search.bracket() if self.started else (0.0, 1.0)
+
+    @property
+    def gap(self) -> float:
+        low, high = self.bracket
+        return high - low
+
+    @property
+    def nodes(self) -> int:
+        return self.search.boxes if isinstance(self.search, BoxSearch) else self.search.nodes
+
+
+@dataclass(eq=False)
+class _Portfolio:
+    """All searches on one event; whichever closes the gap gets most of the time."""
+
+    law: Law
     rows: PlacedEvent
-    frames: tuple[Frame, ...]
+    whole_rows: PlacedEvent
     limit: Budget
     tolerance: float | None
     report: Report
-    tasks: list[Task] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
-    settled: dict[int, list[float]] = field(default_factory=dict)
-    roots: dict[int, Chain] = field(default_factory=dict)
-    floor: dict[int, float] = field(default_factory=dict)
-    boxes: int = 0
+    runners: list[_Runner] = field(default_factory=list)
 
     def run(self) -> Answer:
-        if self.rows.everything:
-            return self._whole()
-        note = self._spread()
-        if note is None and self.tasks:
-            note = self._rounds()
-        low, high = self.bracket()
-        return _answer(low, high, "linear bounds, branch and bound", note or "", self.boxes, self.limit)
+        rows = self.rows
+        parts, fixed = _without_points(rows, frames(self.law, rows.network, rows.within))
+        boxes = BoxSearch(rows, parts, self.limit, self.tolerance, self.report, fixed)
+        if rows.everything:
+            return _answer(*boxes.whole(), "mass of the event's box", "", 0, self.limit)
+        if not parts:
+            return _answer(*boxes.bracket(), "points evaluated with error bounds", "", 0, self.limit)
+        try:
+            with blas_threads(max(rows.network.widths)), deadline(lambda: self.limit.spent() is not None):
+                self.runners = self._searches(parts, fixed, boxes)
+                note = self._work(max(frame.d for frame in parts) <= _FEW)
+        except KeyboardInterrupt:
+            note = Stop("interrupted; the bracket so far", Status.BUDGET)
+        except OutOfTimeError:
+            note = self.limit.spent() or ""
+        return _answer(*self.bracket(), self._method(), note, self._evaluations(), self.limit)
 
-    # -- the bracket ---------------------------------------------------------------------------------------------
+    def _searches(self, parts: tuple[Frame, ...], fixed: tuple[float, float], boxes: BoxSearch) -> list[_Runner]:
+        """The searches that this event allows, in the order in which they are tried."""
+        rows, d = self.rows, max(frame.d for frame in parts)
+        own = parts
+        if rows.within is not None:
+            own, _ = _without_points(self.whole_rows, frames(self.law, self.whole_rows.network, None))
+        few = d <= _FEW
+        found = [_Runner("units", unit_search(own, self.whole_rows, fixed), 0.01 if few else 0.1)]
+        slices = slice_search(own, self.whole_rows, fixed) if not few else None
+        if slices is not None:
+            found.append(_Runner("slices", slices, 0.15))
+        hopeless = d > _MANY and all(frame.gaussian and frame.beyond > 0 for frame in parts)  # boxes of +-38 deviations
+        if int((rows.network.pieces - 1).sum()) <= MOST_UNITS and not hopeless:
+            found.append(_Runner("boxes", boxes, 0.25 if d <= _MANY else 0.08))
+        # With few dimensions boxes come first: they decide events exactly where anything can be decided.
+        return found[::-1] if few else found
 
     def bracket(self) -> tuple[float, float]:
-        """The bracket so far: sums over frames in a fixed order, rounded outward."""
-        low = high = 0.0
-        complete = True
-        sums = {id(f): list(self.settled.get(i, [0.0, 0.0])) for i, f in enumerate(self.frames)}
-        for task, result in zip(self.tasks, self.results, strict=True):
-            both = sums[id(task.frame)]
-            both[0] += result.inside
-            both[1] += result.possible
-        for i, frame in enumerate(self.frames):
-            inside, possible = sums[id(frame)]
-            inside = max(inside, self.floor.get(i, 0.0))
-            complete &= possible == inside == 0.0
-            low += frame.weight * max(0.0, inside / frame.total[1] - frame.unsure)
-            high += frame.weight * min(1.0, possible / frame.total[0] + frame.beyond)
-        if complete and not any(frame.beyond for frame in self.frames):
-            return 0.0, 0.0
-        slack = 1e-15 * (len(self.tasks) + 16)
-        return max(0.0, low * (1 - slack)), min(1.0, high * (1 + slack))
+        """The intersection of all brackets."""
+        ends = [runner.bracket for runner in self.runners] or [(0.0, 1.0)]
+        return max(low for low, _ in ends), min(high for _, high in ends)
 
-    def _whole(self) -> Answer:
-        """The event is the whole box."""
-        from reluscope.measure.sound.mass import side_mass
-
-        low = high = 0.0
-        for frame in self.frames:
-            if (frame.lower > frame.upper).any():
-                continue
-            if frame.gaussian:
-                mass = float(np.prod([side_mass(a, b) for a, b in zip(frame.lower, frame.upper, strict=True)]))
-            else:
-                mass = float(np.prod((frame.upper - frame.lower) / frame.width))
-            slack = (frame.d + 4) * 1e-13 if mass != frame.total[0] else 0.0
-            low += frame.weight * max(0.0, mass * (1 - slack) / frame.total[1] - frame.unsure)
-            high += frame.weight * min(1.0, mass * (1 + slack) / frame.total[0] + frame.beyond)
-        if self.rows.within is None:
-            low = high = 1.0
-        return _answer(low, high, "mass of the event's box", "", 0, self.limit)
-
-    def _done(self, low: float, high: float) -> bool:
-        if self.tolerance is None:
-            return high - low <= _DEFAULT_SHARE * high
-        return 0.5 * (high - low) <= self.tolerance
-
-    # -- first boxes, one by one ---------------------------------------------------------------------------------
-
-    def _spread(self) -> str | None:
-        """Split the most undecided boxes until there are enough tasks; the reason when that was the end."""
-        heap: list[tuple[float, int, Task]] = []
-        stuck: list[Task] = []
-        serial = 0
-        index = {id(frame): i for i, frame in enumerate(self.frames)}
-        self.settled = {i: [0.0, 0.0] for i in range(len(self.frames))}
-
-        def sort_in(task: Task) -> None:
-            nonlocal serial
-            self.boxes += 1
-            frame = task.frame
-            if task.result.gap <= 0.0 or task.chain.n_rows == 0:
-                both = self.settled[index[id(frame)]]
-                both[0] += task.result.inside
-                both[1] += task.result.possible
-            elif task.axis < 0:
-                stuck.append(task)
-            else:
-                heapq.heappush(heap, (-task.result.gap * frame.weight / frame.total[0], serial, task))
-                serial += 1
-
-        for frame in self.frames:
-            if (frame.lower >= frame.upper).any():
-                continue
-            reach = np.maximum(np.abs(frame.lower), np.abs(frame.upper))
-            root = chain(frame.network, frame.first_error, reach, self.rows.G, self.rows.g, self.rows.strict)
-            self.roots[index[id(frame)]] = root
-            sort_in(start(frame, self.rows, root))
-        reason: str | None = None
-        checked = time.monotonic()
-        while heap and len(heap) < _TASKS:
-            task = heapq.heappop(heap)[2]
-            for half in halves(task, self.rows):
-                sort_in(half)
-            reason = self.limit.spent(self.boxes)
-            if reason is not None:
-                break
-            if time.monotonic() - checked > 0.2:
-                checked = time.monotonic()
-                self.tasks = [t for *_, t in heap] + stuck
-                self.results = [t.result for t in self.tasks]
-                low, high = self.bracket()
-                self.report(self.boxes, f"[{low:.6g}, {high:.6g}]")
-                if self._done(low, high):
-                    reason = ""
-                    break
-        self.tasks = [t for *_, t in sorted(heap, key=lambda item: item[:2])] + stuck
-        self.results = [t.result for t in self.tasks]
-        return reason
-
-    # -- rounds of the compiled search ---------------------------------------------------------------------------
-
-    def _rounds(self) -> str:
-        """Refine all tasks to a common threshold, then to a finer one, until the bracket is good or time is up."""
-        workers = max(1, min(os.cpu_count() or 1, 8))
-        shares = [t.frame.weight / t.frame.total[0] for t in self.tasks]
-        total = sum(s * r.gap for s, r in zip(shares, self.results, strict=True))
-        threshold = total / (8.0 * len(self.tasks))
+    def _work(self, few: bool) -> str:
+        """Time for each search in turn, most of it for the narrowest bracket: why it ended."""
+        total = self.limit.seconds if np.isfinite(self.limit.seconds) else _DEFAULT_SECONDS
+        counted = np.isinf(self.limit.seconds) and np.isfinite(self.limit.regions)
+        note = ""
+        for runner in self.runners:
+            if (why := self._over()) is not None:
+                return why
+            share = runner.first
+            if runner.name == "boxes" and not few and self.bracket()[1] < _RARE:
+                share = 0.08
+            note = self._advance(runner, share * total, 1.0 if counted and runner.name == "boxes" else share)
+        turn = 0
         while True:
+            if (why := self._over()) is not None:
+                return why
+            left = self.limit.seconds - self.limit.elapsed()
+            leader = min(self.runners, key=lambda r: r.gap)
+            open_ = [r for r in self.runners if not r.finished and (r is leader or r.gap < 0.99 * r.before)]
+            if not open_:
+                return note or Stop("what is left cannot be decided by splitting further", Status.UNDECIDED)
+            # Few dimensions: boxes alone, once they lead. Else the leader has most of the time, the others a little.
+            if few and leader.name == "boxes" and not leader.finished:
+                return self._advance(leader, left) or self._over() or ""
+            slice_ = 0.3 * left if np.isfinite(left) else 10.0 * 2.0 ** (turn // 2)
+            for runner in open_:
+                if self._over() is None:
+                    note = self._advance(runner, slice_ if runner is leader or len(open_) == 1 else 0.1 * slice_)
+            turn += 1
+
+    def _over(self) -> str | None:
+        """Why the work is over: empty when the bracket is good enough, None when it is not over."""
+        return "" if good_enough(*self.bracket(), self.tolerance) else self.limit.spent(self._evaluations())
+
+    def _advance(self, runner: _Runner, seconds: float, share: float = 1.0) -> str:
+        """Give a search some time; why it stopped before that was over, if it cannot go on."""
+        # A budget of regions alone is shared by count, so that its answer does not depend on the clock.
+        counted = np.isinf(self.limit.seconds) and np.isfinite(self.limit.regions)
+        ends = min(self.limit.seconds, self.limit.elapsed() + seconds)
+        sub = replace(self.limit, seconds=ends, whole=self.limit.whole or self.limit.seconds)
+        runner.before = runner.gap
+        runner.started = True
+        if isinstance(runner.search, BoxSearch):
+            others = self._evaluations() - runner.nodes
+            note = runner.search.advance(replace(sub, regions=self.limit.regions - others))
+            # None: no box is left. Undecided: no box that is left can be split in double precision.
+            runner.finished = not note or status_of(note) is Status.UNDECIDED
+            return note if note and status_of(note) is Status.UNDECIDED else ""
+        most = self._evaluations() + share * self.limit.regions if counted and share < 1 else self.limit.regions
+
+        def spent() -> bool:
             low, high = self.bracket()
-            if self._done(low, high):
-                return ""
-            spent = self.limit.spent(self.boxes)
-            if spent is not None:
-                return spent
-            began = self.limit.elapsed()
-            order = sorted(
-                (i for i, r in enumerate(self.results) if r.gap > 0.0),
-                key=lambda i: (-shares[i] * self.results[i].gap, i),
-            )
-            before = self.boxes
-            reason = self._round(order, [threshold / s for s in shares], workers)
-            if reason is not None:
-                return reason
-            if self.boxes - before <= len(order) and threshold < 1e-30 * total:
-                return Stop("what is left cannot be decided in double precision", Status.UNDECIDED)
-            if self.bracket()[0] == 0.0:
-                self._plant()
-            threshold /= self._step(self.limit.elapsed() - began)
+            self.report(self._evaluations(), f"[{low:.6g}, {high:.6g}]")
+            late = self._evaluations() >= most or sub.spent(self._evaluations()) is not None
+            return late or good_enough(low, high, self.tolerance)
 
-    def _plant(self) -> None:
-        """Look for a point of the event and a small box around it that is surely inside: a positive lower bound."""
-        if self.floor:
-            return
-        for i, root in self.roots.items():
-            self.floor[i] = 0.0
-            for point in witnesses(self.frames[i], self.rows):
-                mass, boxes = around(self.frames[i], self.rows, root, point, self.limit)
-                self.boxes += boxes
-                self.floor[i] = max(self.floor[i], mass)
-                if self.limit.spent(self.boxes) is not None:
-                    return
+        runner.search.advance(spent)
+        runner.finished = runner.search.exhausted
+        return ""
 
-    def _step(self, took: float) -> float:
-        """How much finer the next round may be: so that it ends with the budget, if the budget is near.
+    def _evaluations(self) -> int:
+        return sum(runner.nodes for runner in self.runners)
 
-        A round that is f times finer takes about f^0.55 times as long.
-        """
-        left = self.limit.seconds - self.limit.elapsed()
-        if not left < np.inf:
-            return _FIRST_STEP
-        room = max(left, 1e-3) / max(took, 1e-3)
-        if room > 3.0 * _FIRST_STEP**0.55:
-            return _FIRST_STEP
-        return float(max(1.5, (0.9 * room) ** (1 / 0.55)))
-
-    def _round(self, order: list[int], thresholds: list[float], workers: int) -> str | None:
-        stop = np.zeros(1, np.uint8)
-        most = 1 << 60 if self.limit.regions == np.inf else max(2, int(self.limit.regions) - self.boxes)
-        shown = time.monotonic()
-        with ThreadPoolExecutor(workers) as pool:
-            queue: Iterator[int] = iter(order)
-            running: dict[Future[Result], int] = {}
-            reason: str | None = None
-
-            def feed() -> None:
-                while reason is None and len(running) < workers + 2:
-                    i = next(queue, None)
-                    if i is None:
-                        return
-                    running[pool.submit(bisect, self.tasks[i], self.rows, thresholds[i], most, stop)] = i
-
-            feed()
-            try:
-                while running:
-                    finished, _ = wait(running, timeout=0.05, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        i, found = running.pop(future), future.result()
-                        self.boxes += found.boxes
-                        if found.gap < self.results[i].gap:
-                            self.results[i] = _tighter(self.results[i], found)
-                    if reason is None:
-                        reason = self.limit.spent(self.boxes)
-                    if reason is None and time.monotonic() - shown > 0.2:
-                        shown = time.monotonic()
-                        low, high = self.bracket()
-                        self.report(self.boxes, f"[{low:.6g}, {high:.6g}]")
-                        if self._done(low, high):
-                            reason = ""
-                    if reason is not None:
-                        stop[0] = 1
-                    feed()
-            finally:
-                stop[0] = 1
-        return reason
-
-
-def _tighter(a: Result, b: Result) -> Result:
-    return Result(max(a.inside, b.inside), min(a.possible, b.possible), b.boxes)
+    def _method(self) -> str:
+        """Which search proved which bound."""
+        ends = {runner.name: runner.bracket for runner in self.runners if runner.started}
+        if not ends:
+            return "linear bounds"
+        low = max(ends, key=lambda name: ends[name][0])
+        high = min(ends, key=lambda name: ends[name][1])
+        words = {"boxes": "splitting boxes", "units": "splitting units", "slices": "slices along a few directions"}
+        if low == high or max(a for a, _ in ends.values()) == 0.0:
+            return f"linear bounds, {words[high]}"
+        return f"linear bounds: lower bound by {words[low]}, upper bound by {words[high]}"

@@ -59,20 +59,23 @@ class Frame:
 def frames(law: Law, net: Network, within: Box | None) -> tuple[Frame, ...]:
     """The frames of a law; `within` is a box in x outside which the event is impossible, used where axes allow it."""
     found = []
-    for component in standard(law, net):
+    for part in standard(law, net):
+        # A function of another law: that law, with the function as the first layer.
+        component, own = part.before, part.source or net
+        box = within if part.source is None else None
         if component.rows is not None:
             raise InputError(
                 'guarantee "sound" needs a truncated law with independent inputs; '
                 "for a correlated Gaussian truncated to a box ask for confidence"
             )
         if component.r == 0:
-            found.append(_constant(component, net, law))
+            found.append(_constant(component, own))
         elif component.kind == "gaussian":
-            found.append(_gaussian(component, net))
+            found.append(_gaussian(component, own))
         elif component.kind == "uniform":
-            found.append(_uniform(component, net, law, within))
+            found.append(_uniform(component, own, component.law, box))
         else:
-            found.append(_truncated(component, net, law, within))
+            found.append(_truncated(component, own, component.law, box))
     return tuple(found)
 
 
@@ -86,7 +89,7 @@ def _bias_error(net: Network, point: FloatArray) -> FloatArray:
     return np.asarray((net.n_inputs + 4) * EPS * (abs(layer.weight) @ np.abs(point) + np.abs(layer.bias)))
 
 
-def _constant(component: Component, net: Network, law: Law) -> Frame:
+def _constant(component: Component, net: Network) -> Frame:
     """The network sees nothing of this component: one coordinate that does not matter."""
     point = _mean_point(component)
     W = _dense(abs(net.layers[0].weight))

@@ -26,6 +26,9 @@ def witnesses(frame: Frame, rows: PlacedEvent, most: int = 3) -> list[FloatArray
     """Points u of the frame's box with the largest margin inside the event, deepest first; none when not found."""
     rng = np.random.default_rng(0)
     low, high = np.maximum(frame.lower, -6.0), np.minimum(frame.upper, 6.0)
+    # A truncated law may lie beyond: then next to its near side.
+    low = np.where(frame.upper < -6.0, np.maximum(frame.lower, frame.upper - 1.0), low)
+    high = np.where(frame.lower > 6.0, np.minimum(frame.upper, frame.lower + 1.0), high)
     if not frame.gaussian:
         low, high = frame.lower, frame.upper
     if frame.gaussian:

@@ -21,7 +21,7 @@ from scipy import special, stats
 from reluscope.errors import InputError
 from reluscope.measure.polytope import estimate as _estimate
 from reluscope.measure.polytope import lanes as _lanes
-from reluscope.measure.polytope import masses as gaussn
+from reluscope.measure.polytope import masses as polytope_module
 from reluscope.measure.polytope import rays as _rays
 from reluscope.measure.polytope import sobol as _sobol
 from reluscope.measure.polytope import tilt as gaussn_tilt
@@ -538,7 +538,7 @@ def test_ray_bases_are_orthonormal_and_extents_are_those_of_the_rows():
 def test_rays_hold_their_stated_errors():
     """100 large masses with known values; at 99.9 % each, 3 or more misses have probability 1.5e-4."""
     rng, outside = np.random.default_rng(8), 0
-    factor = gaussn._settings(5e-3, 0.999, 1, None)[1]
+    factor = polytope_module._settings(5e-3, 0.999, 1, None)[1]
     result, sums = np.zeros(6), np.zeros(_estimate.REPLICATES)
     for trial in range(100):
         n = int(rng.integers(4, 10))
@@ -553,7 +553,7 @@ def test_rays_hold_their_stated_errors():
             log_truth = log_one_factor(low, high, loading)
         state = np.array([trial], dtype=np.uint64)
         arguments = (rows, low, high, rows.shape[1], state, 5e-3, factor, 1 << 22, np.inf)
-        assert _estimate.along_rays(*arguments, result, sums)
+        assert _estimate.along_rays(*arguments, result, sums, np.zeros(1, np.uint8))
         assert result[2] <= 5e-3 + 1e-11
         outside += abs(math.expm1(result[0] - log_truth)) > result[2]
     assert outside <= 2

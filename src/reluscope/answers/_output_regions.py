@@ -1,8 +1,7 @@
-"""The exact law of a network's output, held as cells: on cell i of a part, `y = C[i] u + d[i]` with u in the cell.
+"""The exact law of a network's output, held as regions: on region i of a component, `y = C[i] u + d[i]`.
 
-A part is here one component of the input law in the coordinates the network sees (not the parts of a `PlacedEvent`,
-which are shares of a law). Every quantity of the output is a sum over the cells of all parts: below and above a
-threshold, the density, atoms, moments and events.
+The coordinates u are those in which the network sees the component. Every quantity of the output is a sum over the
+regions of all components: below and above a threshold, the density, atoms, moments and events.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from reluscope.errors import InputError
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 
 if TYPE_CHECKING:
-    from reluscope.inputs import Component
     from reluscope.measure.regions import Enumerated
     from reluscope.network import Network, Pattern
 
@@ -34,10 +32,10 @@ _ROUNDING = 16.0 * EPS
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Cells of one component. Masses are those of the whole law; `scale` turns plain measure into them.
+class ComponentRegions:
+    """Regions of one component of the law. Masses are those of the whole law; `scale` turns plain measure into them.
 
-    `C` (n, outputs, r) and `d` (n, outputs) are cleaned: where an output is constant on a cell up to rounding, its
+    `C` (n, outputs, r) and `d` (n, outputs) are cleaned: where an output is constant on a region up to rounding, its
     row of C is zero and `d_error` bounds what that leaves in `d`.
     """
 
@@ -54,13 +52,15 @@ class Part:
 
     @property
     def dimension(self) -> int:
-        """Dimension of the cells."""
+        """Dimension of the regions."""
         return int(self.C.shape[2])
 
     @cached_property
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """`E[u 1]` (n, r) and `E[u u' 1]` (n, r, r) of every cell."""
-        first, second = _gaussian_moments(self.cells) if self.gaussian else _volume_moments(self.cells)
+        """`E[u 1]` (n, r) and `E[u u' 1]` (n, r, r) of every region."""
+        from reluscope.measure.regions import gaussian_moments, volume_moments
+
+        _, first, second = (gaussian_moments if self.gaussian else volume_moments)(self.cells)
         return self.scale * first, self.scale * second
 
 
@@ -76,14 +76,14 @@ class Points:
     error: FloatArray
 
 
-def build(parts: Sequence[Enumerated]) -> tuple[tuple[Part, ...], tuple[Points, ...], float]:
-    """Parts and points of an enumerated law, and the most mass that a budget left out."""
-    from reluscope.measure.regions import scaled
+def output_regions(law: Sequence[Enumerated], n_outputs: int) -> OutputRegions:
+    """The output's law from the enumerated components of the input's."""
+    from reluscope.measure.regions import component_measure, scaled
 
-    cells: list[Part] = []
+    components: list[ComponentRegions] = []
     points: list[Points] = []
     missing = 0.0
-    for index, found in enumerate(parts):
+    for index, found in enumerate(law):
         component = found.component
         weight = component.weight
         masses = scaled(found.masses, weight)
@@ -94,40 +94,24 @@ def build(parts: Sequence[Enumerated]) -> tuple[tuple[Part, ...], tuple[Points, 
             assert component.points is not None and component.point_weights is not None
             y = component.network(component.points)
             tiny = _ROUNDING * weight * component.point_weights
-            pattern = component.network.pattern(component.points)
+            pattern = component.network.pattern(component.points)[:, component.lead :]
             points.append(Points(index, pattern, y, np.zeros(y.shape), weight * component.point_weights, tiny))
             continue
         regions = found.regions
         C, d, d_error = _cleaned(component.network, regions.pattern, regions.C, regions.d)
         if component.r == 0:
             mass, error = np.full(len(d), weight / len(d)), np.full(len(d), EPS * weight)
-            points.append(Points(index, regions.pattern, d, d_error, mass, error))
+            points.append(Points(index, regions.pattern[:, component.lead :], d, d_error, mass, error))
             continue
         gaussian = component.kind != "uniform"
-        scale = weight / _normalisation(component)
-        cells.append(
-            Part(
-                index, regions.pattern, C, d, d_error, masses.value, error + _ROUNDING * masses.value,
-                regions.cells, gaussian, scale,
+        scale = weight / component_measure(component)
+        components.append(
+            ComponentRegions(
+                index, regions.pattern[:, component.lead :], C, d, d_error, masses.value,
+                error + _ROUNDING * masses.value, regions.cells, gaussian, scale,
             )
         )  # fmt: skip
-    return tuple(cells), tuple(points), missing
-
-
-def _normalisation(component: Component) -> float:
-    """Measure of the set that holds the component: volume of its box, mass of its box, or 1."""
-    if component.kind == "gaussian":
-        return 1.0
-    if component.log_mass is not None:
-        whole = float(np.exp(component.log_mass))
-    else:
-        from reluscope.measure.regions import gaussian_mass
-
-        rng = np.random.default_rng(0)  # not drawn from: the dimension has an exact measure
-        whole = float(gaussian_mass(*component.inequalities(), 1e-3, 0.999, rng).value[0])
-    if not whole > 0.0:
-        raise InputError("the box of the truncated law holds less mass than float64 can tell from zero; widen it")
-    return whole
+    return OutputRegions(tuple(components), tuple(points), missing, n_outputs)
 
 
 # -- rounding of the affine maps ---------------------------------------------------------------------------------
@@ -179,52 +163,7 @@ def _path_sizes(net: Network, pattern: Pattern | None) -> tuple[FloatArray, Floa
     return np.asarray(g), d
 
 
-# -- moments of u on cells ---------------------------------------------------------------------------------------
-
-
-def _gaussian_moments(cells: Any) -> tuple[FloatArray, FloatArray]:
-    if cells.dimension == 1:
-        from reluscope.measure.exact import interval_moments
-
-        _, first, second = interval_moments(cells.low, cells.high)
-        return first[:, None], second[:, None, None]
-    if cells.dimension == 2:
-        from reluscope.measure.exact import polygon_moments as measured
-    else:
-        from reluscope.measure.exact import polyhedra_moments as measured
-    _, m1, m2 = measured(cells.points, cells.offsets)
-    return m1, m2
-
-
-def _volume_moments(cells: Any) -> tuple[FloatArray, FloatArray]:
-    """By simplices with corners `v`: int u = V s/(r+1), int u u' = V (sum v v' + s s')/((r+1)(r+2)), s = sum v."""
-    r = cells.dimension
-    if r == 1:
-        low, high = cells.low, cells.high
-        return 0.5 * ((high - low) * (high + low))[:, None], ((high**3 - low**3) / 3.0)[:, None, None]
-    if r == 2:
-        # A fan of triangles around each polygon's first vertex.
-        count = np.diff(cells.offsets)
-        owner = np.repeat(np.arange(len(cells)), count - 2)
-        inner = np.arange(len(owner)) - np.repeat(np.cumsum(count - 2) - (count - 2), count - 2)
-        start = cells.offsets[:-1][owner]
-        corners = np.stack([cells.points[start], cells.points[start + 1 + inner], cells.points[start + 2 + inner]], 1)
-    else:
-        from reluscope.measure.regions import simplices
-
-        each = [simplices(cells.vertices(i)) for i in range(len(cells))]
-        owner = np.repeat(np.arange(len(cells)), [len(e) for e in each])
-        corners = np.concatenate(each)
-    volume = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / np.prod(np.arange(1, r + 1))
-    total = corners.sum(axis=1)
-    first, second = np.zeros((len(cells), r)), np.zeros((len(cells), r, r))
-    np.add.at(first, owner, volume[:, None] * total / (r + 1))
-    pairs = np.einsum("sci,scj->sij", corners, corners) + total[:, :, None] * total[:, None, :]
-    np.add.at(second, owner, volume[:, None, None] * pairs / ((r + 1) * (r + 2)))
-    return first, second
-
-
-# -- sums over cells ---------------------------------------------------------------------------------------------
+# -- sums over regions ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,10 +176,10 @@ class AtomList:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """The exact output law: parts, points, and the mass a budget left out."""
+class OutputRegions:
+    """The exact output law: regions by component, points, and the most mass that a budget left out."""
 
-    parts: tuple[Part, ...]
+    components: tuple[ComponentRegions, ...]
     points: tuple[Points, ...]
     missing: float
     n_outputs: int
@@ -252,12 +191,12 @@ class Cells:
 
     def _atoms_of(self, o: int) -> AtomList:
         value, blur, mass, error = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
-        for part in self.parts:
-            flat = (part.C[:, o] == 0).all(axis=1)
-            value.append(part.d[flat, o])
-            blur.append(part.d_error[flat, o])
-            mass.append(part.mass[flat])
-            error.append(part.error[flat])
+        for regions in self.components:
+            flat = (regions.C[:, o] == 0).all(axis=1)
+            value.append(regions.d[flat, o])
+            blur.append(regions.d_error[flat, o])
+            mass.append(regions.mass[flat])
+            error.append(regions.error[flat])
         for p in self.points:
             value.append(p.y[:, o])
             blur.append(p.y_error[:, o])
@@ -273,7 +212,7 @@ class Cells:
         heaviest = np.lexsort((np.arange(len(v)), -m, group))
         first = heaviest[np.searchsorted(group[heaviest], np.arange(group[-1] + 1))]
         size = int(group[-1]) + 1
-        return AtomList(v[first], _summed(group, m, size), _summed(group, e, size))
+        return AtomList(v[first], summed_by_group(group, m, size), summed_by_group(group, e, size))
 
     def below(self, o: int, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`P(y_o <= t)` at sorted thresholds, and its rounding."""
@@ -295,12 +234,14 @@ class Cells:
         count = np.searchsorted(v, t, side="left" if mirrored else "right")
         value = np.concatenate([[0.0], np.cumsum(m)])[count]
         error = np.concatenate([[0.0], np.cumsum(e)])[count]
-        for part in self.parts:
-            coef, offset = np.ascontiguousarray(sign * part.C[:, o]), np.ascontiguousarray(sign * part.d[:, o])
-            if part.dimension > (MOST_EXACT_DIMENSIONS if part.gaussian else 2):
-                more, rounding = _slabs_below(part, coef, offset, t)
+        for regions in self.components:
+            coef, offset = np.ascontiguousarray(sign * regions.C[:, o]), np.ascontiguousarray(sign * regions.d[:, o])
+            if regions.dimension > (MOST_EXACT_DIMENSIONS if regions.gaussian else 2):
+                more, rounding = _slabs_below(regions, coef, offset, t)
             else:
-                more, rounding = below(part.cells, coef, offset, part.mass, part.error, part.scale, t, part.gaussian)
+                more, rounding = below(
+                    regions.cells, coef, offset, regions.mass, regions.error, regions.scale, t, regions.gaussian
+                )
             value, error = value + more, error + rounding
         return value, error + _ROUNDING * value
 
@@ -309,14 +250,14 @@ class Cells:
         from reluscope.measure.exact import density
 
         value, error = np.zeros(len(t)), np.zeros(len(t))
-        for part in self.parts:
-            if part.dimension > MOST_EXACT_DIMENSIONS:
+        for regions in self.components:
+            if regions.dimension > MOST_EXACT_DIMENSIONS:
                 raise InputError(
                     f"the density of an output is exact in up to {MOST_EXACT_DIMENSIONS} dimensions, this law has "
-                    f"{part.dimension}; take differences of cdf"
+                    f"{regions.dimension}; take differences of cdf"
                 )
-            coef, offset = np.ascontiguousarray(part.C[:, o]), np.ascontiguousarray(part.d[:, o])
-            more, rounding = density(part.cells, coef, offset, part.scale, t, part.gaussian)
+            coef, offset = np.ascontiguousarray(regions.C[:, o]), np.ascontiguousarray(regions.d[:, o])
+            more, rounding = density(regions.cells, coef, offset, regions.scale, t, regions.gaussian)
             value, error = value + more, error + rounding
         return value, error
 
@@ -325,8 +266,8 @@ class Cells:
         from reluscope.measure.exact import ranges
 
         low, high = [], []
-        for part in self.parts:
-            a, b = ranges(part.cells, part.C[:, o], part.d[:, o])
+        for regions in self.components:
+            a, b = ranges(regions.cells, regions.C[:, o], regions.d[:, o])
             low.append(float(a.min()))
             high.append(float(b.max()))
         for p in self.points:
@@ -338,25 +279,25 @@ class Cells:
         """Mean, covariance, and bounds on the rounding of each."""
         m = self.n_outputs
         mean, mean_error = np.zeros(m), np.zeros(m)
-        for part in self.parts:
-            first, second = part.moments
-            mean += np.einsum("noi,ni->o", part.C, first) + part.mass @ part.d
-            size = _typical(part, np.zeros(m))
-            mean_error += np.einsum("n,no->o", _relative(part), size)
+        for regions in self.components:
+            first, second = regions.moments
+            mean += np.einsum("noi,ni->o", regions.C, first) + regions.mass @ regions.d
+            size = _typical(regions, np.zeros(m))
+            mean_error += np.einsum("n,no->o", _relative(regions), size)
         for p in self.points:
             mean += p.mass @ p.y
             mean_error += p.error @ np.abs(p.y) + _ROUNDING * p.mass @ np.abs(p.y)
         cov, cov_error = np.zeros((m, m)), np.zeros((m, m))
-        for part in self.parts:
-            first, second = part.moments
-            d = part.d - mean
-            moved = np.einsum("noi,ni->no", part.C, first)
+        for regions in self.components:
+            first, second = regions.moments
+            d = regions.d - mean
+            moved = np.einsum("noi,ni->no", regions.C, first)
             cross = np.einsum("no,np->op", moved, d)
-            cov += np.einsum("noi,nij,npj->op", part.C, second, part.C, optimize=True) + cross + cross.T
-            cov += np.einsum("n,no,np->op", part.mass, d, d)
+            cov += np.einsum("noi,nij,npj->op", regions.C, second, regions.C, optimize=True) + cross + cross.T
+            cov += np.einsum("n,no,np->op", regions.mass, d, d)
             # Cauchy-Schwarz: E|(y - mean)_o (y - mean)_p 1| <= the product of the cell's root mean squares.
-            square = _square(part, mean)
-            cov_error += np.einsum("n,no,np->op", _relative(part), np.sqrt(square), np.sqrt(square))
+            square = _square(regions, mean)
+            cov_error += np.einsum("n,no,np->op", _relative(regions), np.sqrt(square), np.sqrt(square))
         for p in self.points:
             y = p.y - mean
             cov += np.einsum("n,no,np->op", p.mass, y, y)
@@ -366,8 +307,8 @@ class Cells:
     def event(self, G: FloatArray, g: FloatArray) -> tuple[float, float]:
         """`P(G y <= g)` and its rounding."""
         value, error = 0.0, 0.0
-        for part in self.parts:
-            mass, rounding = _event(part, G, g)
+        for regions in self.components:
+            mass, rounding = _event(regions, G, g)
             value, error = value + mass, error + rounding
         for p in self.points:
             inside = (p.y @ G.T <= g + p.y_error @ np.abs(G).T).all(axis=1)
@@ -376,40 +317,42 @@ class Cells:
         return value, error + _ROUNDING * value
 
 
-def _relative(part: Part) -> FloatArray:
+def _relative(regions: ComponentRegions) -> FloatArray:
     """Relative uncertainty of a cell's measure and moments."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(part.mass > 0, part.error / part.mass, 0.0)
+        share = np.where(regions.mass > 0, regions.error / regions.mass, 0.0)
     return np.minimum(share, 1.0) + 1e-12
 
 
-def _square(part: Part, centre: FloatArray) -> FloatArray:
+def _square(regions: ComponentRegions, centre: FloatArray) -> FloatArray:
     """An upper bound, up to a factor of two, of `E[(y - centre)^2 1]` by cell and output, from |C| and |d|."""
-    second = part.moments[1]
+    second = regions.moments[1]
     spread = np.einsum("nii->ni", second)
     return (
-        2.0 * part.C.shape[2] * np.einsum("noi,ni->no", part.C**2, spread)
-        + 2.0 * part.mass[:, None] * (part.d - centre) ** 2
+        2.0 * regions.C.shape[2] * np.einsum("noi,ni->no", regions.C**2, spread)
+        + 2.0 * regions.mass[:, None] * (regions.d - centre) ** 2
     )
 
 
-def _typical(part: Part, centre: FloatArray) -> FloatArray:
+def _typical(regions: ComponentRegions, centre: FloatArray) -> FloatArray:
     """An upper bound of `E[|y - centre| 1]` by cell and output."""
-    return np.sqrt(part.mass[:, None] * _square(part, centre))
+    return np.sqrt(regions.mass[:, None] * _square(regions, centre))
 
 
-def _slabs_below(part: Part, coef: FloatArray, offset: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _slabs_below(
+    regions: ComponentRegions, coef: FloatArray, offset: FloatArray, t: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """`P(y <= t)` over the non-constant cells by splitting them at all thresholds: any geometry with a measure."""
     value, error = np.zeros(len(t)), np.zeros(len(t))
     live = (coef != 0).any(axis=1)
     maps = np.concatenate([coef, offset[:, None]], axis=1)[:, :, None]
-    reach = (np.abs(coef) * part.cells.reach()).sum(axis=1) + np.abs(offset)
+    reach = (np.abs(coef) * regions.cells.reach()).sum(axis=1) + np.abs(offset)
     for begin in range(0, len(t), _THRESHOLDS_AT_ONCE):
         some = np.unique(t[begin : begin + _THRESHOLDS_AT_ONCE])
         tolerance = _ROUNDING * (reach + np.abs(some).max())[:, None]
-        found = part.cells.split(np.ascontiguousarray(maps), tolerance, some[None], 0)
+        found = regions.cells.split(np.ascontiguousarray(maps), tolerance, some[None], 0)
         keep = np.flatnonzero(live[found.parent])
-        mass, rounding = _measured(part, found.cells, keep)
+        mass, rounding = _measured(regions, found.cells, keep)
         steps = np.bincount(found.piece[keep, 0], mass, minlength=len(some) + 1)
         rounds = np.bincount(found.piece[keep, 0], rounding, minlength=len(some) + 1)
         place = np.searchsorted(some, t[begin : begin + _THRESHOLDS_AT_ONCE])
@@ -435,37 +378,38 @@ def _some_masses(cells: Any, index: npt.NDArray[np.intp]) -> tuple[FloatArray, F
     return measured(cells.points[vertex], offsets)
 
 
-def _measured(part: Part, cells: Any, index: npt.NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-    """Masses of some pieces of a part's cells, and their rounding."""
+def _measured(regions: ComponentRegions, cells: Any, index: npt.NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+    """Masses of some pieces of the regions, and their rounding."""
     if not len(index):
         return np.zeros(0), np.zeros(0)
-    if part.gaussian:
+    if regions.gaussian:
         value, error = _some_masses(cells, index)
-        return part.scale * value, part.scale * error
+        return regions.scale * value, regions.scale * error
     volume = cells.volumes()[index]
-    return part.scale * volume, part.scale * 64 * EPS * cells.dimension * volume
+    return regions.scale * volume, regions.scale * 64 * EPS * cells.dimension * volume
 
 
-def _event(part: Part, G: FloatArray, g: FloatArray) -> tuple[float, float]:
-    rows = np.einsum("ko,noi->nik", G, part.C)
-    shift = part.d @ G.T - g
+def _event(regions: ComponentRegions, G: FloatArray, g: FloatArray) -> tuple[float, float]:
+    rows = np.einsum("ko,noi->nik", G, regions.C)
+    shift = regions.d @ G.T - g
     maps = np.concatenate([rows, shift[:, None, :]], axis=1)
-    reach = part.cells.reach()
-    size = np.einsum("ko,noi,ni->nk", np.abs(G), np.abs(part.C), reach) + np.abs(part.d) @ np.abs(G).T + np.abs(g)
-    tolerance = _ROUNDING * size + part.d_error @ np.abs(G).T
-    found = part.cells.split(np.ascontiguousarray(maps), tolerance, np.zeros((len(g), 1)), 0)
+    reach = regions.cells.reach()
+    size = np.einsum("ko,noi,ni->nk", np.abs(G), np.abs(regions.C), reach) + np.abs(regions.d) @ np.abs(G).T + np.abs(g)
+    tolerance = _ROUNDING * size + regions.d_error @ np.abs(G).T
+    found = regions.cells.split(np.ascontiguousarray(maps), tolerance, np.zeros((len(g), 1)), 0)
     inside = (found.piece == 0).all(axis=1)
     if not inside.any():
         return 0.0, 0.0
     # Cells that were not cut keep the masses they have.
-    cut = np.bincount(found.parent, minlength=len(part.mass)) > 1
+    cut = np.bincount(found.parent, minlength=len(regions.mass)) > 1
     whole = inside & ~cut[found.parent]
-    value, error = float(part.mass[found.parent[whole]].sum()), float(part.error[found.parent[whole]].sum())
-    mass, rounding = _measured(part, found.cells, np.flatnonzero(inside & cut[found.parent]))
+    value, error = float(regions.mass[found.parent[whole]].sum()), float(regions.error[found.parent[whole]].sum())
+    mass, rounding = _measured(regions, found.cells, np.flatnonzero(inside & cut[found.parent]))
     return value + float(mass.sum()), error + float(rounding.sum())
 
 
-def _summed(group: npt.NDArray[np.intp], amount: FloatArray, size: int) -> FloatArray:
+def summed_by_group(group: npt.NDArray[np.intp], amount: FloatArray, size: int) -> FloatArray:
+    """The sum of the amounts of each group 0, ..., size - 1."""
     return np.asarray(np.bincount(group, amount, minlength=size), dtype=np.float64)
 
 

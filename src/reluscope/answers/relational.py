@@ -1,0 +1,574 @@
+"""Ready questions about two inputs or two networks: monotone, robust, agreement.
+
+Each is an event of a joined network (`reluscope.algebra`), so that the engines of `probability` answer it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope import intervals
+from reluscope._check import FloatArray, choice, describe, integer, real, seeded, several
+from reluscope.algebra import stack
+from reluscope.answer import Answer, Status
+from reluscope.answers.outputs import Outputs, outputs
+from reluscope.answers.probability import GUARANTEES, probability
+from reluscope.answers.witness import Witnesses, witness
+from reluscope.budget import parse_budget
+from reluscope.cells.along import along
+from reluscope.cells.bounds import box_preactivations
+from reluscope.errors import InputError
+from reluscope.inputs import Law, check_law
+from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.network import Network, check_network
+from reluscope.threads import clean_interrupt
+
+NORMS = ("inf", "2", "1")
+
+_ATTACK_STEPS = 10
+_ATTACKED_AT_ONCE = 1024
+_WORST_DRAWS, _WORST_STARTS, _WORST_STEPS = 20_000, 256, 80
+_FAR = 40.0
+"""Standard deviations beyond which a law of one input has no mass that double precision can show."""
+
+_MOST_SWITCHES = 2000
+_LINE_ROUNDING = 1e-12
+"""How far a place where the decision changes may be off, as a share of the numbers on the line."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Monotone:
+    """How likely an output falls although an input rises, for one input or several.
+
+    Attributes
+    ----------
+    inputs : tuple of int
+    names : tuple of str
+        Names of these inputs, or `x[i]`.
+    output : int
+    step : float or None
+        None: derivatives; else how far the input rises.
+    falls : tuple of Answer
+        One for each input.
+    places : tuple of Witnesses
+        The most probable inputs where the output falls, one for each input; none where it never does.
+    """
+
+    inputs: tuple[int, ...]
+    names: tuple[str, ...]
+    output: int
+    step: float | None
+    falls: tuple[Answer, ...]
+    places: tuple[Witnesses, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table by rows, fit for JSON."""
+        rows = [
+            {"input": i, "name": name, **answer.to_dict(), "places": [w.to_dict() for w in found]}
+            for i, name, answer, found in zip(self.inputs, self.names, self.falls, self.places, strict=True)
+        ]
+        return {"output": self.output, "step": self.step, "inputs": rows}
+
+    def __repr__(self) -> str:
+        rises = "when it rises" if self.step is None else f"when it rises by {self.step:g}"
+        rows = ", ".join(f"{name}: {answer}" for name, answer in zip(self.names, self.falls, strict=True))
+        return f"Monotone(P(y[{self.output}] falls {rises}): {rows})"
+
+
+@clean_interrupt()
+def monotone(
+    net: Network,
+    law: Law,
+    input: int | str | Sequence[int | str] | None = None,
+    output: int | str = 0,
+    *,
+    step: float | None = None,
+    places: int = 1,
+    guarantee: str = "auto",
+    tolerance: float | None = None,
+    level: float = DEFAULT_LEVEL,
+    budget: Any = None,
+    rng: Any = None,
+    progress: Any = None,
+) -> Monotone:
+    """How likely an output falls although an input rises, and where.
+
+    Parameters
+    ----------
+    net : Network
+    law : Law
+        The distribution of the inputs.
+    input : int, str, sequence of these, or None
+        Indices or names of inputs; None: all of them, one after the other.
+    output : int or str
+    step : float, optional
+        None: the probability that the derivative is negative. Else that of `net(x + step e_i) < net(x)`.
+    places : int
+        How many inputs in the event to find for each input; 0: none.
+    guarantee, tolerance, level, budget, rng, progress
+        As in `probability`, for each input.
+
+    Returns
+    -------
+    Monotone
+
+    Raises
+    ------
+    InputError
+        If an argument does not fit, or the guarantee cannot be given.
+
+    Notes
+    -----
+    Derivatives are constant on each region: exact where the law is seen in few dimensions, "confidence" above. With a
+    step the event is one on outputs, of `net` and a shifted copy of it, so "sound" answers in any dimension.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, monotone
+    >>> tent = Network([([[1.0], [-1.0]], None), ([[-1.0, -1.0]], None)])  # -|x|
+    >>> monotone(tent, Gaussian([0.0])).falls[0].value
+    0.5
+    """
+    check_law(law, check_network(net))
+    choice(guarantee, "guarantee", GUARANTEES)
+    o = _index(output, () if net.schema is None else net.schema.output_names, net.n_outputs, "output")
+    own = () if net.schema is None else net.schema.inputs
+    asked: Sequence[Any] = range(net.n_inputs)
+    if input is not None:
+        asked = [input] if isinstance(input, (int, str)) else several(input, "input", "indices or names")
+    chosen = tuple(_index(i, own, net.n_inputs, "input") for i in asked)
+    if not chosen:
+        raise InputError("input must name at least one input")
+    count = integer(places, "places", low=0, high=1000)
+    step = None if step is None else real(step, "step")
+    if step is not None and not step > 0:
+        raise InputError(f"step must be positive, got {step}")
+    limit, (draw, seed) = parse_budget(budget), seeded(rng)
+    options: dict[str, Any] = {"guarantee": guarantee, "tolerance": tolerance, "level": level, "progress": progress}
+    falls, found = [], []
+    for i in chosen:
+        text, asked_net = f"J[{o},{i}] < 0", net
+        if step is not None:
+            shift = np.zeros(net.n_inputs)
+            shift[i] = step
+            asked_net = stack({"here": net, "there": net.after(np.eye(net.n_inputs), shift)})
+            text = f"there.y[{o}] < here.y[{o}]"
+        rngs = draw.spawn(2)
+        answer = probability(asked_net, law, text, budget=budget, rng=rngs[0], **options)
+        falls.append(replace(answer, seed=seed if answer.guarantee == "confidence" else None))
+        never = answer.upper == 0 and answer.guarantee != "confidence"
+        if never or not count:
+            found.append(Witnesses((), True, "it never happens" if never else "not looked for"))
+        else:
+            seconds = min(limit.seconds, 5.0)
+            found.append(witness(asked_net, law, text, count, budget=seconds, rng=rngs[1]))
+    names = tuple(own[i] if own else f"x[{i}]" for i in chosen)
+    return Monotone(chosen, names, o, step, tuple(falls), tuple(found))
+
+
+def _index(value: Any, names: Sequence[str], size: int, what: str) -> int:
+    if isinstance(value, str):
+        if value not in names:
+            raise InputError(f"no {what} is called {value!r}")
+        return list(names).index(value)
+    return integer(value, what, low=0, high=size - 1)
+
+
+# -- robustness ----------------------------------------------------------------------------------------------------
+
+
+@clean_interrupt()
+def robust(
+    net: Network,
+    law: Law,
+    radius: float,
+    norm: str = "inf",
+    *,
+    draws: int = 1000,
+    level: float = DEFAULT_LEVEL,
+    budget: Any = None,
+    rng: Any = None,
+) -> Answer:
+    """How likely it is that the decision at x changes somewhere within a radius of x.
+
+    Parameters
+    ----------
+    net : Network
+        Its decision is the largest output, or the rule of its schema.
+    law : Law
+        The distribution of x.
+    radius : float
+        How far the input may move.
+    norm : {"inf", "2", "1"}
+        By which distances are measured.
+    draws : int
+        Inputs that are drawn, where the answer is not exact.
+    level : float
+        Confidence level.
+    budget : optional
+        A time; draws that it does not allow for are left out.
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
+
+    Returns
+    -------
+    Answer
+        The probability that the decision is not robust. With one input it is exact: all places where the decision
+        changes are known. Else `lower` counts draws whose decision was seen to change (a search by gradients), `upper`
+        all draws but those that are proved to keep it (linear bounds on the box around them; for the norms 2 and 1
+        that box is larger than the ball), each with its confidence bound; `value` is the share seen to change.
+
+    Raises
+    ------
+    InputError
+        If an argument does not fit.
+
+    Examples
+    --------
+    >>> from reluscope import Network, Uniform, robust
+    >>> net = Network([([[1.0]], [0.0])])  # decides by the sign of x
+    >>> round(robust(net, Uniform([-1.0], [1.0]), 0.1).value, 12)
+    0.1
+    """
+    check_law(law, check_network(net))
+    r = real(radius, "radius")
+    if not r > 0:
+        raise InputError(f"radius must be positive, got {radius}")
+    choice(norm, "norm", NORMS)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    n = integer(draws, "draws", low=1, high=10_000_000)
+    limit, (draw, seed) = parse_budget(budget), seeded(rng)
+    scores = net.deciding()
+    if scores.n_outputs == 1:  # the sign: as two outputs
+        scores = scores.then([[0.0], [1.0]])
+    if net.n_inputs == 1:
+        return _robust_on_a_line(scores, law, r)
+    X = law.sample(n, draw)
+    broken, kept, done = 0, 0, 0
+    for start in range(0, n, _ATTACKED_AT_ONCE):
+        part = X[start : start + _ATTACKED_AT_ONCE]
+        hit = _attacked(scores, part, r, norm, draw)
+        for x, seen in zip(part, hit.tolist(), strict=True):
+            if done and limit.spent() is not None:
+                break
+            done += 1
+            broken += seen
+            kept += not seen and _keeps(scores, x, r)
+        if limit.spent() is not None:
+            break
+    each = 1.0 - (1.0 - level) / 2.0
+    lower = intervals.binomial(broken, done, each, side="lower")[0]
+    upper = intervals.binomial(done - kept, done, each, side="upper")[1]
+    note = f"{broken} of {done:,} draws were seen to change, {kept} were proved to keep their decision"
+    status = Status.DONE if done == n else Status.BUDGET
+    method = "attacks by gradients, and linear bounds around draws"
+    share = broken / done
+    return Answer(share, min(lower, share), max(upper, share), "confidence", level, method, note, done, status=status,
+                  seed=seed)  # fmt: skip
+
+
+def _robust_on_a_line(scores: Network, law: Law, r: float) -> Answer:
+    """All changes of the decision along the line are known: an event on x."""
+    low, high = law.support()
+    spread = _FAR * float(np.sqrt(np.diag(np.atleast_2d(law.cov))[0])) + 1.0
+    a = max(float(low[0]), float(law.mean[0]) - spread) - r
+    b = min(float(high[0]), float(law.mean[0]) + spread) + r
+    changes = _switches(scores, a, b)
+    if not len(changes):
+        return Answer(0.0, 0.0, 0.0, "exact", method="the decision never changes", evaluations=0)
+    if len(changes) > _MOST_SWITCHES:
+        raise InputError(f"the decision changes {len(changes):,} times, more than {_MOST_SWITCHES:,}")
+    slack = _LINE_ROUNDING * (abs(a) + abs(b))  # what rounding may do to the places
+    low_, value, high_ = (_near(law, changes, max(r + d, 0.0)) for d in (-slack, 0.0, slack))
+    method = f"the decision changes at {len(changes):,} place{'s' * (len(changes) > 1)}"
+    return replace(value, lower=min(low_.lower, value.lower), upper=max(high_.upper, value.upper), method=method)
+
+
+def _near(law: Law, places: list[float], r: float) -> Answer:
+    """How likely x is within r of one of the places, which increase."""
+    ends: list[list[float]] = []
+    for s in places:
+        if ends and s - r <= ends[-1][1]:
+            ends[-1][1] = s + r
+        else:
+            ends.append([s - r, s + r])
+    text = " or ".join(f"{low!r} <= x[0] <= {high!r}" for low, high in ends)
+    return probability(Network([([[1.0]], [0.0])]), law, text, guarantee="exact")
+
+
+def _switches(scores: Network, a: float, b: float) -> list[float]:
+    """Where the largest output changes between a and b."""
+    path = along(scores, [a], [b])
+    t = np.unique(np.concatenate([[0.0], np.asarray(path.breaks(0)), [1.0]]))
+    x = a + (b - a) * t
+    y = scores(x[:, None])
+    m = scores.n_outputs
+    found: list[float] = []
+    for k in range(len(x) - 1):
+        cuts = [x[k], x[k + 1]]
+        for i in range(m):
+            for j in range(i + 1, m):
+                d0, d1 = y[k, i] - y[k, j], y[k + 1, i] - y[k + 1, j]
+                if (d0 < 0) != (d1 < 0) and d0 != d1:
+                    cuts.append(x[k] + (x[k + 1] - x[k]) * d0 / (d0 - d1))
+        cuts.sort()
+        found += cuts
+    points = np.unique(found)
+    middle = 0.5 * (points[1:] + points[:-1])
+    decided = scores(middle[:, None]).argmax(axis=1)
+    return points[1:-1][decided[1:] != decided[:-1]].tolist()
+
+
+def _attacked(scores: Network, X: FloatArray, r: float, norm: str, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Which rows were seen to change their decision within the radius: ascent of every other output's lead."""
+    own = scores(X).argmax(axis=1)
+    rows = np.arange(len(X))
+    hit = np.zeros(len(X), bool)
+    Z = X + _on_sphere(rng.normal(size=X.shape), r, norm) * 0.5
+    for step in range(_ATTACK_STEPS):
+        hit |= scores(Z).argmax(axis=1) != own
+        J = scores.jacobian(Z)
+        y = scores(Z)
+        y[rows, own] = -np.inf
+        rival = y.argmax(axis=1)
+        slope = J[rows, rival] - J[rows, own]
+        size = r * 2.0 / (1.0 + step)
+        Z = X + _inside(Z + _on_sphere(slope, size, norm) - X, r, norm)
+        hit |= scores(X + _on_sphere(slope, r, norm)).argmax(axis=1) != own
+    return hit
+
+
+def _on_sphere(D: FloatArray, r: float, norm: str) -> FloatArray:
+    """The step of length r that rises most along D."""
+    if norm == "inf":
+        return r * np.sign(D)
+    if norm == "2":
+        return r * D / np.maximum(np.linalg.norm(D, axis=1, keepdims=True), 1e-300)
+    out = np.zeros_like(D)
+    at = np.abs(D).argmax(axis=1)
+    out[np.arange(len(D)), at] = r * np.sign(D[np.arange(len(D)), at])
+    return out
+
+
+def _inside(D: FloatArray, r: float, norm: str) -> FloatArray:
+    """Steps shortened to the radius."""
+    if norm == "inf":
+        return np.clip(D, -r, r)
+    size = np.linalg.norm(D, 2 if norm == "2" else 1, axis=1, keepdims=True)
+    return D * np.minimum(1.0, r / np.maximum(size, 1e-300))
+
+
+def _keeps(scores: Network, x: FloatArray, r: float) -> bool:
+    """Whether linear bounds prove that the decision is the same on the box around x."""
+    own = int(scores(x).argmax())
+    m = scores.n_outputs
+    lead = np.delete(np.eye(m)[own] - np.eye(m), own, axis=0)
+    last = scores.then(lead).layers[-1]
+    margins = Network([*scores.hidden, (last.weight, last.bias, "relu")])  # outputs as units, for their bounds
+    low, high = np.nextafter(x - r, -np.inf), np.nextafter(x + r, np.inf)
+    return bool((box_preactivations(margins, low, high)[-1].lower > 0).all())
+
+
+# -- two networks --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Agreement:
+    """How two networks differ under a law.
+
+    Attributes
+    ----------
+    alike : Answer
+        How likely they decide alike.
+    difference : Outputs
+        The law of `f(x) - g(x)`: quantiles, cdf, moments of each output.
+    worst : float
+        The largest difference of an output that was found.
+    worst_input : (inputs,) array
+        Where.
+    worst_bound : float
+        No difference is larger anywhere in the support of the law; infinite if that is unbounded.
+    regions : tuple of dict
+        The common regions that carry most of the mean absolute difference, by draws: `share` of it, `mass`, the mean
+        `difference` there and an input `x`.
+    """
+
+    alike: Answer
+    difference: Outputs
+    worst: float
+    worst_input: FloatArray
+    worst_bound: float
+    regions: tuple[dict[str, Any], ...]
+
+    def distance(self, p: float = 2) -> Answer:
+        """The distance of the networks weighted by the law.
+
+        Parameters
+        ----------
+        p : {1, 2, inf}
+            The mean of `sum_k |g_k|` for the difference g, the root of the mean of `sum_k g_k^2`, or the largest
+            `|g_k|` (of those found, up to `worst_bound`).
+
+        Returns
+        -------
+        Answer
+        """
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or p not in (1, 2, inf):
+            raise InputError(f"p must be 1, 2 or inf, got {describe(p)}")
+        if p == inf:
+            return Answer(
+                self.worst, self.worst, self.worst_bound, "sound", method="the largest found; linear bounds above"
+            )
+        apart, law, level = self.difference.network, self.difference.law, getattr(self.difference, "level", None)
+        if p == 1:
+            fold = np.concatenate([np.eye(apart.n_outputs), -np.eye(apart.n_outputs)])
+            sizes = Network([(fold, None), (np.ones((1, len(fold))), None)]) @ apart  # sum_k max(g_k, 0) + max(-g_k, 0)
+            return outputs(sizes, law, rng=self.difference.seed).mean[0]
+        mean, cov = self.difference.mean, self.difference.cov
+        nearest = np.where(mean.lower * mean.upper < 0, 0.0, np.minimum(np.abs(mean.lower), np.abs(mean.upper)))
+        farthest = np.maximum(np.abs(mean.lower), np.abs(mean.upper))
+        ends = (
+            float(np.sqrt((np.diagonal(cov.value) + mean.value**2).sum())),
+            float(np.sqrt((np.maximum(np.diagonal(cov.lower), 0.0) + nearest**2).sum())),
+            float(np.sqrt((np.diagonal(cov.upper) + farthest**2).sum())),
+        )
+        kept = level if mean.guarantee == "confidence" else None
+        return Answer(*ends, mean.guarantee, kept, method="from the mean and covariance of the difference")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, fit for JSON."""
+        return {
+            "alike": self.alike.to_dict(),
+            "difference": self.difference.to_dict(),
+            "worst": self.worst,
+            "worst_input": self.worst_input.tolist(),
+            "worst_bound": self.worst_bound if np.isfinite(self.worst_bound) else None,
+            "regions": [{**row, "x": row["x"].tolist()} for row in self.regions],
+        }
+
+    def __repr__(self) -> str:
+        return f"Agreement(alike {self.alike}; largest difference found {self.worst:.4g} (<= {self.worst_bound:.4g}))"
+
+
+@clean_interrupt()
+def agreement(
+    net: Network,
+    other: Network,
+    law: Law,
+    *,
+    guarantee: str = "auto",
+    tolerance: float | None = None,
+    level: float = DEFAULT_LEVEL,
+    budget: Any = None,
+    rng: Any = None,
+    progress: Any = None,
+) -> Agreement:
+    """How often two networks decide alike, how far apart they are, and where: for a retrained or rounded network.
+
+    Parameters
+    ----------
+    net, other : Network
+        With equally many inputs and outputs. Each decides by its schema's rule, else by the largest output (one
+        output: by its sign).
+    law : Law
+        The distribution of the inputs.
+    guarantee, tolerance, level, budget, rng, progress
+        As in `probability`, for `alike`; the budget also limits the enumeration for `difference`.
+
+    Returns
+    -------
+    Agreement
+
+    Raises
+    ------
+    InputError
+        If the networks do not fit each other or the law.
+
+    Examples
+    --------
+    >>> from reluscope import Gaussian, Network, agreement, quantised
+    >>> net = Network([([[1.0], [-0.3]], None), ([[1.0, 0.4]], [-0.2])])
+    >>> found = agreement(net, quantised(net, "float16"), Gaussian([0.0]), rng=0)
+    >>> found.alike.value > 0.999, found.worst < 0.01
+    (True, True)
+    """
+    check_law(law, check_network(net))
+    check_network(other, "other")
+    if (net.n_inputs, net.n_outputs) != (other.n_inputs, other.n_outputs):
+        raise InputError(
+            "net and other must have equally many inputs and outputs, got "
+            f"{net.n_inputs} -> {net.n_outputs} and {other.n_inputs} -> {other.n_outputs}"
+        )
+    draw, seed = seeded(rng)
+    rngs = draw.spawn(4)
+    text = "argmax f == argmax g"
+    if net.n_outputs == 1:
+        text = "(f.y[0] > 0 and g.y[0] > 0) or (f.y[0] <= 0 and g.y[0] <= 0)"
+    both = stack({"f": net.deciding(), "g": other.deciding()})
+    alike = probability(
+        both, law, text, guarantee=guarantee, tolerance=tolerance, level=level, budget=budget, rng=rngs[0],
+        progress=progress,
+    )  # fmt: skip
+    alike = replace(alike, seed=None if alike.guarantee != "confidence" else seed)
+    apart = net - other
+    spread = outputs(apart, law, level=level, budget=budget, rng=rngs[1], progress=progress)
+    X = law.sample(_WORST_DRAWS, rngs[2])
+    worst, at, bound = _worst(apart, law, X)
+    return Agreement(alike, spread, worst, at, bound, _carriers(net, other, X))
+
+
+def _worst(apart: Network, law: Law, X: FloatArray) -> tuple[float, FloatArray, float]:
+    """The largest output in absolute value: the best draws, moved uphill inside the support; and a bound on all."""
+    low, high = law.support()
+    bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
+    size = np.abs(apart(X)).max(axis=1)
+    best = int(size.argmax())
+    worst, at = float(size[best]), X[best]
+    if not bounded:
+        return worst, at, float("inf")
+    order = np.argsort(size)[-_WORST_STARTS:]
+    Z, held = X[order].copy(), size[order]
+    rows, reach = np.arange(len(Z)), np.full(len(Z), 0.25)
+    for step in range(_WORST_STEPS):  # uphill, by corners and by coordinates in turn; shorter where that fails
+        y, J = apart(Z), apart.jacobian(Z)
+        k = np.abs(y).argmax(axis=1)
+        uphill = np.sign(y[rows, k])[:, None] * J[rows, k] * (high - low)
+        top = np.maximum(np.abs(uphill).max(axis=1, keepdims=True), 1e-300)
+        way = np.sign(uphill) if step % 2 else uphill / top
+        new = np.clip(Z + way * reach[:, None] * (high - low), low, high)
+        tall = np.abs(apart(new)).max(axis=1)
+        better = tall > held
+        Z[better], held[better] = new[better], tall[better]
+        reach = np.where(better, reach, 0.7 * reach)
+    best = int(held.argmax())
+    if held[best] > worst:
+        worst, at = float(held[best]), Z[best]
+    ends = Network([*apart.hidden, (apart.layers[-1].weight, apart.layers[-1].bias, "relu")])
+    last = box_preactivations(ends, low, high)[-1]
+    return worst, at, max(worst, float(np.maximum(np.abs(last.lower), np.abs(last.upper)).max()))
+
+
+def _carriers(net: Network, other: Network, X: FloatArray, most: int = 10) -> tuple[dict[str, Any], ...]:
+    """Common regions by their share of the mean absolute difference, from draws."""
+    both = stack([net, other])
+    size = np.abs(net(X) - other(X)).sum(axis=1)
+    total = float(size.sum())
+    _, first, index, count = np.unique(
+        both.key(both.pattern(X)), return_index=True, return_inverse=True, return_counts=True
+    )
+    sums = np.bincount(index, weights=size, minlength=len(count))
+    return tuple(
+        {
+            "share": float(sums[i]) / total if total else 0.0,
+            "mass": float(count[i]) / len(X),
+            "difference": float(sums[i]) / float(count[i]),
+            "x": X[first[i]],
+        }
+        for i in np.argsort(-sums, kind="stable")[:most].tolist()
+    )

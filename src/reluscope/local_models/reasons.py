@@ -1,0 +1,168 @@
+"""Reason codes: the features that move a row most towards the adverse decision, from one stated reference.
+
+They are the path contributions of `contributions`, the largest first, of those that raise the score of the adverse
+class. A feature that speaks for the applicant is never a reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, describe, integer
+from reluscope._columns import few
+from reluscope._tables import Tabular
+from reluscope._text import table as text_table
+from reluscope.errors import InputError
+from reluscope.local_models._data import read
+from reluscope.local_models.contributions import Contributions, contributions, groups_of
+
+if TYPE_CHECKING:
+    from reluscope.local_models.unwrap import Unwrapped
+
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reasons(Tabular):
+    """The k features or groups that move each row most towards the adverse class, largest first.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Features or groups.
+    feature : (n, k) array of int
+        Their numbers among `names`; -1 where fewer than k move the row that way.
+    push : (n, k) array
+        By how much each raises the adverse score (in logits for classes), against the reference; 0 where there is none.
+    values, reference : dict of str to array, and dict
+        The values of the rows and of the reference in their own units, for features that have one value.
+    adverse : object
+        The adverse class.
+    contributions : Contributions
+        All contributions, and what the reference is.
+    """
+
+    names: tuple[str, ...]
+    feature: Index
+    push: FloatArray
+    values: dict[str, npt.NDArray[Any]]
+    reference: dict[str, Any]
+    adverse: Any
+    contributions: Contributions
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    def words(self, row: int) -> list[str]:
+        """The reasons of one row in words.
+
+        Parameters
+        ----------
+        row : int
+
+        Returns
+        -------
+        list of str
+        """
+        i = integer(row, "row", low=-len(self), high=len(self) - 1) % len(self)
+        return [
+            f"{name}{self._compared(name, i)}: raises the score of class {self.adverse} by {push:.4g}"
+            for name, push in self._of(i)
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per row and reason."""
+        return [
+            {
+                "row": i,
+                "rank": rank,
+                "feature": name,
+                "value": _plain(self.values[name][i]) if name in self.values else None,
+                "reference": self.reference.get(name),
+                "push": push,
+            }
+            for i in range(len(self))
+            for rank, (name, push) in enumerate(self._of(i), start=1)
+        ]
+
+    def _of(self, i: int) -> list[tuple[str, float]]:
+        pairs = zip(self.feature[i].tolist(), self.push[i].tolist(), strict=True)
+        return [(self.names[j], push) for j, push in pairs if j >= 0]
+
+    def _compared(self, name: str, i: int) -> str:
+        if name not in self.values:
+            return ""
+        return f" is {_figure(self.values[name][i])} (reference {_figure(self.reference[name])})"
+
+    def __repr__(self) -> str:
+        count = np.bincount(self.feature[self.feature >= 0], minlength=len(self.names))
+        first = np.bincount(self.feature[:, 0][self.feature[:, 0] >= 0], minlength=len(self.names))
+        order = np.argsort(-count, kind="stable")[:20]
+        shown = [
+            {"feature": self.names[j], "among the reasons": int(count[j]), "first reason": int(first[j])}
+            for j in order.tolist()
+            if count[j]
+        ]
+        return (
+            f"reasons of {len(self):,} rows towards class {self.adverse}, against {self.contributions.reference_name}\n"
+            f"{text_table(shown)}"
+        )
+
+
+def reasons(u: Unwrapped, X: Any, k: int, adverse: Any, reference: Any, groups: Any) -> Reasons:
+    """The reasons of rows of `X` (None: the data)."""
+    k = integer(k, "k", low=1)
+    classes = u.response.classes
+    if not classes or len(classes) != max(2, u.network.n_outputs):
+        raise InputError("reasons speak of a decision between classes; pass y with labels to unwrap")
+    label = classes[-1] if adverse is None else adverse
+    if not isinstance(label, (str, bool, int, float, np.generic)) or label not in classes:
+        raise InputError(f"adverse must be one of the classes {few(classes)}, got {describe(adverse)}")
+    found = contributions(u, X, reference, groups, "path")
+    at = classes.index(label)
+    # One output is the logit of class 1: what lowers it speaks for class 0.
+    parts = found.parts[:, 0] * (1.0 if at == 1 else -1.0) if u.network.n_outputs == 1 else found.parts[:, at]
+    k = min(k, len(found.names))
+    top = np.argsort(-parts, axis=1, kind="stable")[:, :k]
+    push = np.take_along_axis(parts, top, axis=1)
+    good = push > 0
+    rows = read(u.X if X is None else u._rows(X), slice(None))
+    values, start = _values(u, rows, found.names, groups), _values(u, found.reference[None], found.names, groups)
+    return Reasons(
+        found.names,
+        np.where(good, top, -1).astype(np.int64),
+        np.where(good, push, 0.0),
+        values,
+        {name: _plain(column[0]) for name, column in start.items()},
+        label,
+        found,
+    )
+
+
+def _values(u: Unwrapped, X: FloatArray, names: tuple[str, ...], groups: Any) -> dict[str, npt.NDArray[Any]]:
+    """Features with one value each, in their own units; columns of a table as levels."""
+    together, schema = groups_of(u, groups), u.network.schema
+    decoded: dict[tuple[int, ...], npt.NDArray[Any]] = {}
+    if schema is not None and schema.columns:
+        inputs = range(X.shape[1])
+        decoded = {tuple(inputs[schema.place(name)]): column for name, column in schema.decode(X).items()}
+    out: dict[str, npt.NDArray[Any]] = {}
+    for j, name in enumerate(names):
+        inside = tuple(np.flatnonzero(together.of == j).tolist())
+        if inside in decoded:
+            out[name] = decoded[inside]
+        elif len(inside) == 1:
+            out[name] = X[:, inside[0]]
+    return out
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)

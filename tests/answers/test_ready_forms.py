@@ -1,0 +1,133 @@
+"""monotone, robust, agreement."""
+
+import numpy as np
+import pytest
+
+import reluscope as rs
+from nets import random_net
+
+PLANE = rs.Gaussian([0.1, -0.2], [[1.0, 0.3], [0.3, 0.5]])
+
+
+def near(answer, p, n):
+    return abs(answer.value - p) < 5 * np.sqrt(max(p * (1 - p), 1 / n) / n)
+
+
+def test_monotone_by_derivatives_and_by_steps():
+    net = random_net((2, 6, 5, 2), 1)
+    X = PLANE.sample(100_000, 0)
+    found = rs.monotone(net, PLANE, output=1, rng=0)
+    assert found.inputs == (0, 1) and len(found.falls) == 2
+    for i, answer in enumerate(found.falls):
+        assert answer.guarantee == "exact" and near(answer, (net.jacobian(X)[:, 1, i] < 0).mean(), 100_000)
+        assert net.jacobian(found.places[i].x)[1, i] < 0
+    one = rs.monotone(net, PLANE, 0, 1, step=0.5, rng=0)
+    step = np.array([0.5, 0.0])
+    moved = X + step
+    assert one.falls[0].guarantee == "exact"
+    assert near(one.falls[0], (net(moved)[:, 1] < net(X)[:, 1]).mean(), 100_000)
+    x = one.places[0].x
+    assert net(x + step)[1] < net(x)[1]
+    bracket = rs.monotone(net, PLANE, 0, 1, step=0.5, guarantee="sound", tolerance=0.05, budget="5s", places=0)
+    assert bracket.falls[0].lower <= one.falls[0].value <= bracket.falls[0].upper
+    assert "x[0]" in repr(found) and found.to_dict()["inputs"][1]["input"] == 1
+
+
+def test_what_always_rises_never_falls():
+    net = rs.Network([([[1.0, 2.0], [0.5, 0.0]], None), ([[1.0, 3.0]], None)]).with_schema(columns=["a", "b"])
+    found = rs.monotone(net, PLANE, "a")
+    assert found.falls[0].value == 0.0 and found.names == ("a",) and not found.places[0]
+
+
+def test_robust_on_a_line_is_exact():
+    net = random_net((1, 12, 8, 3), 7)
+    law = rs.Uniform([-2.0], [2.0])
+    answer = rs.robust(net, law, 0.05)
+    x = np.linspace(-2.1, 2.1, 420_001)
+    decided = net(x[:, None]).argmax(axis=1)
+    changes = x[1:][decided[1:] != decided[:-1]]
+    inside = np.linspace(-2, 2, 100_001)
+    truth = (np.abs(inside[:, None] - changes).min(axis=1) <= 0.05).mean()
+    assert len(changes) > 1 and answer.guarantee == "exact" and answer.value == pytest.approx(truth, abs=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+def test_robust_in_the_plane_has_both_bounds(norm):
+    line = rs.Network([([[3.0, 4.0]], [0.0])])  # decides by the sign of 3a + 4b: |3a + 4b| <= radius * dual norm
+    law = rs.Uniform([-1, -1], [1, 1])
+    answer = rs.robust(line, law, 0.1, norm, draws=400, rng=0)
+    X = law.sample(200_000, 1)
+    size = np.abs(X @ [3.0, 4.0])
+    truth = (size <= 0.1 * {"inf": 7.0, "2": 5.0, "1": 4.0}[norm]).mean()
+    assert answer.guarantee == "confidence" and answer.lower <= truth <= answer.upper
+    if norm == "inf":  # attacks and bounds are both right for a linear rule
+        assert "400" in answer.note and answer.upper - answer.lower < 0.15
+
+
+def test_robust_stays_between_a_grid_of_attacks_and_one():
+    net = random_net((2, 8, 3), 0)
+    answer = rs.robust(net, PLANE, 0.2, draws=300, rng=0)
+    X = PLANE.sample(20_000, 5)
+    own = net(X).argmax(axis=1)
+    changed = np.zeros(len(X), bool)
+    for d in np.stack(np.meshgrid(*[np.linspace(-0.2, 0.2, 9)] * 2), axis=-1).reshape(-1, 2):
+        changed |= net(X + d).argmax(axis=1) != own
+    assert answer.lower - 0.01 <= changed.mean() <= answer.upper
+
+
+def test_the_schema_decides():
+    net = random_net((2, 6, 3), 0)
+    low = net.with_schema(outputs=["a", "b", "c"], rule="smallest")
+    X = PLANE.sample(100_000, 0)
+    other = random_net((2, 6, 3), 7).with_schema(outputs=["a", "b", "c"], rule="smallest")
+    found = rs.agreement(low, other, PLANE, rng=0)
+    assert near(found.alike, (low(X).argmin(axis=1) == other(X).argmin(axis=1)).mean(), 100_000)
+
+
+def test_agreement_with_a_rounded_network():
+    net = random_net((2, 8, 6, 2), 2)
+    law = rs.Uniform([-1, -1], [1, 1])
+    coarse = rs.quantised(net, "int8")
+    found = rs.agreement(net, coarse, law, rng=0)
+    X = law.sample(200_000, 0)
+    d = net(X) - coarse(X)
+    assert near(found.alike, (net(X).argmax(axis=1) == coarse(X).argmax(axis=1)).mean(), 200_000)
+    assert found.alike.guarantee == found.difference.guarantee == "exact"
+    assert found.difference.quantile(0.9, 1).value == pytest.approx(np.quantile(d[:, 1], 0.9), abs=2e-3)
+    exact = rs.distance(net, coarse, (-1, 1))
+    assert np.abs(d).max() * 0.98 <= found.worst <= exact.upper <= found.worst_bound + 1e-12
+    for p, truth in ((1, np.abs(d).sum(axis=1).mean()), (2, np.sqrt((d**2).sum(axis=1).mean()))):
+        away = found.distance(p)
+        assert away.guarantee == "exact" and away.value == pytest.approx(truth, rel=0.01)
+    assert found.distance(np.inf).lower == found.worst
+    here = np.abs(net(found.worst_input) - coarse(found.worst_input)).max()
+    assert here == pytest.approx(found.worst, rel=1e-12)
+    assert (
+        sum(row["share"] for row in found.regions) <= 1 + 1e-9
+        and found.regions[0]["share"] >= found.regions[1]["share"]
+    )
+    assert found.to_dict()["worst"] == found.worst and "alike" in repr(found)
+
+
+def test_one_output_decides_by_its_sign():
+    f, g = random_net((2, 6, 1), 0), random_net((2, 6, 1), 1)
+    X = PLANE.sample(100_000, 0)
+    found = rs.agreement(f, g, PLANE, rng=0)
+    assert near(found.alike, ((f(X) > 0) == (g(X) > 0)).mean(), 100_000) and found.worst_bound == np.inf
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda n: rs.monotone(n, PLANE, 2), "input"),
+        (lambda n: rs.monotone(n, PLANE, "a"), "no input is called 'a'"),
+        (lambda n: rs.monotone(n, PLANE, []), "at least one input"),
+        (lambda n: rs.monotone(n, PLANE, step=-1.0), "step must be positive"),
+        (lambda n: rs.robust(n, PLANE, 0.0), "radius must be positive"),
+        (lambda n: rs.robust(n, PLANE, 0.1, "3"), "norm must be"),
+        (lambda n: rs.agreement(n, random_net((2, 3, 1), 0), PLANE), "equally many inputs and outputs"),
+    ],
+)
+def test_refusals(call, words):
+    with pytest.raises(rs.InputError, match=words):
+        call(random_net((2, 4, 2), 0))

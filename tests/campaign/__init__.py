@@ -1,0 +1,1 @@
+"""A seeded campaign of random problems, each checked against references that share no code with the library."""

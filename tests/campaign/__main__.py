@@ -1,0 +1,39 @@
+"""`python -m campaign`: many problems on all cores, counts printed; exits with 1 when anything is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections import Counter
+
+from campaign.checks import check_all
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="campaign", description=__doc__)
+    parser.add_argument("--problems", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first problem")
+    parser.add_argument("--processes", type=int, default=2)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    step = 20
+    last = asked.first + asked.problems
+    batches = [range(i, min(i + step, last)) for i in range(asked.first, last, step)]
+    counts: Counter[str] = Counter()
+    wrong = 0
+    with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
+        for found, lines in pool.imap(check_all, batches):
+            counts += found
+            wrong += len(lines)
+            for line in lines:
+                print(line, flush=True)
+    for name in sorted(counts):
+        print(f"{counts[name]:8,}  {name}")
+    print(f"{asked.problems:,} problems, {wrong} wrong, {time.monotonic() - began:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
 
 LAYERS = (
-    "errors limits intervals activations answer budget progress threads "
+    "errors limits intervals activations answer budget progress threads workers "
     "schema _check _columns _text _tables _files _json _npy _extras _lazy _doors _version",
     "network",
     "algebra loops",
@@ -286,8 +286,8 @@ def f():
 
 # -- what is installed with the package --------------------------------------------------------------------------
 
-IMPORT_NAME = {"scikit-learn": "sklearn"}
-NEVER_INSTALLED = {"keras", "onnxruntime", "dask", "PIL", "llvmlite", "reluscope"}
+IMPORT_NAME = {"scikit-learn": "sklearn", "dask": "distributed"}
+NEVER_INSTALLED = {"keras", "onnxruntime", "PIL", "llvmlite", "reluscope"}
 """Imported where users have them; llvmlite comes with numba."""
 
 

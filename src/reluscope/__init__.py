@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.errors import ReluscopeError as ReluscopeError
     from reluscope.errors import ReluscopeWarning as ReluscopeWarning
     from reluscope.errors import UnsupportedError as UnsupportedError
+    from reluscope.errors import WorkerError as WorkerError
     from reluscope.events import Event as Event
     from reluscope.events import event as event
     from reluscope.examples import example as example
@@ -118,7 +119,7 @@ _HOME = {
         "cells.complex": "polyhedral_complex",
         "cells.regions": "Regions regions stream_regions",
         "errors": "InputError InputLimitError InputTypeError MissingExtraError ReluscopeError ReluscopeWarning "
-        "UnsupportedError",
+        "UnsupportedError WorkerError",
         "events": "Event event",
         "examples": "example",
         "formats": "load",

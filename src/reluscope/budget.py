@@ -20,6 +20,7 @@ from reluscope._check import describe
 from reluscope._lazy import CLOCK, Clock
 from reluscope.answer import Status, Stop
 from reluscope.errors import InputError
+from reluscope.threads import stopped
 
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
@@ -54,6 +55,8 @@ class Budget:
             return Stop(f"budget of {int(self.regions):,} regions reached", Status.BUDGET)
         if self.elapsed() >= self.seconds:
             return Stop(f"budget of {self.whole or self.seconds:g} s reached", Status.BUDGET)
+        if stopped():
+            return Stop("interrupted", Status.INTERRUPTED)
         return None
 
     def afford(self, work: Callable[[int], object], asked: int, share: float = 0.9, *, least: int = 64) -> int:
@@ -82,6 +85,14 @@ class Budget:
     def elapsed(self) -> float:
         """Seconds since the budget was made, without compilation."""
         return CLOCK() - self.started
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process, whose clock shows another time, the same seconds are left."""
+        return _arrived, (self.seconds, self.regions, self.elapsed(), self.whole)
+
+
+def _arrived(seconds: float, regions: float, elapsed: float, whole: float | None) -> Budget:
+    return Budget(seconds, regions, CLOCK() - elapsed, whole)
 
 
 class _Watch(event.Listener):

@@ -33,5 +33,9 @@ class MissingExtraError(ReluscopeError, ImportError):
     """An optional package is needed for this call. The message gives the command that installs it."""
 
 
+class WorkerError(ReluscopeError, RuntimeError):
+    """A worker process died while it worked on a part of the answer, twice. The message says which part."""
+
+
 class ReluscopeWarning(UserWarning):
     """Something was done that you should know about, such as a final Softmax that was cut off."""

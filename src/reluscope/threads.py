@@ -154,6 +154,14 @@ class _Helper:
 class _Own(threading.local):
     helper: _Helper | None = None
     over: Callable[[], bool] | None = None
+    stopped: Callable[[], bool] | None = None
+
+    def ends(self) -> Callable[[], bool] | None:
+        """Whether to give up, for the block at hand or for the worker as a whole."""
+        over, stopped = self.over, self.stopped
+        if over is None or stopped is None:
+            return over or stopped
+        return lambda: stopped() or over()
 
 
 _OWN = _Own()
@@ -181,7 +189,7 @@ def interruptible(kernel: Callable[..., Any], *arguments: Any) -> Any:
     """`kernel(*arguments)`, so that Ctrl-C and the deadline come through; `OutOfTimeError` if the latter has passed."""
     helper = _helper()
     try:
-        return helper.run(kernel, arguments, _OWN.over)
+        return helper.run(kernel, arguments, _OWN.ends())
     except OutOfTimeError:
         raise
     except BaseException:
@@ -192,8 +200,28 @@ def interruptible(kernel: Callable[..., Any], *arguments: Any) -> Any:
 
 def look() -> None:
     """Raise `OutOfTimeError` if the deadline of the block at hand has passed: for loops in Python."""
-    if _OWN.over is not None and _OWN.over():
+    if (_OWN.over is not None and _OWN.over()) or stopped():
         raise OutOfTimeError
+
+
+def stopped() -> bool:
+    """Whether this thread works for a caller who has left (see `reluscope.workers`)."""
+    return _OWN.stopped is not None and _OWN.stopped()
+
+
+def deadline_at_hand() -> Callable[[], bool] | None:
+    """What `deadline` was given for the block at hand: for workers in other threads."""
+    return _OWN.over
+
+
+@contextmanager
+def stoppable(stopped: Callable[[], bool] | None) -> Iterator[None]:
+    """In this block kernels, `look` and budgets end as soon as `stopped()`, whatever deadlines say."""
+    before, _OWN.stopped = _OWN.stopped, stopped
+    try:
+        yield
+    finally:
+        _OWN.stopped = before
 
 
 @contextmanager

@@ -1,0 +1,610 @@
+"""Work on several cores or machines: the one place that knows joblib and Dask.
+
+Every long call has `jobs=`: how many workers share its work. Workers are threads where compiled kernels let go of the
+interpreter, processes (joblib's) where Python is in the way, and the workers of a Dask cluster when the caller stands
+inside `joblib.parallel_config(backend="dask")` or of `cluster(address)`.
+
+What divides is cut into the same parts for any number of workers, and results come back in the order of the parts: so
+the answer is the same, bit for bit, however many work on it. `run` maps a function over parts; `unfold` walks a tree
+whose parts come into being on the way. Both stop all workers when the caller leaves (Ctrl-C, the end of a budget),
+do the part of a worker that died again, and pin BLAS to one thread for each worker. Inside a worker `jobs` is 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import ThreadPoolExecutor as Threads
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from reluscope._check import describe, integer
+from reluscope._extras import require
+from reluscope._lazy import late
+from reluscope.budget import Budget
+from reluscope.errors import InputError, WorkerError
+from reluscope.threads import OutOfTimeError, blas_threads, deadline, deadline_at_hand, look, stoppable
+
+Kind = Literal["threads", "processes"]
+Given = TypeVar("Given")
+Task = TypeVar("Task")
+
+SETTING = "RELUSCOPE_JOBS"
+"""The environment variable that says how many workers a call has that does not say so itself."""
+
+_LOOK = 0.05
+"""Seconds between two looks at the budget while workers work."""
+
+_PATIENCE = 10.0
+"""Seconds within which a cluster must answer."""
+
+_IDLE = 120
+"""Seconds after which worker processes without work end."""
+
+
+class _Here(threading.local):
+    worker: bool = False
+
+
+_HERE = _Here()
+
+
+# -- how many ------------------------------------------------------------------------------------------------------
+
+
+def cores() -> int:
+    """The cores this process may use, as joblib counts them (affinity and containers included)."""
+    return int(late("joblib").cpu_count())
+
+
+def resolve_jobs(jobs: Any) -> int:
+    """How many workers `jobs=` means: a number of them, -1 for all cores, or None for the setting.
+
+    The setting is `RELUSCOPE_JOBS`, else the `n_jobs` of the `joblib.parallel_config` around the call, else 1. Inside a
+    worker it is 1.
+    """
+    if jobs is not None:
+        jobs = _count(jobs, "jobs")
+    if _HERE.worker:
+        return 1
+    if jobs is not None:
+        return jobs
+    said = os.environ.get(SETTING, "").strip()
+    if said:
+        try:
+            number = int(said)
+        except ValueError:
+            raise InputError(
+                f"{SETTING} must be a whole number, at least 1, or -1 for all cores, got {said!r}"
+            ) from None
+        return _count(number, SETTING)
+    client = _dask_client()
+    configured = _configured()
+    if client is not None and configured in (None, -1):
+        return max(1, sum(client.nthreads().values()))
+    if configured is None:
+        return 1
+    return max(1, int(late("joblib").effective_n_jobs(configured)))
+
+
+def _count(value: Any, name: str) -> int:
+    if isinstance(value, int) and value == -1:
+        return cores()
+    try:
+        return integer(value, name, low=1, high=10_000)
+    except InputError as error:
+        raise type(error)(
+            f"{name} must be a number of workers, at least 1, or -1 for all cores, got {describe(value)}"
+        ) from None
+
+
+def _configured() -> int | None:
+    """The `n_jobs` of joblib's `parallel_config` around this call; nobody is inside one before joblib was imported."""
+    if "joblib" not in sys.modules:
+        return None
+    found = late("joblib.parallel").get_active_backend()[1]
+    return None if found is None else int(found)
+
+
+def _dask_client() -> Any:
+    """The client of the Dask cluster that joblib is told to use here, or None."""
+    if "joblib" not in sys.modules or "distributed" not in sys.modules:
+        return None
+    backend = late("joblib.parallel").get_active_backend()[0]
+    return backend.client if type(backend).__name__ == "DaskDistributedBackend" else None
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[None]:
+    """Inside the block, workers are those of the Dask scheduler at this address; None: nothing changes."""
+    if address is None:
+        yield
+        return
+    distributed = require("distributed", "dask")
+    try:
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError, TimeoutError) as error:
+        raise InputError(
+            f"cluster: nothing answers at {address!r} ({error}); start a scheduler with `dask scheduler`, "
+            "and give the address it prints, such as tcp://10.0.0.1:8786"
+        ) from error
+    with client:
+        _same_versions(client, address)
+        with late("joblib").parallel_config(backend="dask", client=client):
+            yield
+
+
+def _same_versions(client: Any, address: str) -> None:
+    """Workers must run this version of the library, on a Python and a numpy that give the same numbers."""
+    from reluscope._version import __version__
+
+    here = (__version__, *sys.version_info[:2], late("numpy").__version__)
+    try:
+        there = client.run(_versions)
+    except Exception as error:  # whatever the worker says about a package it lacks
+        raise InputError(
+            f"cluster: the workers at {address!r} cannot import reluscope ({error}); install it there"
+        ) from error
+    if not there:
+        raise InputError(
+            f"cluster: the scheduler at {address!r} has no workers; start some with `dask worker {address}`"
+        )
+    other = {worker: found for worker, found in there.items() if tuple(found) != here}
+    if other:
+        worker, found = next(iter(other.items()))
+        raise InputError(
+            f"cluster: worker {worker} has reluscope {found[0]}, Python {found[1]}.{found[2]}, numpy {found[3]}; "
+            f"here are {here[0]}, {here[1]}.{here[2]}, {here[3]}: install the same versions everywhere"
+        )
+
+
+def _versions() -> tuple[Any, ...]:
+    from reluscope._version import __version__
+
+    return (__version__, *sys.version_info[:2], late("numpy").__version__)
+
+
+# -- a map ---------------------------------------------------------------------------------------------------------
+
+
+def run(
+    function: Callable[..., Given],
+    tasks: Iterable[Task],
+    *,
+    jobs: int,
+    kind: Kind = "threads",
+    shared: tuple[Any, ...] = (),
+    budget: Budget | None = None,
+    ahead: int | None = None,
+    lost: Callable[[Task, str], Given] | None = None,
+) -> Iterator[Given]:
+    """`function(task, *shared)` for every task, in the order of the tasks; `jobs` of them at a time.
+
+    Parameters
+    ----------
+    function : callable
+        For processes and clusters it must be importable or picklable by cloudpickle, and so must tasks and results.
+    tasks : iterable
+        Taken one by one, `ahead` of the results that were asked for; may be endless.
+    jobs : int
+        As `resolve_jobs` gives it. With 1 (outside of a cluster) the function is called in this thread.
+    kind : {"threads", "processes"}
+        What workers are, outside of a cluster.
+    shared : tuple
+        Further arguments that are the same for all tasks: sent to each worker once.
+    budget : Budget, optional
+        When its seconds are over, `OutOfTimeError` is raised after the results that were there.
+    ahead : int, optional
+        Tasks in the hands of workers or finished and not yet asked for; several for each worker by default.
+    lost : callable, optional
+        `lost(task, why)` gives the result of a task whose worker died twice. Without it that is a `WorkerError`.
+
+    Yields
+    ------
+    The results.
+
+    Raises
+    ------
+    WorkerError
+        If a worker process dies while it works on a task, and once more when it is tried again alone.
+    """
+    for _, value in _outcomes(function, tasks, jobs, kind, shared, budget, ahead, lost, True):
+        yield value
+
+
+def run_as_finished(
+    function: Callable[..., Given],
+    tasks: Iterable[Task],
+    *,
+    jobs: int,
+    kind: Kind = "threads",
+    shared: tuple[Any, ...] = (),
+    budget: Budget | None = None,
+    ahead: int | None = None,
+    lost: Callable[[Task, str], Given] | None = None,
+) -> Iterator[tuple[int, Given]]:
+    """Like `run`, each result with the number of its task as soon as it is there, in any order."""
+    yield from _outcomes(function, tasks, jobs, kind, shared, budget, ahead, lost, False)
+
+
+def _outcomes(
+    function: Callable[..., Given],
+    tasks: Iterable[Task],
+    jobs: int,
+    kind: Kind,
+    shared: tuple[Any, ...],
+    budget: Budget | None,
+    ahead: int | None,
+    lost: Callable[[Task, str], Given] | None,
+    ordered: bool,
+) -> Iterator[tuple[int, Given]]:
+    if alone(jobs):
+        for number, task in enumerate(tasks):
+            if budget is not None and budget.spent() is not None:
+                raise OutOfTimeError
+            with deadline(_over(budget)):
+                value = function(task, *shared)
+            yield number, value
+        return
+    window = ahead or max(4 * jobs, 8)
+    source = enumerate(tasks)
+    held: dict[int, Task] = {}
+    ready: dict[int, _Outcome] = {}
+    following = 0
+    with _Crew(function, jobs, kind, shared, budget) as crew:
+        while True:
+            while len(crew) < window and (not ordered or len(crew) + len(ready) < window):
+                new = next(source, None)
+                if new is None:
+                    break
+                held[new[0]] = new[1]
+                crew.put(*new)
+            if not len(crew) and not ready:
+                return
+            if len(crew) and (not ordered or following not in ready):
+                ready |= crew.finished()
+            while ready and (not ordered or following in ready):
+                number = following if ordered else next(iter(ready))
+                following += 1
+                outcome, task = ready.pop(number), held.pop(number)
+                yield number, _value(outcome, number, task, lost)
+
+
+def _value(outcome: _Outcome, number: int, task: Any, lost: Callable[[Any, str], Any] | None) -> Any:
+    if outcome.died is not None:
+        if lost is not None:
+            return lost(task, outcome.died)
+        raise WorkerError(f"part {number}: {outcome.died}")
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value
+
+
+# -- a tree --------------------------------------------------------------------------------------------------------
+
+
+class _Part:
+    """A part of a tree: waiting, at work, or done."""
+
+    __slots__ = ("node", "out", "started")
+
+    def __init__(self, node: Any) -> None:
+        self.node, self.started = node, False
+        self.out: deque[Any] | None = None
+
+
+class Unfolding(Generic[Given, Task]):
+    """The walk of `unfold`: iterate over it; when you leave early, `left` has what was not given out, in order."""
+
+    def __init__(self, step: Callable[..., Any], start: list[Task], jobs: int, kind: Kind, shared: tuple[Any, ...]):
+        self._parts: deque[_Part] = deque(_Part(node) for node in start)
+        self._arguments = step, jobs, kind, shared
+        self._most = max(64, 16 * jobs)
+
+    def __iter__(self) -> Iterator[Given]:
+        step, jobs, kind, shared = self._arguments
+        parts, running = self._parts, dict[int, _Part]()
+        numbers = itertools.count()
+        with _Crew(step, jobs, kind, shared, None) as crew:
+            while parts:
+                while parts and (out := parts[0].out) is not None:
+                    while out:
+                        yield out.popleft()
+                    parts.popleft()
+                for part in itertools.islice(parts, self._most):
+                    if len(crew) > jobs:
+                        break
+                    if not part.started:
+                        part.started = True
+                        number = next(numbers)
+                        running[number] = part
+                        crew.put(number, part.node)
+                if not len(crew):
+                    continue
+                for number, outcome in crew.finished().items():
+                    part = running.pop(number)
+                    out, rest = _value(outcome, number, part.node, None)
+                    part.out, part.node = deque(out), None
+                    if rest:
+                        place = parts.index(part) + 1
+                        parts.rotate(-place)
+                        parts.extendleft(_Part(node) for node in reversed(rest))
+                        parts.rotate(place)
+
+    @property
+    def left(self) -> list[tuple[Literal["value", "node"], Given | Task]]:
+        """What was not given out, in order: values that were there already, and nodes."""
+        found: list[tuple[Literal["value", "node"], Given | Task]] = []
+        for part in self._parts:
+            if part.out is None:
+                found.append(("node", part.node))
+            else:
+                found += [("value", value) for value in part.out]
+        return found
+
+
+def unfold(
+    step: Callable[..., tuple[list[Given], list[Task]]],
+    start: list[Task],
+    *,
+    jobs: int,
+    kind: Kind = "threads",
+    shared: tuple[Any, ...] = (),
+) -> Unfolding[Given, Task]:
+    """Walk a tree depth first: `step(node, *shared)` gives what the node holds and the nodes to go on with.
+
+    What it gives out comes first, then what comes of those nodes, in their order: the same sequence for any number of
+    workers. The nodes that come first are worked on first, so little has to be kept that is not yet due; a step should
+    take some hundredths of a second.
+    """
+    return Unfolding(step, start, jobs, kind, shared)
+
+
+# -- workers -------------------------------------------------------------------------------------------------------
+
+
+class _Outcome(NamedTuple):
+    value: Any = None
+    error: BaseException | None = None
+    died: str | None = None
+
+
+def alone(jobs: int) -> bool:
+    """Whether the work is done in the thread of the caller."""
+    return _HERE.worker or (jobs == 1 and _dask_client() is None)
+
+
+def _over(budget: Budget | None) -> Callable[[], bool] | None:
+    """What `deadline` takes, for a budget inside the deadline at hand."""
+    before = deadline_at_hand()
+    if budget is None or budget.seconds == float("inf"):
+        return before
+    if before is None:
+        return lambda: budget.spent() is not None
+    return lambda: before() or budget.spent() is not None
+
+
+class _Crew:
+    """Workers for one function: `put` tasks in, take what is `finished` out, leave the block and all of them stop."""
+
+    def __init__(
+        self, function: Callable[..., Any], jobs: int, kind: Kind, shared: tuple[Any, ...], budget: Budget | None
+    ) -> None:
+        self._function, self._jobs, self._shared, self._budget = function, jobs, shared, budget
+        self._client = _dask_client()
+        self._kind: str = "dask" if self._client is not None else kind
+        self._running: dict[Future[Any], int] = {}
+        self._tasks: dict[int, Any] = {}
+        self._queue: deque[int] = deque()
+        self._over = _over(budget)
+        self._halt = threading.Event()
+        self._on_exit = ExitStack()
+        self._name = f"reluscope-{uuid.uuid4().hex}"
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __enter__(self) -> _Crew:
+        if self._kind == "threads":
+            self._on_exit.enter_context(blas_threads(0))
+        elif self._kind == "processes":
+            self._blob = _shipped(self._shared, self._on_exit)
+        else:
+            self._blob = self._client.scatter([self._shared], broadcast=True, hash=False)[0] if self._shared else ()
+        self._executor = self._new_executor()
+        return self
+
+    def _new_executor(self) -> Executor:
+        if self._kind == "threads":
+            return Threads(self._jobs, thread_name_prefix="reluscope worker")
+        if self._kind == "processes":
+            loky = late("joblib.externals.loky")
+            return loky.get_reusable_executor(self._jobs, timeout=_IDLE)
+        return self._client.get_executor(pure=False)
+
+    def __exit__(self, *error: object) -> None:
+        """Whatever still runs is told to stop, and not waited for."""
+        self._halt.set()
+        busy = any(not future.done() for future in self._running)
+        if self._kind == "threads":
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        elif self._kind == "processes":
+            if busy:
+                # A task that the pool is just taking in when it is told to end makes its thread stumble.
+                until = time.monotonic() + 1.0
+                while not all(f.running() or f.done() for f in self._running) and time.monotonic() < until:
+                    time.sleep(0.001)
+                self._executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+        else:
+            for future in self._running:
+                future.cancel()
+            if busy:
+                late("distributed").Event(self._name, client=self._client).set()
+        self._on_exit.close()
+
+    def put(self, number: int, task: Any) -> None:
+        """Hand out a task."""
+        self._tasks[number] = task
+        self._queue.append(number)
+        self._feed()
+
+    def _feed(self) -> None:
+        """Two tasks for each worker: one at hand, one to go on with. What dies with a pool is no more than that."""
+        while self._queue and len(self._running) < 2 * self._jobs:
+            number = self._queue.popleft()
+            self._running[self._submit(self._tasks[number])] = number
+
+    def _submit(self, task: Any) -> Future[Any]:
+        if self._kind == "threads":
+            return self._executor.submit(_in_thread, self._function, task, self._shared, self._halt, self._over)
+        left = None if self._budget is None else self._budget
+        name = self._name if self._kind == "dask" else None
+        return self._executor.submit(_in_process, self._function, task, self._blob, left, name)
+
+    def finished(self) -> dict[int, _Outcome]:
+        """What has been done since, at least one task; `OutOfTimeError` when the time is over."""
+        while True:
+            done, _ = wait(self._running, timeout=_LOOK, return_when=FIRST_COMPLETED)
+            if done:
+                break
+            if self._over is not None and self._over():
+                raise OutOfTimeError
+            look()
+        out: dict[int, _Outcome] = {}
+        for future in done:
+            out[self._running.pop(future)] = _outcome(future)
+        if self._kind != "threads" and any(o.died is not None for o in out.values()):
+            out = self._again(out)
+        for number in out:
+            del self._tasks[number]
+        self._feed()
+        return out
+
+    def _again(self, out: dict[int, _Outcome]) -> dict[int, _Outcome]:
+        """After the death of a worker: what was in the hands of any worker is done again, one task at a time.
+
+        Several may have been at work in the pool that broke; alone, the one that kills its worker shows itself.
+        """
+        suspects = {n for n, outcome in out.items() if outcome.died is not None}
+        if self._kind == "processes":
+            wait(self._running)  # all of them fail with the pool
+            for future, number in self._running.items():
+                outcome = _outcome(future)
+                if outcome.died is None:
+                    out[number] = outcome
+                else:
+                    suspects.add(number)
+            self._running = {}
+        for number in sorted(suspects):
+            if self._kind == "processes":
+                self._executor = self._new_executor()
+            future = self._submit(self._tasks[number])
+            self._running[future] = number
+            while not wait([future], timeout=_LOOK).done:
+                if self._over is not None and self._over():
+                    raise OutOfTimeError
+            del self._running[future]
+            out[number] = _outcome(future)
+        if self._kind == "processes":
+            self._executor = self._new_executor()
+        return out
+
+
+def _outcome(future: Future[Any]) -> _Outcome:
+    try:
+        return _Outcome(future.result())
+    except BrokenExecutor as error:
+        return _Outcome(died=_cause(error))
+    except CancelledError:
+        return _Outcome(died="the cluster gave the task up")
+    except Exception as error:
+        if type(error).__name__ in ("KilledWorker", "CancelledError", "FutureCancelledError", "TerminatedWorkerError"):
+            return _Outcome(died=_cause(error))
+        return _Outcome(error=error)
+
+
+def _cause(error: BaseException) -> str:
+    words = " ".join(str(error).split())
+    return (
+        "its worker process died twice, the second time with nothing else at work; it may have run out of memory "
+        f"(fewer jobs= leave more for each) or was killed ({words[:200]})"
+    )
+
+
+@contextmanager
+def _as_worker() -> Iterator[None]:
+    before, _HERE.worker = _HERE.worker, True
+    try:
+        yield
+    finally:
+        _HERE.worker = before
+
+
+def _in_thread(
+    function: Callable[..., Any],
+    task: Any,
+    shared: tuple[Any, ...],
+    halt: threading.Event,
+    over: Callable[[], bool] | None,
+) -> Any:
+    with _as_worker(), stoppable(halt.is_set), deadline(over):
+        look()
+        return function(task, *shared)
+
+
+def _in_process(function: Callable[..., Any], task: Any, blob: Any, budget: Budget | None, name: str | None) -> Any:
+    """What a worker process does: the shared arguments are unpacked once, BLAS has one thread."""
+    shared = _received(*blob) if isinstance(blob, _Shipped) else blob
+    halted = None if name is None else _halted(name)
+    with _as_worker(), blas_threads(0), stoppable(halted), deadline(_over(budget)):
+        return function(task, *shared)
+
+
+def _halted(name: str) -> Callable[[], bool]:
+    """Whether the client has left: asked once a second, so that short tasks never do."""
+    asked = time.monotonic()
+    event: Any = None
+    answer = False
+
+    def ask() -> bool:
+        nonlocal asked, event, answer
+        if not answer and time.monotonic() - asked > 1.0:
+            distributed = late("distributed")
+            event = event or distributed.Event(name, client=distributed.get_client())
+            answer = bool(event.is_set())
+            asked = time.monotonic()
+        return answer
+
+    return ask
+
+
+class _Shipped(NamedTuple):
+    """Shared arguments in a file of this user's own, for worker processes on this machine."""
+
+    path: str
+    name: str
+
+
+def _shipped(shared: tuple[Any, ...], on_exit: ExitStack) -> Any:
+    if not shared:
+        return ()
+    folder = on_exit.enter_context(tempfile.TemporaryDirectory(prefix="reluscope-", ignore_cleanup_errors=True))
+    path = str(Path(folder) / "shared")
+    Path(path).write_bytes(late("joblib.externals.loky.backend.reduction").dumps(shared))
+    return _Shipped(path, uuid.uuid4().hex)
+
+
+@lru_cache(maxsize=4)
+def _received(path: str, name: str) -> tuple[Any, ...]:
+    """The file was written by the process that started this worker, in a folder only its user may enter."""
+    return tuple(late("pickle").loads(Path(path).read_bytes()))

@@ -1,0 +1,308 @@
+"""Workers: the same results for any number of them, a clean stop, and nothing lost when one dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+import reluscope as rs
+from reluscope import workers
+from reluscope.budget import Budget, parse_budget
+from reluscope.threads import OutOfTimeError, look, stopped
+from reluscope.workers import resolve_jobs, run, run_as_finished, unfold
+
+
+@pytest.fixture(autouse=True)
+def no_setting(monkeypatch):
+    monkeypatch.delenv("RELUSCOPE_JOBS", raising=False)
+
+
+@pytest.fixture(scope="module")
+def dask_client():
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True)
+        with cluster, distributed.Client(cluster, set_as_default=False) as client:
+            yield client
+
+
+# -- how many ------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_come_from_the_call_the_setting_or_joblib(monkeypatch):
+    assert resolve_jobs(None) == 1
+    assert resolve_jobs(3) == 3
+    assert resolve_jobs(-1) == joblib.cpu_count()
+    with joblib.parallel_config(n_jobs=5):
+        assert resolve_jobs(None) == 5
+        assert resolve_jobs(2) == 2
+        monkeypatch.setenv("RELUSCOPE_JOBS", "4")
+        assert resolve_jobs(None) == 4
+    monkeypatch.setenv("RELUSCOPE_JOBS", "-1")
+    assert resolve_jobs(None) == joblib.cpu_count()
+
+
+@pytest.mark.parametrize("bad", [0, -2, 1.5, "two", True, [2], 10**6])
+def test_jobs_that_mean_nothing_are_refused(bad):
+    with pytest.raises(rs.InputError, match="jobs must be a number of workers, at least 1, or -1"):
+        resolve_jobs(bad)
+
+
+@pytest.mark.parametrize("bad", ["two", "0", "1.5"])
+def test_a_setting_that_means_nothing_is_refused(bad, monkeypatch):
+    monkeypatch.setenv("RELUSCOPE_JOBS", bad)
+    with pytest.raises(rs.InputError, match="RELUSCOPE_JOBS must be"):
+        resolve_jobs(None)
+
+
+# -- a map ---------------------------------------------------------------------------------------------------------
+
+
+def slow_square(x, offset=0):
+    time.sleep(0.002 * (x % 5))
+    return x * x + offset
+
+
+@pytest.mark.parametrize(("jobs", "kind"), [(1, "threads"), (2, "threads"), (7, "threads"), (2, "processes")])
+def test_results_come_in_the_order_of_the_tasks(jobs, kind):
+    assert list(run(slow_square, iter(range(40)), jobs=jobs, kind=kind, shared=(3,))) == [x * x + 3 for x in range(40)]
+    found = list(run_as_finished(slow_square, range(40), jobs=jobs, kind=kind))
+    assert sorted(found) == [(x, x * x) for x in range(40)]
+
+
+def test_tasks_are_taken_only_so_far_ahead():
+    taken = []
+
+    def tasks():
+        for i in range(10**9):
+            taken.append(i)
+            yield i
+
+    results = run(slow_square, tasks(), jobs=2, ahead=6)
+    assert [next(results) for _ in range(5)] == [0, 1, 4, 9, 16]
+    results.close()
+    assert len(taken) <= 5 + 6
+
+
+def fails(x):
+    if x == 3:
+        raise ValueError("three")
+    return x
+
+
+@pytest.mark.parametrize(("jobs", "kind"), [(1, "threads"), (2, "threads"), (2, "processes")])
+def test_an_error_comes_where_its_task_stands(jobs, kind):
+    seen = []
+    with pytest.raises(ValueError, match="three"):
+        seen.extend(run(fails, range(10), jobs=jobs, kind=kind))
+    assert seen == [0, 1, 2]
+
+
+def about_here(x):
+    found = [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+    return max(found, default=1), resolve_jobs(None), resolve_jobs(5), list(run(fails, [1, 2], jobs=5))
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_workers_take_one_core_each(kind):
+    np.ones((2, 2)) @ np.ones((2, 2))
+    for blas, default, asked, nested in run(about_here, range(4), jobs=2, kind=kind):
+        assert (blas, default, asked, nested) == (1, 1, 1, [1, 2])
+    assert resolve_jobs(5) == 5
+
+
+def spin(x):
+    while True:
+        look()
+        time.sleep(0.001)
+
+
+def spin_on_budget(x):
+    limit = Budget()
+    while limit.spent() is None:
+        time.sleep(0.001)
+    assert stopped()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_budget_ends_the_work_and_keeps_what_was_there(jobs):
+    limit = parse_budget("0.3s")
+    seen = []
+    with pytest.raises(OutOfTimeError):
+        seen.extend(run(lambda x: x if x < 3 else spin(x), range(10), jobs=jobs, budget=limit))
+    assert seen == [0, 1, 2] and limit.elapsed() < 2
+
+
+@pytest.mark.parametrize("work", [spin, spin_on_budget])
+def test_threads_stop_when_the_caller_leaves(work):
+    before = threading.active_count()
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(run(work, range(10), jobs=3))
+    assert time.monotonic() - began < 2.3
+    until = time.monotonic() + 2
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def write_and_sleep(x, folder):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(60)
+
+
+def test_processes_stop_when_the_caller_leaves(tmp_path):
+    timer = threading.Timer(3.0, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        list(run(write_and_sleep, range(10), jobs=2, kind="processes", shared=(str(tmp_path),)))
+    pids = [int(p.name) for p in tmp_path.iterdir()]
+    assert pids
+    until = time.monotonic() + 2
+    while any(map(alive, pids)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(map(alive, pids))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# -- workers that die ------------------------------------------------------------------------------------------------
+
+
+def die_once(x, folder):
+    if x == 5:
+        try:
+            Path(folder, "died").touch(exist_ok=False)
+        except FileExistsError:
+            return x
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def die_always(x):
+    if x == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def test_the_part_of_a_worker_that_died_is_done_again(tmp_path):
+    found = list(run(die_once, range(12), jobs=2, kind="processes", shared=(str(tmp_path),)))
+    assert found == list(range(12)) and (tmp_path / "died").exists()
+
+
+def test_a_part_that_kills_its_worker_twice_is_named():
+    seen = []
+    with pytest.raises(rs.WorkerError, match="part 5: its worker process died twice"):
+        seen.extend(run(die_always, range(12), jobs=2, kind="processes"))
+    assert seen == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_a_caller_may_go_on_without_a_part_that_kills_its_worker():
+    kept = list(run(die_always, range(12), jobs=2, kind="processes", lost=lambda task, why: f"lost {task}"))
+    assert kept == [0, 1, 2, 3, 4, "lost 5", *range(6, 12)]
+
+
+# -- a tree --------------------------------------------------------------------------------------------------------
+
+
+def branch(node, depth=6):
+    """Nodes are tuples; leaves give themselves, others three children, some with a value of their own."""
+    time.sleep(0.0005 * (sum(node) % 3))
+    if len(node) == depth:
+        return [node], []
+    return ([(*node, "here")] if len(node) % 2 else []), [(*node, i) for i in range(3)]
+
+
+def expected(node, depth):
+    out, rest = branch(node, depth)
+    yield from out
+    for child in rest:
+        yield from expected(child, depth)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 7])
+def test_a_tree_is_walked_depth_first_by_any_number(jobs):
+    want = list(expected((), 5))
+    assert len(want) > 3**5
+    assert list(unfold(branch, [()], jobs=jobs, shared=(5,))) == want
+
+
+def test_a_walk_that_is_left_early_says_what_is_left():
+    want = list(expected((), 4))
+    walk = unfold(branch, [()], jobs=3, shared=(4,))
+    got = []
+    for value in walk:
+        got.append(value)
+        if len(got) == 20:
+            break
+    rest = []
+    for what, thing in walk.left:
+        rest += [thing] if what == "value" else list(expected(thing, 4))
+    assert got + rest == want
+
+
+# -- a budget in another process -----------------------------------------------------------------------------------
+
+
+def seconds_left(x, limit):
+    return limit.seconds - limit.elapsed(), limit.regions
+
+
+def test_a_budget_travels_with_the_seconds_that_are_left():
+    limit = Budget(seconds=100.0, regions=7, started=Budget().started - 60.0)
+    ((left, regions),) = run(seconds_left, [0], jobs=2, kind="processes", shared=(limit,))
+    assert 25 < left <= 40.5 and regions == 7
+
+
+# -- a cluster -----------------------------------------------------------------------------------------------------
+
+
+def test_dask_gives_the_same_results(dask_client):
+    with joblib.parallel_config(backend="dask", client=dask_client):
+        assert resolve_jobs(None) == 2
+        found = list(run(slow_square, range(20), jobs=2, shared=(np.arange(3),)))
+        assert np.array_equal(found, [x * x + np.arange(3) for x in range(20)])
+        pids = set(run(lambda x: os.getpid(), range(20), jobs=2))
+        assert os.getpid() not in pids
+        assert list(unfold(branch, [()], jobs=2, shared=(3,))) == list(expected((), 3))
+        with pytest.raises(ValueError, match="three"):
+            list(run(fails, range(10), jobs=2))
+
+
+def test_a_dask_worker_that_dies_loses_nothing(dask_client, tmp_path):
+    with joblib.parallel_config(backend="dask", client=dask_client):
+        found = list(run(die_once, range(12), jobs=2, shared=(str(tmp_path),)))
+    assert found == list(range(12)) and (tmp_path / "died").exists()
+
+
+def test_a_cluster_is_named_by_its_address(dask_client):
+    with workers.cluster(dask_client.scheduler.address):
+        assert os.getpid() not in set(run(lambda x: os.getpid(), range(4), jobs=2))
+    assert resolve_jobs(None) == 1
+    with workers.cluster(None):
+        assert resolve_jobs(None) == 1
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x"])
+def test_a_cluster_that_does_not_answer_is_refused(address, monkeypatch):
+    monkeypatch.setattr(workers, "_PATIENCE", 0.5)
+    with pytest.raises(rs.InputError, match="nothing answers at"), workers.cluster(address):
+        pass

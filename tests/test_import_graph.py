@@ -65,6 +65,7 @@ BY_NAME = {"reluscope._doors", "reluscope._extras", "reluscope._lazy", "reluscop
 _CONVENIENCES = {
     "inputs._law": "_condition _gaussian _law_check _plain",
     "inputs._gaussian": "_truncated",
+    "inputs._mixture": "_mixed",
     "cells.complex": "level_set",
     "cells.regions": "facets storage",
     "answers.outputs": "_by_lines",

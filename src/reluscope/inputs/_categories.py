@@ -15,11 +15,10 @@ from reluscope._check import FloatArray, any_array, choice, describe, real, real
 from reluscope.errors import InputError
 from reluscope.inputs._copula import Copula
 from reluscope.inputs._factor import loading_factor
-from reluscope.inputs._gaussian import Gaussian, shared_factors
-from reluscope.inputs._law import Box, Law, frozen, weight_vector
+from reluscope.inputs._gaussian import Gaussian
+from reluscope.inputs._law import Box, Conditional, Index, Law, frozen, weight_vector
 from reluscope.inputs._marginal import Marginal
-from reluscope.inputs._mixed import Mixture
-from reluscope.inputs._mixture import GaussianMixture
+from reluscope.inputs._mixed import mixture_of
 from reluscope.inputs._simple import Particles, Uniform
 from reluscope.inputs._truncated import Truncated
 
@@ -193,6 +192,15 @@ class Categorical(Law):
     def _given(self, lower: FloatArray, upper: FloatArray) -> Law:
         return self._particles._given(lower, upper)
 
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        return self._particles._at(index, values)
+
+    def _keep(self, index: Index) -> Law:
+        return self._particles._keep(index)
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> Law:
+        return self._particles._affine(s, t)
+
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         return self._particles._cdf(t, i, strict)
 
@@ -263,13 +271,10 @@ def product(*laws: Law) -> Law:
         return Particles(only[None]) if isinstance(only, np.ndarray) else only
     if all(isinstance(part, np.ndarray) for part in joined):
         return Particles(np.array(joined), total)
-    members = [part for part in joined if isinstance(part, Law)]
-    if all(isinstance(part, Gaussian) for part in members):
-        return GaussianMixture(total, shared_factors(members))
-    return Mixture(total, members)
+    return mixture_of(total, [part for part in joined if isinstance(part, Law)])
 
 
-_Piece = FloatArray | Gaussian | Truncated | Uniform | Copula
+_Piece = FloatArray | Law
 
 
 def _pieces(law: Law) -> list[tuple[float, _Piece]]:
@@ -277,14 +282,9 @@ def _pieces(law: Law) -> list[tuple[float, _Piece]]:
     if law.atoms is not None:
         points, weights = law.atoms
         return [(float(w), x) for w, x in zip(weights, points, strict=True) if w > 0]
-    if isinstance(law, Copula):
-        parts = [(w, part) for w, part in law.scores.components if w > 0]
-        return [(w, Copula.of_scores(part, law.marginals) if len(parts) > 1 else law) for w, part in parts]
     if law.is_mixture:
         return [(w * v, p) for w, part in law.components if w > 0 for v, p in _pieces(part)]
-    if isinstance(law, (Gaussian, Truncated, Uniform)):
-        return [(1.0, law)]
-    raise InputError(f"{describe(law)} has no product with other laws")
+    return list(law._blocks())
 
 
 def _joined(parts: list[_Piece]) -> FloatArray | Law:

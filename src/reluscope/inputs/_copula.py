@@ -16,9 +16,10 @@ from reluscope._lazy import late
 from reluscope.activations import Units
 from reluscope.errors import InputError
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Box, Law, data_rows
+from reluscope.inputs._law import NEVER, Box, Conditional, Flags, Index, Law, data_rows
 from reluscope.inputs._marginal import DEFAULT_ACCURACY, Marginal, marginal
 from reluscope.inputs._names import column_names
+from reluscope.inputs._truncated import Truncated
 from reluscope.network import Layer
 
 _SAME = 1e-12
@@ -263,8 +264,52 @@ class Copula(Law):
 
     def _given(self, lower: FloatArray, upper: FloatArray) -> Law:
         closed = np.zeros(self.n, bool)
-        base = self.scores.truncated(*self.base_box(lower, upper, closed, closed))
+        return self._between(lower, upper, closed, closed)
+
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        """Values become scores; an atom is an interval of scores."""
+        exact, scores, slopes = [], [], []
+        lower, upper = np.full(self.n, -np.inf), np.full(self.n, np.inf)
+        for i, x in zip(index.tolist(), values.tolist(), strict=True):
+            m = self.marginals[i]
+            a, b = (float(m.score(x, side)) for side in ("left", "right"))
+            if a < b:
+                lower[i], upper[i] = a, b
+            else:
+                exact.append(i)
+                scores.append(a)
+                slopes.append(float(np.asarray(m.activation.slopes)[m.activation.piece(a)]))
+        found = Conditional(self.scores, 0, 0.0)
+        if exact:
+            found = self.scores._conditional(np.array(exact, dtype=np.intp), np.array(scores))
+            if found.law is None:
+                return found
+        base, log = found.law, found.log_weight - float(np.log(slopes).sum() if found.order else 0.0)
+        assert base is not None
+        if np.isfinite(lower).any() or np.isfinite(upper).any():
+            try:
+                box = base.restrict(lower, upper)
+                base = base.truncated(lower, upper)
+            except InputError:
+                return NEVER
+            log += box.log_mass if box is not None else base.log_box if isinstance(base, Truncated) else np.nan
+        return Conditional(Copula.of_scores(base, self.marginals, names=self.names), found.order, log)
+
+    def _between(self, lower: FloatArray, upper: FloatArray, open_below: Flags, open_above: Flags) -> Copula:
+        base = self.scores.truncated(*self.base_box(lower, upper, open_below, open_above))
         return Copula.of_scores(base, self.marginals, names=self.names)
+
+    def _keep(self, index: Index) -> Copula:
+        names = None if self.names is None else [self.names[i] for i in index]
+        return Copula.of_scores(self.scores._keep(index), [self.marginals[i] for i in index], names=names)
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> Copula:
+        parts = [m.moved(float(a), float(b)) for m, a, b in zip(self.marginals, s, t, strict=True)]
+        return Copula.of_scores(self.scores, parts, names=self.names)
+
+    def _blocks(self) -> list[tuple[float, Law]]:
+        parts = [(w, part) for w, part in self.scores.components if w > 0]
+        return [(w, Copula.of_scores(part, self.marginals) if len(parts) > 1 else self) for w, part in parts]
 
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         m = self.marginals[i]

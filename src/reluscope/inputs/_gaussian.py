@@ -15,9 +15,25 @@ from reluscope._lazy import late
 from reluscope._text import count
 from reluscope.errors import InputError, ReluscopeWarning
 from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor
-from reluscope.inputs._law import FAR, Box, Law, Restriction, data_rows, frozen, noise_rows, short, vector
+from reluscope.inputs._law import (
+    FAR,
+    NEVER,
+    Box,
+    Conditional,
+    Index,
+    Law,
+    Restriction,
+    data_rows,
+    frozen,
+    noise_rows,
+    short,
+    vector,
+)
 
 LOG_ROOT_2PI = 0.9189385332046727418  # log sqrt(2 pi)
+
+_RANK = 1e-10
+"""Directions of fixed inputs whose singular value is below this share of the largest have no spread."""
 
 
 @final
@@ -280,6 +296,58 @@ class Gaussian(Law):
         from reluscope.inputs._truncated import Truncated
 
         return Truncated(self, lower, upper)
+
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        """`x = m + L u` given `L_i u = v - m_i`: u is fixed along the rows of L_i, and free across."""
+        rows = self.factor.rows(index)
+        scale = np.where(self.sd[index] > 0, self.sd[index], 1.0)
+        U, s, Vt = np.linalg.svd(rows / scale[:, None], full_matrices=False)
+        r = int((s > _RANK * max(float(s.max(initial=0.0)), 1e-300)).sum()) if rows.any() else 0
+        wanted = (values - self.mean[index]) / scale
+        along = U[:, :r].T @ wanted
+        if np.abs(U[:, :r] @ along - wanted).max() > 1e-9 * (1.0 + np.abs(wanted).max()):
+            return NEVER
+        u = Vt[:r].T @ (along / s[:r])
+        mean = self.mean + self.factor.push(u[None])[0]
+        mean[index] = values
+        log = (
+            -0.5 * float(u @ u)
+            - float(np.log(s[:r]).sum())
+            - r * LOG_ROOT_2PI
+            - float(np.log(scale[self.sd[index] > 0]).sum())
+        )
+        if self.factor.diagonal:
+            sd = self.sd.copy()
+            sd[index] = 0.0
+            return Conditional(Gaussian.of_factor(frozen(mean), diagonal_factor(sd)), r, log)
+        L = self.factor.rows(np.arange(self.n))
+        L = L - (L @ Vt[:r].T) @ Vt[:r]
+        L[index] = 0.0
+        # What is left of inputs that the fixed ones determine is rounding.
+        L[np.sqrt((L**2).sum(axis=1)) <= 1e-12 * self.sd] = 0.0
+        return Conditional(Gaussian.of_factor(frozen(mean), loading_factor(frozen(L))), r, log)
+
+    def _keep(self, index: Index) -> Gaussian:
+        factor = self.factor
+        small = diagonal_factor(frozen(self.sd[index])) if factor.diagonal else loading_factor(factor.rows(index))
+        return Gaussian.of_factor(frozen(self._mean[index]), small)
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> Gaussian:
+        return self._moved(s, t, {})
+
+    def _moved(self, s: FloatArray, t: FloatArray, known: dict[int, Factor]) -> Gaussian:
+        """The law of `s x + t`; Gaussians that share a factor share the new one through `known`, by its id."""
+        own = self.factor
+        if id(own) not in known:
+            known[id(own)] = (
+                diagonal_factor(frozen(s * self.sd))
+                if own.diagonal
+                else loading_factor(frozen(s[:, None] * own.rows(np.arange(self.n))), triangular=own.triangular)
+            )
+        return Gaussian.of_factor(frozen(s * self._mean + t), known[id(own)])
+
+    def _blocks(self) -> list[tuple[float, Law]]:
+        return [(1.0, self)]
 
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         ndtr = late("scipy.special", "ndtr")

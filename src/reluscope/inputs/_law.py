@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from reluscope.network import Layer
     from reluscope.schema import Schema
 
+Index = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
 Box = tuple[FloatArray, FloatArray]
 """`(lower, upper)`: the two sides of a box, each of shape (n,)."""
 
@@ -52,6 +54,29 @@ class Restriction:
     relative_error: float
 
 
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """A law given values of some inputs, and how likely these are.
+
+    Attributes
+    ----------
+    law : Law or None
+        None if the law never takes the values.
+    order : int
+        In how many directions `log_weight` is a density: 0 if it is a probability.
+    log_weight : float
+        Logarithm of the density or probability of the values; nan where it has no closed form.
+    """
+
+    law: Law | None
+    order: int
+    log_weight: float
+
+
+NEVER = Conditional(None, 0, -np.inf)
+"""The law never takes the values."""
+
+
 class Law(ABC):
     """The probability law of a network's input `x` in R^n: the distribution of the inputs.
 
@@ -71,7 +96,8 @@ class Law(ABC):
 
     A new law is a frozen dataclass with `kind` and the abstract methods. It overrides `cov` if inputs are correlated,
     `independent_inputs` and `_restricted` if they are not, and what else it can say about itself: `gaussians`, `atoms`,
-    `noise` and `from_noise`, `unrestricted`, `keeps_axes`, `pushed`, `point_masses`. Its class alone is not enough:
+    `noise` and `from_noise`, `unrestricted`, `keeps_axes`, `pushed`, `point_masses`. `_at`, `_keep`, `_affine` and
+    `_blocks` serve `given`, `marginal`, `move` and `product`. Its class alone is not enough:
     `standard` must know what its components are (CONTRIBUTING.md, "A new law").
 
     Examples
@@ -525,6 +551,38 @@ class Law(ABC):
         if not isinstance(law, cls):
             raise InputError(f"data must describe a {cls.__name__}, got a {type(law).__name__}")
         return law
+
+    # -- laws made of this one; see `inputs._condition` and `inputs._categories` ---------------------------------------
+
+    def _conditional(self, index: Index, values: FloatArray) -> Conditional:
+        """The law given `x[index] == values`."""
+        low, high = self.support()
+        if ((values < low[index]) | (values > high[index])).any():
+            return NEVER
+        return self._at(index, values)
+
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        """See `_conditional`; the values are inside the support, input by input."""
+        raise InputError(f"{describe(self)} cannot be conditioned on values of its inputs")
+
+    def _between(self, lower: FloatArray, upper: FloatArray, open_below: Flags, open_above: Flags) -> Law:
+        """The law given `lower <= x <= upper`, with `<` where a side is open."""
+        # Points may sit on an open side: it is moved to the next number.
+        lower = np.where(open_below, np.nextafter(lower, np.inf), lower)
+        upper = np.where(open_above, np.nextafter(upper, -np.inf), upper)
+        return self.truncated(lower, upper)
+
+    def _keep(self, index: Index) -> Law:
+        """The law of `x[index]`."""
+        raise InputError(f"{describe(self)} has no marginals here")
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> Law:
+        """The law of `s x + t`, input by input; s is positive."""
+        raise InputError(f"{describe(self)} cannot be moved")
+
+    def _blocks(self) -> list[tuple[float, Law]]:
+        """The law as a weighted sum of laws that can stand side by side with others."""
+        raise InputError(f"{describe(self)} has no product with other laws")
 
     @abstractmethod
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray: ...

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, describe
 from reluscope.errors import InputError
 from reluscope.inputs._copula import Copula
-from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Box, Law, Restriction, frozen, weight_vector
+from reluscope.inputs._gaussian import Gaussian, shared_factors
+from reluscope.inputs._law import NEVER, Box, Conditional, Index, Law, Restriction, frozen, weight_vector
+from reluscope.inputs._mixture import GaussianMixture
 from reluscope.inputs._simple import Particles
 from reluscope.inputs._truncated import SMALLEST_LOG_MASS, Truncated
 
@@ -145,6 +146,24 @@ class Mixture(Law):
             return None
         return restricted_mixture(self, lower, upper)
 
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        points = self._points
+        return mixture_at(self, index, values) if points is None else points._at(index, values)
+
+    def _keep(self, index: Index) -> Law:
+        points = self._points
+        return (
+            mixture_of(self.weights, [law._keep(index) for law in self.laws]) if points is None else points._keep(index)
+        )
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> Law:
+        return Mixture(self.weights, [law._affine(s, t) for law in self.laws])
+
+    @property
+    def _points(self) -> Particles | None:
+        """The law as one set of points, if it is one."""
+        return None if self.atoms is None else Particles(*self.atoms)
+
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         return np.asarray(sum(w * law._cdf(t, i, strict) for w, law in self._live))
 
@@ -174,6 +193,32 @@ class Mixture(Law):
     def __repr__(self) -> str:
         parts = f"{len(self)} component{'s' if len(self) > 1 else ''}"
         return f"Mixture({parts}, {self.n} {'input' if self.n == 1 else 'inputs'})"
+
+
+def mixture_of(weights: npt.ArrayLike, laws: Sequence[Law]) -> Law:
+    """The mixture, of the simplest class that holds it: Gaussians share equal factors."""
+    if all(isinstance(part, Gaussian) for part in laws):
+        return GaussianMixture(weights, shared_factors(laws))
+    return laws[0] if len(laws) == 1 else Mixture(weights, laws)
+
+
+def mixture_at(law: Law, index: Index, values: FloatArray) -> Conditional:
+    """The components that fit, weighted; where some have the values with positive probability, those alone count."""
+    parts = [(w, part._conditional(index, values)) for w, part in law.components if w > 0]
+    live = [(w, c) for w, c in parts if c.law is not None]
+    if not live:
+        return NEVER
+    least = min(c.order for _, c in live)
+    live = [(w, c) for w, c in live if c.order == least]
+    logs = np.log([w for w, _ in live]) + np.array([c.log_weight for _, c in live])
+    if len(live) > 1 and np.isnan(logs).any():
+        raise InputError(
+            "a component is restricted in several correlated inputs, so how likely the values are under it has no "
+            "closed form; condition the components one by one"
+        )
+    total = float(np.logaddexp.reduce(logs))
+    weights = np.ones(1) if len(live) == 1 else np.exp(logs - total)
+    return Conditional(mixture_of(weights / weights.sum(), [c.law for _, c in live if c.law is not None]), least, total)
 
 
 def _around(boxes: list[Box]) -> Box:

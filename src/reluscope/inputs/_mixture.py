@@ -15,8 +15,16 @@ from reluscope._check import FloatArray, any_array, choice, describe, generator,
 from reluscope._lazy import late
 from reluscope.errors import InputError, MissingExtraError, ReluscopeWarning
 from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor, loading_factor, matrix_factor
-from reluscope.inputs._gaussian import LOG_ROOT_2PI, Gaussian, centre, density_log_det, scatter_factor, warn_if_singular
-from reluscope.inputs._law import FAR, Box, Law, Restriction, data_rows, frozen, weight_vector
+from reluscope.inputs._gaussian import (
+    LOG_ROOT_2PI,
+    Gaussian,
+    centre,
+    density_log_det,
+    scatter_factor,
+    shared_factors,
+    warn_if_singular,
+)
+from reluscope.inputs._law import FAR, Box, Conditional, Index, Law, Restriction, data_rows, frozen, weight_vector
 
 COVARIANCES = ("full", "diag", "spherical", "tied")
 
@@ -318,6 +326,18 @@ class GaussianMixture(Law):
         from reluscope.inputs._mixed import mixture_given_box
 
         return mixture_given_box(self, lower, upper)
+
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        from reluscope.inputs._mixed import mixture_at
+
+        return mixture_at(self, index, values)
+
+    def _keep(self, index: Index) -> GaussianMixture:
+        return GaussianMixture(self.weights, shared_factors([g._keep(index) for _, g in self.components]))
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> GaussianMixture:
+        known: dict[int, Factor] = {}
+        return GaussianMixture(self.weights, [g._moved(s, t, known) for _, g in self.components])
 
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         if len(self.weights) <= _FEW or t.ndim != 1:

@@ -10,7 +10,20 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.errors import InputError
-from reluscope.inputs._law import Box, Law, Restriction, box_sides, data_rows, frozen, noise_rows, short, weight_vector
+from reluscope.inputs._law import (
+    NEVER,
+    Box,
+    Conditional,
+    Index,
+    Law,
+    Restriction,
+    box_sides,
+    data_rows,
+    frozen,
+    noise_rows,
+    short,
+    weight_vector,
+)
 
 
 @final
@@ -82,6 +95,21 @@ class Uniform(Law):
         free = self.upper > self.lower
         share = (upper - lower)[free] / (self.upper - self.lower)[free]
         return Restriction(Uniform(lower, upper), float(np.log(share).sum()), 1e-13 * (1 + self.n))
+
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        lower, upper = self.lower.copy(), self.upper.copy()
+        width = (upper - lower)[index]
+        lower[index] = upper[index] = values
+        return Conditional(Uniform(lower, upper), int((width > 0).sum()), -float(np.log(width[width > 0]).sum()))
+
+    def _keep(self, index: Index) -> Uniform:
+        return Uniform(self.lower[index], self.upper[index])
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> Uniform:
+        return Uniform(s * self.lower + t, s * self.upper + t)
+
+    def _blocks(self) -> list[tuple[float, Law]]:
+        return [(1.0, self)]
 
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         low, high = self.lower[i], self.upper[i]
@@ -213,6 +241,21 @@ class Particles(Law):
         if not total > 0:
             raise InputError("the box has zero mass: none of the points of positive weight is inside")
         return Particles(self.points[inside], self.weights[inside] / total)
+
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        keep = (self.points[:, index] == values).all(axis=1) & (self.weights > 0)
+        if not keep.any():
+            return NEVER
+        total = float(self.weights[keep].sum())
+        return Conditional(Particles(self.points[keep], self.weights[keep] / total), 0, float(np.log(total)))
+
+    def _keep(self, index: Index) -> Particles:
+        points, inverse = np.unique(self.points[:, index], axis=0, return_inverse=True)
+        shares = np.bincount(np.ravel(inverse), self.weights)
+        return Particles(points, shares / shares.sum())
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> Particles:
+        return Particles(s * self.points + t, self.weights)
 
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         order = np.argsort(self.points[:, i], kind="stable")

@@ -13,7 +13,7 @@ from reluscope._check import FloatArray, describe
 from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Box, Law, Restriction, box_sides, far_sides, short
+from reluscope.inputs._law import NEVER, Box, Conditional, Index, Law, Restriction, box_sides, far_sides, short
 from reluscope.inputs._normal1 import draw, from_offset, log_mass, moments
 from reluscope.inputs._tilting import TiltedSampler, collect, tilted_sampler
 
@@ -110,6 +110,11 @@ class Truncated(Law):
         return float(log_mass(*self._interval).sum())
 
     @property
+    def log_box(self) -> float:
+        """The same; nan where it has no closed form."""
+        return self.log_mass if self.independent else np.nan
+
+    @property
     def mean(self) -> FloatArray:
         """E x given the box, shape (n,): `m + B (E y - m_y)`, y the restricted inputs and B the regression on them."""
         self._need_closed_form("mean")
@@ -181,6 +186,34 @@ class Truncated(Law):
 
     def _given(self, lower: FloatArray, upper: FloatArray) -> Law:
         return Truncated(self.gaussian, *_both((self.lower, self.upper), (lower, upper)))
+
+    def _at(self, index: Index, values: FloatArray) -> Conditional:
+        found = self.gaussian._at(index, values)
+        if found.law is None:
+            return NEVER
+        lower, upper = self.lower.copy(), self.upper.copy()
+        lower[index], upper[index] = -np.inf, np.inf
+        try:
+            rest = Truncated(found.law, lower, upper)  # type: ignore[arg-type]
+        except InputError:
+            return NEVER
+        inner = rest.log_box - self.log_box
+        return Conditional(rest if len(rest.restricted) else found.law, found.order, found.log_weight + inner)
+
+    def _keep(self, index: Index) -> Truncated:
+        dropped = np.setdiff1d(self.restricted, index)
+        if len(dropped) and not self.independent_inputs:
+            raise InputError(
+                f"the law without input {int(dropped[0])}, which is restricted and correlated with others, has no "
+                "closed form"
+            )
+        return Truncated(self.gaussian._keep(index), self.lower[index], self.upper[index])
+
+    def _affine(self, s: FloatArray, t: FloatArray) -> Truncated:
+        return Truncated(self.gaussian._affine(s, t), s * self.lower + t, s * self.upper + t)
+
+    def _blocks(self) -> list[tuple[float, Law]]:
+        return [(1.0, self)]
 
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray:
         low, high = self.support()

@@ -107,6 +107,36 @@ def test_forms_that_python_does_not_have():
     assert len(event("argmax in {0, 1, 2, 3}", 3, 4).cases) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("|y[0]| > 1", "abs(y[0]) > 1"),
+        ("|y0 - y1| <= 2*x2", "abs(y[0] - y[1]) <= 2*x[2]"),
+        ("|y[0]| > 1 | x[0] < 0", "abs(y[0]) > 1 or x[0] < 0"),
+        ("x0 < 0 || |y1| < 2", "x[0] < 0 or abs(y[1]) < 2"),
+        ("1 < |y1| < 2 | |y0|>1|x0>0", "1 < abs(y[1]) < 2 or abs(y[0]) > 1 or x[0] > 0"),
+        ("not -|y0| > -1", "not -abs(y[0]) > -1"),
+        ("max(|y|, x2) > 1", "max(abs(y), x[2]) > 1"),
+    ],
+)
+def test_bars_and_short_names(text, same):
+    a, b = rs.event(text, 3, 2), rs.event(same, 3, 2)
+    assert len(a.cases) == len(b.cases)
+    for one, other in zip(a.cases, b.cases, strict=True):
+        for part in ("lower", "upper", "A", "G", "g", "strict", "F"):
+            np.testing.assert_array_equal(getattr(one, part), getattr(other, part))
+
+
+def test_a_short_name_that_is_given_to_something_else():
+    (case,) = rs.event("y0 > 1", 3, 2, names=["a", "y0", "c"]).cases
+    assert case.lower[1] == 1
+    net = rs.Network([(np.eye(2), [0.0, 0.0])])
+    pair = rs.stack({"f": net, "g": net})
+    text = "|f.y0 - g.y0| > 1"
+    (one, other) = (rs.event(t, pair.n_inputs, pair.n_outputs, net=pair) for t in (text, "abs(f.y[0] - g.y[0]) > 1"))
+    np.testing.assert_array_equal(one.cases[0].G, other.cases[0].G)
+
+
 def test_names_and_bare_variables():
     found = event("speed > 2 and 'left turn' <= 0 and y < 1", 2, 1, names=["speed", "left turn"])
     (case,) = found.cases
@@ -179,6 +209,9 @@ def test_features_of_the_function():
         ("y[0].real > 1", r"'\.' is not expected", 4),
         ("J[0] > 1", "expected ','", 3),
         ("abs(y[0]) + 1 > 2", "compared directly", 10),
+        ("x[0] > 0 and |y0 > 2", "close the absolute value", 13),
+        ("|y0", "close the absolute value", 0),
+        ("y7 > 2", "output 7 does not exist", 0),
         ("y[0] > 1 ; y[1] > 2", "character ';'", 9),
         ("norm(x) > 1", "norm of the Jacobian", 5),
         ("argmax in 3", "a set", 10),

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,67 +12,12 @@ import reluscope as rs
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM
+from playground_page import choose, open_page, settled, shown_probability, type_event
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None or os.name != "posix", reason="needs Chromium")
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-
-
-@pytest.fixture(scope="module")
-def site():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "reluscope", "playground", "--no-browser", "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout.readline() == f"the playground is at http://127.0.0.1:{port}/ (Ctrl-C ends it)\n"
-        yield f"http://127.0.0.1:{port}/"
-        begin = time.monotonic()
-        server.send_signal(signal.SIGINT)  # Ctrl-C, with the browser's connections still open
-        out, err = server.communicate(timeout=20)
-        assert (server.returncode, out, err) == (0, "", "")
-        assert time.monotonic() - begin < 10
-    finally:
-        server.kill()
-        server.wait()
-
-
-@pytest.fixture(scope="module")
-def browser(site, tmp_path_factory):
-    made = Browser(tmp_path_factory.mktemp("profile"), site)
-    yield made
-    made.close()
-
-
-def open_page(browser, name="moons", *, width=1280, height=900, dark=False):
-    browser.problems.clear()
-    browser.size(width, height, dark=dark)
-    browser.ask("Page.navigate", url=browser.site)
-    browser.until("document.readyState === 'complete' && document.querySelector('#heaviest table')")
-    if name != "moons":
-        choose(browser, "network", f"example-{name}")
-        browser.until(f"document.querySelector('#title').textContent === {name!r}")
-    settled(browser)
-
-
-def settled(browser):
-    """All answers are in: the page is not busy, and the Python, asked for last, is there."""
-    browser.until(
-        "document.body.getAttribute('aria-busy') === 'false' && document.querySelector('#python').textContent"
-    )
-
-
-def choose(browser, element, value):
-    browser.see(
-        f"(() => {{const e = document.getElementById({element!r}); e.value = {value!r};"
-        "e.dispatchEvent(new Event('change', {bubbles: true}))})()"
-    )
-
-
-def shown_probability(browser):
-    return browser.text("#probability").replace("−", "-").split()[0]
 
 
 def pixel(browser, across, down):
@@ -133,9 +74,10 @@ def test_dragging_the_handle_moves_the_law(browser):
     settled(browser)
     scope: dict = {}
     code = browser.text("#python")
-    assert "rs.Gaussian(" in code
+    assert "law = law.move(mean=" in code  # the mixture moves, it is not replaced
     exec(compile(code, "page.py", "exec"), scope)
     assert shown_probability(browser) == f"{scope['answer'].value:.6g}"
+    assert repr(scope["law"]) == repr(rs.example("moons").law)
     mean, begin = scope["law"].mean, rs.example("moons").law.mean
     assert mean[0] > begin[0] + 0.1
     assert mean[1] > begin[1] + 0.1
@@ -180,6 +122,7 @@ def test_colours_are_those_of_the_outputs(browser):
     from reluscope.reporting.charts import CATEGORIES
 
     open_page(browser, "controller")
+    type_event(browser, "y[0] > 1e9")  # no stripes
     view = first_view("controller")
     net = view.net
     assert browser.see("document.querySelector('#colour').value") == "smallest"
@@ -201,6 +144,7 @@ def test_values_are_drawn_as_exact_gradients(browser):
     from reluscope.reporting.charts import diverging
 
     open_page(browser)
+    type_event(browser, "y[0] > 1e9")  # no stripes
     view = first_view("moons")
     regions = rs.regions(view.net, (view.lower, view.upper), progress=None)
     top = max(float(np.abs(view.net(regions.vertices(i))).max()) for i in range(len(regions)))
@@ -215,14 +159,20 @@ def test_values_are_drawn_as_exact_gradients(browser):
 
 def test_a_wrong_event_is_told_beside_the_box(browser):
     open_page(browser)
-    browser.see("document.querySelector('#event').value = 'y[0] >> 1'")
-    browser.see("document.querySelector('#event').dispatchEvent(new Event('change'))")
-    browser.until("!document.querySelector('#event-error').hidden")
+    type_event(browser, "y[0] >> 1")
     assert "not expected" in browser.text("#event-error")
     assert browser.see("document.querySelector('#event').getAttribute('aria-invalid')") == "true"
-    browser.see("document.querySelector('#event').value = 'y[0] > 1'")
-    browser.see("document.querySelector('#event').dispatchEvent(new Event('change'))")
-    browser.until("document.querySelector('#event-error').hidden")
+    # The caret stands under the place, in a font in which all characters are equally wide.
+    line, caret = browser.text("#event-error pre").split("\n")
+    assert line == "y[0] >> 1"
+    assert caret.index("^") == 6
+    wide = browser.see(
+        "(() => {const c = document.createElement('canvas').getContext('2d'); c.font = getComputedStyle("
+        "document.querySelector('#event-error pre')).font; return ['iii', 'WWW'].map(t => c.measureText(t).width)})()"
+    )
+    assert wide[0] == wide[1]
+    type_event(browser, "y[0] > 1")
+    assert browser.see("document.querySelector('#event-error').hidden")
     built_in = rs.example("moons")
     answer = rs.probability(built_in.network, built_in.law, "y[0] > 1")
     assert shown_probability(browser) == f"{answer.value:.6g}"

@@ -174,7 +174,7 @@ def test_a_point(client):
     net = rs.example("moons").network
     spot = [0.4, -0.2]
     found = ask(client, "point", network=about["key"], view=view, point=spot)
-    assert found["outputs"] == [{"name": "y[0]", "value": float(net(spot)[0])}]
+    assert found["outputs"] == [{"output": 0, "value": float(net(spot)[0])}]
     local = net.local([spot])
     assert found["C"] == local.C[0, 0].tolist()
     assert found["d"] == local.d[0, 0]
@@ -231,7 +231,7 @@ def on_both_sides(net, at, axes, segments, event):
 def test_the_limit_of_an_event_separates_it(client, event):
     about, view = opened(client, "moons")
     net = rs.example("moons").network
-    limit = ask(client, "event", network=about["key"], view=view | {"event": event})["limit"]
+    limit = ask(client, "event", network=about["key"], view=view | {"event": event})["place"]["limit"]
     segments = np.reshape(limit, (-1, 4))
     assert len(segments)
     inside, outside = on_both_sides(net, np.array(view["at"]), [0, 1], segments, event)
@@ -251,7 +251,7 @@ def test_the_limit_of_an_event_separates_it(client, event):
 def test_an_event_without_a_limit_in_view(client):
     about, view = opened(client, "moons")
     for event in ("y[0] > 1e6", "y[0] < 1 and y[0] > 2"):
-        assert ask(client, "event", network=about["key"], view=view | {"event": event})["limit"] == []
+        assert ask(client, "event", network=about["key"], view=view | {"event": event})["place"]["limit"] == []
 
 
 # -- one input, many inputs, large networks -------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_one_input_is_a_curve(client):
     x = np.linspace(view["lower"][0], view["upper"][0], 20_001)[:, None]
     y = net(x)
     changes = x[1:, 0][np.diff(y[:, 0] > y[:, 1])]
-    np.testing.assert_allclose(event["limit"], changes, atol=5e-4)
+    np.testing.assert_allclose(event["place"]["limit"], changes, atol=5e-4)
     point = ask(client, "point", network=about["key"], view=view, point=[0.25])
     assert point["outputs"][1]["value"] == net([0.25])[1]
 
@@ -402,7 +402,10 @@ def test_the_python_of_a_file_quotes_what_it_is_given(client, tmp_path, monkeypa
         ({"at": ["a", "b"]}, "real numbers"),
         ({"at": [1e200, 0.0]}, "1e100"),
         ({"at": [10**400, 0]}, "at"),
-        ({"sd": [1.0, -1.0]}, "negative"),
+        ({"sd": [1.0, -1.0]}, "sd must be positive"),
+        ({"sd": [1.0, -1.0], "vary": "shown"}, "negative"),
+        ({"layers": 4}, "layers"),
+        ({"layers": 1, "unit": 4}, "unit"),
         ({"sd": None}, "sd must be a list"),
         ({"lower": [5.0, 5.0], "upper": [1.0, 1.0]}, "below"),
         ({"vary": "some"}, "vary"),
@@ -575,7 +578,7 @@ def test_every_answer_carries_the_strict_headers(client):
 
 
 def test_the_page_needs_nothing_from_elsewhere(client):
-    for path in ("/", "/page.js", "/draw.js", "/page.css"):
+    for path in server._STATIC:
         text = client.get(path).text.replace("http://www.w3.org/2000/svg", "")
         assert "http:" not in text
         assert "https:" not in text

@@ -44,7 +44,7 @@ _NUMBERS_PER_ROW = 32
 _TOKEN = re.compile(
     r"\s*+(?:"
     r"((?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+)"  # 1 number
-    r"|((?:[xyXYJ]|unit|argmax|argmin)'|[A-Za-z_][A-Za-z0-9_]*+)"  # 2 name, of the second of a pair or not
+    r"|((?:[xy][0-9]++|[xyXYJ]|unit|argmax|argmin)'|[A-Za-z_][A-Za-z0-9_]*+)"  # 2 name, of the second of a pair or not
     r"|\"([^\"]*+)\"|'([^']*+)'"  # 3, 4 quoted name
     r"|(<=|>=|==|!=|&&|\|\||[-+*/()\[\]{},.<>=!&|~≤≥≠])"  # 5 sign
     r"|(\Z)|(.))",  # 6 end, 7 anything else
@@ -59,6 +59,9 @@ _POWER = {"or": 1, "and": 2, "in": 4, "+": 5, "-": 5, "*": 6, "/": 6} | dict.fro
 _NOT, _MINUS = 3, 7
 
 _NOUNS = {"x": "input", "y": "output"}
+_NUMBERED = re.compile(r"([xy])([0-9]{1,9})")
+"""`y0` for `y[0]`, where nothing has that name."""
+
 _OF_PART = ("x", "y", "X", "Y", "J", "unit")
 
 
@@ -156,7 +159,8 @@ def event(
     all counted from 0 (`unit[0,3]` is in the first hidden layer), with `== != < <= > >=`, chained as in `0 <= x[0] <
     1`. `argmax` and `argmin` compare with a number, a set (`in {1, 2}`) or `argmax at mean` (which needs `net` and
     `law`); of equal outputs the first counts, as in numpy. `max(...)`, `min(...)` and `abs(...)` of linear expressions
-    may stand on one side of a comparison. Conditions join with `and`, `or`, `not` and parentheses.
+    may stand on one side of a comparison; `|y[0]|` is `abs(y[0])`, and `y0` is `y[0]`. Conditions join with `and`,
+    `or`, `not` and parentheses.
 
     In a network joined by `stack` or `parallel` with names, everything belongs to a part: `abs(f.y[0] - g.y[0]) >
     0.05`, `max(abs(f.y - g.y)) > 0.05`, `argmax f != argmax g`, `f.J[0,1] < 0`. Inputs that all parts share are `x[i]`.
@@ -402,6 +406,8 @@ class _Parser:
             inside = self.expression(0)
             self.expect(")", "to close the parenthesis")
             return inside
+        if self.bar(token):
+            return self.absolute(token)
         if token.kind == "name":
             return self.named(token)
         if token.kind == "quoted":
@@ -416,7 +422,7 @@ class _Parser:
         if part is not None and not name.endswith("'") and name in self.names.parts:  # what follows the dot
             token = self.next()
             name = token.text
-            if token.kind != "name" or name not in (*_OF_PART, "argmax", "argmin"):
+            if token.kind != "name" or not (name in (*_OF_PART, "argmax", "argmin") or _NUMBERED.fullmatch(name)):
                 self.fail(f"after {part.name}. stands one of x[i], y[j], J[j,i], unit[l,i]", token.start)
         name = name.removesuffix("'")
         opening = self.tokens[self.at]
@@ -451,6 +457,10 @@ class _Parser:
             span = self.span(token, name, part)
             self.hold(len(span))
             return _Vector(name, tuple(_variable(name, i) for i in span))
+        found = _NUMBERED.fullmatch(name)
+        if found:
+            span = self.span(token, found[1], part)
+            return _variable(found[1], span[self.in_range(int(found[2]), len(span), _NOUNS[found[1]], token.start)])
         found = re.fullmatch(r"([XY])_([0-9]{1,9})", name)
         if found:
             letter = found[1].lower()
@@ -484,7 +494,8 @@ class _Parser:
                 self.fail(f"no network is called {token.text!r}; known are {known}", token.start)
             self.next()
             return parts[token.text]
-        return parts.get("") if token.text in (*_OF_PART, "argmax", "argmin") else None
+        own = token.text in (*_OF_PART, "argmax", "argmin") or _NUMBERED.fullmatch(token.text)
+        return parts.get("") if own else None
 
     def span(self, token: _Token, letter: str, part: Part | None) -> range:
         """Where the inputs or outputs are that a name speaks of."""
@@ -604,6 +615,25 @@ class _Parser:
             return Linear({}, Fraction(self.names.at_mean(smallest, outputs)))
         return _Arg(smallest, outputs)
 
+    def bar(self, token: _Token) -> bool:
+        """Whether a token is a single upright bar: "or" between conditions, else one end of an absolute value."""
+        at = token.start
+        return token.kind == "sign" and self.text[at : at + 1] == "|" and self.text[at : at + 2] != "||"
+
+    def absolute(self, token: _Token) -> _Largest:
+        """`|...|`, after its first bar."""
+        start = self.tokens[self.at]
+        value = self.expression(_POWER["<"])
+        if not self.bar(self.next()):
+            self.fail("expected a second '|' to close the absolute value", token.start)
+        return self.either_sign(value.parts if isinstance(value, _Vector) else [self.as_linear(value, start)])
+
+    def either_sign(self, parts: Sequence[Linear]) -> _Largest:
+        """The absolute values of some expressions."""
+        self.hold(len(parts))
+        both = [p for part in parts for p in (part, _scaled(part, Fraction(-1)))]
+        return _Largest(tuple(both), 1, apart=len(parts) > 1)
+
     def largest(self, token: _Token) -> Any:
         self.next()
         parts: list[Linear] = []
@@ -625,9 +655,7 @@ class _Parser:
         if token.text == "abs":
             if not isinstance(value, _Vector) and len(parts) != 1:
                 self.fail("abs takes one expression", token.start)
-            self.hold(len(parts))
-            both = [p for part in parts for p in (part, _scaled(part, Fraction(-1)))]
-            return _Largest(tuple(both), 1, apart=len(parts) > 1)
+            return self.either_sign(parts)
         if token.text == "min":
             return _Largest(tuple(_scaled(p, Fraction(-1)) for p in parts), -1)
         return _Largest(tuple(parts), 1)

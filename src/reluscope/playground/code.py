@@ -17,7 +17,12 @@ def python_code(view: View, budgets: Mapping[str, str], methods: Sequence[str]) 
     are; text from the page is quoted, never pasted.
     """
     lines = ["import numpy as np", "import reluscope as rs", "", view.opened.code]
-    if view.vary != "own":
+    if view.vary == "own":
+        change: list[str | list[float]] = [x for k, v in view.change().items() for x in (f", {k}=", v)]
+        if change:
+            change[0] = str(change[0]).removeprefix(", ")
+            lines.append(_call("law = law.move(", *change, ")"))
+    else:
         lines.append(_call("law = rs.Gaussian(", view.at.tolist(), ", cov=", view.variances, ")"))
     lines.append("")
     if view.event:

@@ -1,4 +1,4 @@
-"""Where an event begins and ends in the plane, for drawing.
+"""Where an event holds in the plane, and where it begins and ends, for drawing.
 
 On a region the network is affine, so every row of an event is a half-plane there. The limit of the event is made of
 those parts of the rows' lines (and of the regions' edges, where the event may jump) on whose two sides the event
@@ -33,6 +33,61 @@ def event_limit(view: View, regions: Any, event: Any) -> FloatArray:
     if len(view.axes) == 1:
         return _places(view, regions, event, slopes[..., 0], level)
     return _segments(view, regions, event, slopes, level)
+
+
+def event_side(view: View, regions: Any, event: Any) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """Where the event holds in the view: convex polygons (points (k, 2) and offsets), or intervals (points (k, 2)).
+
+    On each region a case of the event is a polygon; the polygons of different cases may overlap.
+    """
+    none = np.zeros((0, 2)), np.zeros(1, dtype=np.int64)
+    if not event.cases or not len(regions):
+        return none
+    if len(view.axes) == 1:
+        spots = np.sort(event_limit(view, regions, event).ravel())
+        ends = np.concatenate([view.lower, spots, view.upper])
+        frame, origin = view.frame()
+        inside = event.holds(view.net, (0.5 * (ends[1:] + ends[:-1]))[:, None] @ frame.T + origin)
+        return np.column_stack([ends[:-1], ends[1:]])[inside], np.zeros(1, dtype=np.int64)
+    slopes, level = _rows(view, regions, event)
+    kept, row = [], 0
+    for case in event.cases:
+        rows = len(case.g) + int(np.isfinite(case.lower).sum() + np.isfinite(case.upper).sum())
+        points, offsets, owner = regions.cells.points, regions.cells.offsets, np.arange(len(regions))
+        for k in range(row, row + rows):
+            points, offsets, owner = _clipped(points, offsets, owner, slopes[:, k], level[:, k])
+        row += rows
+        kept.append((points, np.diff(offsets)))
+    sizes = np.concatenate([size for _, size in kept])
+    return np.concatenate([points for points, _ in kept]), np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _clipped(
+    points: FloatArray,
+    offsets: npt.NDArray[np.int64],
+    owner: npt.NDArray[np.int64],
+    slope: FloatArray,
+    level: FloatArray,
+) -> tuple[FloatArray, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Convex polygons cut by `slope[owner] . u <= level[owner]`; those with nothing left are dropped."""
+    if not len(owner):
+        return points, offsets, owner
+    of = np.repeat(owner, np.diff(offsets))
+    following = np.arange(1, len(points) + 1)
+    following[offsets[1:] - 1] = offsets[:-1]
+    value = np.einsum("vi,vi->v", points, slope[of]) - level[of]
+    inside = value <= 0
+    crossing = inside != inside[following]
+    emitted = inside.astype(np.int64) + crossing
+    ends = np.cumsum(emitted)
+    out = np.empty((int(ends[-1]), 2))
+    out[(ends - emitted)[inside]] = points[inside]
+    at = np.flatnonzero(crossing)
+    part = value[at] / (value[at] - value[following[at]])
+    out[ends[at] - 1] = points[at] + part[:, None] * (points[following[at]] - points[at])
+    sizes = np.add.reduceat(emitted, offsets[:-1])
+    keep = sizes >= 3
+    return out[np.repeat(keep, sizes)], np.concatenate([[0], np.cumsum(sizes[keep])]), owner[keep]
 
 
 def _rows(view: View, regions: Any, event: Any) -> tuple[FloatArray, FloatArray]:

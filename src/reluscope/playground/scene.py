@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +14,9 @@ from reluscope._check import FloatArray, choice, describe, real_array
 from reluscope._text import count
 from reluscope.errors import InputError, ReluscopeError
 from reluscope.playground.code import python_code
-from reluscope.playground.limit import event_limit
+from reluscope.playground.density import output_density, output_intervals
+from reluscope.playground.labels import hints, labels
+from reluscope.playground.limit import event_limit, event_side
 from reluscope.playground.session import (
     MOST_INPUTS,
     MOST_WINNERS,
@@ -25,17 +28,24 @@ from reluscope.playground.session import (
     jacobian_work,
     switching_lines,
 )
+from reluscope.playground.table import points
 from reluscope.playground.words import function_in_words, pattern_in_words
 
 MOST_DRAWN = {"inputs": MOST_INPUTS, "units": 2500, "parameters": 5_000_000}
 MOST_MEASURED = {"inputs": 1000, "units": 1200, "parameters": 200_000}
-"""Larger networks are not drawn, or not measured: the first batch of cells or lines would take too long already."""
+"""Larger networks are not drawn, or not measured: the first batch of cells or lines would take too long already. What
+counts is the network as the law sees it: with two varying inputs it has two."""
+
+_MOST_IN_PLANE = {"inputs": 2, "units": 2500, "parameters": 1_000_000}
 
 _MOST_LINES = 400
 """First-layer units that may switch in the view."""
 
 _SECONDS = {"event": 0.4, "linear_models": 0.3, "outputs": 0.2, "picture": 0.6}
-_LIVE = 0.3
+_ENUMERATED = 2.0
+"""Seconds for the event where the law is seen in two dimensions at most."""
+
+_LIVE = 0.15
 """Share of the time while something is being moved."""
 
 _MOST_FIRST_CELLS = 30_000
@@ -57,6 +67,12 @@ def budget(what: str, live: bool = False) -> str:
     return f"{_SECONDS[what] * (_LIVE if live else 1.0):g}s"
 
 
+def event_budget(view: View) -> str:
+    """The budget of the event: more where enumeration is exact, since it mostly ends long before."""
+    few = _seen(view) <= 2
+    return f"{_ENUMERATED * (_LIVE if view.live else 1.0):g}s" if few else budget("event", view.live)
+
+
 def cells_budget(what: str, view: View, method: str) -> str:
     """The budget of the regions or the moments: by enumeration also so few cells that measuring them is quick."""
     most = "" if method == "lines" else f", {_MOST_CELLS[what] if _seen(view) == 3 else _MOST_FLAT_CELLS} regions"
@@ -72,7 +88,7 @@ class Scenes:
     """The answers to a page's questions. One thread at a time; the last few answers are kept."""
 
     def __init__(self) -> None:
-        self._planes, self._linear_models = Kept(), Kept()
+        self._planes, self._linear_models, self._sides = Kept(), Kept(), Kept()
 
     def begin(self, found: Opened) -> dict[str, Any]:
         """What a page needs to know about a network when it opens it."""
@@ -87,9 +103,10 @@ class Scenes:
             "title": found.title,
             "about": found.about,
             "network": repr(net),
-            "inputs": net.n_inputs,
-            "outputs": net.n_outputs,
-            "names": [f"x[{i}]" for i in range(net.n_inputs)],
+            **labels(net),
+            "widths": list(net.widths),
+            "hints": hints(net),
+            "data": {"name": found.data_name, "rows": len(found.data)} if found.data is not None else None,
             "own": found.law is not None,
             "law": repr(found.law) if found.law is not None else "",
             "winners": 2 <= net.n_outputs <= MOST_WINNERS,
@@ -104,6 +121,8 @@ class Scenes:
                 "event": view.event,
                 "output": view.output,
                 "colour": view.colour,
+                "layers": view.layers,
+                "unit": view.unit,
             },
         }
 
@@ -135,36 +154,28 @@ class Scenes:
         return self._linear_models.get(view.law_key(), lambda: _in_time(asked, view))
 
     def picture(self, view: View) -> dict[str, Any]:
-        """The regions in the view as polygons (or intervals) with their linear models."""
+        """The regions in the view as polygons (or intervals) with their linear models; or those of the first layers."""
+        if view.layers:
+            found, older = self._of_layers(view, view.layers), self._of_layers(view, view.layers - 1)
+            rows = points(view.opened, list(view.axes))
+            return _shapes(found, [view.unit], view) | {"older": _shapes(older, [], view), "data": rows}
         found = self.regions(view)
-        if len(view.axes) == 1:
-            points = np.column_stack([found.cells.low, found.cells.high]).ravel()
-            offsets = np.arange(0, 2 * len(found) + 1, 2)
-        else:
-            points, offsets = found.cells.points.ravel(), found.cells.offsets
         outputs = list(range(view.net.n_outputs)) if view.colour in ("largest", "smallest") else [view.output]
         if len(outputs) > MOST_WINNERS:
             raise InputError(
                 f"colouring by the winning output needs at most {MOST_WINNERS} outputs, got {len(outputs)}; "
                 "choose the value of one output"
             )
-        return {
-            "count": len(found),
-            "stopped": found.stopped or "",
-            "points": points.tolist(),
-            "offsets": offsets.tolist(),
-            "outputs": outputs,
-            "C": found.C[:, outputs, :].ravel().tolist(),
-            "d": found.d[:, outputs].ravel().tolist(),
-        }
+        return _shapes(found, outputs, view) | {"data": points(view.opened, list(view.axes))}
 
-    def event(self, view: View) -> dict[str, Any]:
-        """How likely the event is, where it begins and ends in the view, and where the law lives."""
-        return {
-            "answer": _tried(self._probability, view),
-            "limit": _tried(self._limit, view),
-            "ellipses": _ellipses(view),
-        }
+    def event(self, view: View, have: Any = None) -> dict[str, Any]:
+        """How likely the event is, where it holds in the view, and where the law lives.
+
+        `have` names the place that the page knows already: while only the law moves, it is not sent again.
+        """
+        found = {"answer": _tried(self._probability, view), "ellipses": _ellipses(view)}
+        place = _tried(self._place, view)
+        return found if place.get("key") == have and have is not None else found | {"place": place}
 
     def outputs(self, view: View) -> dict[str, Any]:
         """Mean and standard deviation of the outputs."""
@@ -180,10 +191,12 @@ class Scenes:
         for o in _shown_outputs(view):
             variance = cov[o, o]
             sd = {k: float(np.sqrt(max(getattr(variance, k), 0.0))) for k in ("value", "lower", "upper")}
-            rows.append({"name": f"y[{o}]", "mean": answer(mean[o]), "sd": plain(sd)})
-        return {
-            "rows": rows, "guarantee": mean.guarantee, "level": mean.level, "method": out.method, "asked": method
-        }  # fmt: skip
+            rows.append({"output": o, "mean": answer(mean[o]), "sd": plain(sd)})
+        exact = mean.guarantee == "exact" and _seen(view) <= 2
+        return plain({
+            "rows": rows, "guarantee": mean.guarantee, "level": mean.level, "method": out.method, "asked": method,
+            "density": _tried(lambda v: output_density(v, out, exact=exact), view),
+        })  # fmt: skip
 
     def heaviest(self, view: View) -> dict[str, Any]:
         """The regions that the law meets: how many, the heaviest, and the mass of each one drawn when asked for."""
@@ -221,7 +234,7 @@ class Scenes:
         if not isinstance(methods, list) or len(methods) != 2:
             raise InputError(f"methods must list two methods, got {describe(methods)}")
         known = [choice(method, "methods", ("auto", "lines")) for method in methods]
-        budgets = {"event": budget("event"), "picture": picture_budget()}
+        budgets = {"event": event_budget(replace(view, live=False)), "picture": picture_budget()}
         for what, method in zip(("outputs", "linear_models"), known, strict=True):
             budgets[what] = cells_budget(what, replace(view, live=False), method)
         return {"python": python_code(view, budgets, known)}
@@ -240,7 +253,7 @@ class Scenes:
         y = net(x)
         return {
             "at": spot.tolist(),
-            "outputs": [{"name": f"y[{o}]", "value": float(y[o])} for o in shown],
+            "outputs": [{"output": o, "value": float(y[o])} for o in shown],
             "more": max(net.n_outputs - _MOST_OUTPUTS, 0),
             "output": view.output,
             "pattern": pattern_in_words(net, pattern),
@@ -260,15 +273,49 @@ class Scenes:
             view.event, view.net, view.law()
         )  # what is wrong with it is said before what is wrong with the network
         refuse_if_large(view, MOST_MEASURED)
-        return answer(probability(view.net, view.law(), view.event, budget=budget("event", view.live), rng=0))
+        found = answer(probability(view.net, view.law(), view.event, budget=event_budget(view), rng=0))
+        if view.opened.data is not None:
+            event = as_event(view.event, view.net, view.law())
+            found["rows"] = int(event.holds(view.net, view.opened.data).sum())
+        return found
 
-    def _limit(self, view: View) -> list[float]:
+    def _place(self, view: View) -> dict[str, Any]:
+        """Where the event holds in the view: its limit and its side, with a name for the two."""
         from reluscope.events import as_event
 
         if not view.event:
-            return []
+            return {"key": "", "limit": [], "points": [], "offsets": [0], "output": None}
         found = as_event(view.event, view.net, view.law())
-        return event_limit(view, self.regions(view), found).ravel().tolist()
+        digest = hashlib.sha256(repr((view.plane_key(), found.features, view.output)).encode())
+        for case in found.cases:
+            for part in (case.lower, case.upper, case.A, case.G, case.g, case.strict, case.F):
+                digest.update(repr(part.shape).encode())
+                digest.update(np.ascontiguousarray(part).tobytes() if np.any(part) else b"")
+        key = digest.hexdigest()[:24]
+
+        def make() -> dict[str, Any]:
+            regions = self.regions(view)
+            spots, offsets = event_side(view, regions, found)
+            return {
+                "key": key,
+                "limit": event_limit(view, regions, found).ravel().tolist(),
+                "points": spots.ravel().tolist(),
+                "offsets": offsets.tolist(),
+                "output": output_intervals(found, view.output),
+            }
+
+        made: dict[str, Any] = self._sides.get(key, make)
+        return made
+
+    def _of_layers(self, view: View, layers: int) -> Any:
+        """`rs.regions` of the first hidden layers on the plane."""
+        from reluscope.cells.regions import regions
+
+        refuse_if_large(view, MOST_DRAWN)
+        return self._planes.get(
+            (view.plane_key(), layers),
+            lambda: regions(view.part(layers), (view.lower, view.upper), budget=picture_budget(), progress=None),
+        )
 
     @staticmethod
     def _mass_by_region(view: View, found: Any, regions: Any) -> list[float | None]:
@@ -282,6 +329,9 @@ def refuse_if_large(view: View, most: Mapping[str, int]) -> None:
     """Raise an error with the reason when one question about the network could take much longer than a second."""
     net = view.net
     size = {"inputs": net.n_inputs, "units": net.n_units, "parameters": net.n_parameters}
+    if most is MOST_MEASURED and view.vary == "shown" and net.n_inputs > len(view.axes):
+        most, first = _MOST_IN_PLANE, net.layers[0]
+        size |= {"inputs": len(view.axes), "parameters": net.n_parameters - first.n_parameters + 3 * first.width}
     if any(size[key] > most[key] for key in most):
         has, may = (", ".join(f"{sizes[key]:,} {key}" for key in most) for sizes in (size, most))
         raise InputError(
@@ -365,6 +415,24 @@ def _places(view: View, regions: Any, patterns: Any) -> FloatArray:
     """Index of the region in the view with each pattern, -1 where it is not in view."""
     index = {key: i for i, key in enumerate(_keys(view, regions.pattern))} if len(regions) else {}
     return np.array([index.get(key, -1) for key in _keys(view, patterns)])
+
+
+def _shapes(found: Any, outputs: list[int], view: View) -> dict[str, Any]:
+    """Regions as polygons (or intervals), with the linear models of some outputs."""
+    if len(view.axes) == 1:
+        corners = np.column_stack([found.cells.low, found.cells.high])
+        offsets = np.arange(0, 2 * len(found) + 1, 2)
+    else:
+        corners, offsets = found.cells.points, found.cells.offsets
+    return {
+        "count": len(found),
+        "stopped": found.stopped or "",
+        "points": corners.ravel().tolist(),
+        "offsets": offsets.tolist(),
+        "outputs": outputs,
+        "C": found.C[:, outputs, :].ravel().tolist(),
+        "d": found.d[:, outputs].ravel().tolist(),
+    }
 
 
 def _ellipses(view: View) -> list[dict[str, Any]]:

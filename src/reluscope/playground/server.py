@@ -11,9 +11,11 @@ import ipaddress
 import json
 import logging
 import re
+import secrets
 import tempfile
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,12 @@ from reluscope.errors import InputError, InputLimitError, ReluscopeError, Relusc
 from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.playground import scene
 from reluscope.playground.session import Opened, Shelf, View, view
+from reluscope.playground.table import MOST_BYTES, with_table
+from reluscope.playground.training import SETS, Trainers
 from reluscope.playground.worker import BusyError, StaleError, Worker
+
+CLASSES = ([0, 114, 178], [213, 94, 0])
+"""Colours of rows by their class: blue and vermilion, which all eyes tell apart."""
 
 _QUESTION_BYTES = 1 << 20
 _SECONDS = 20.0
@@ -50,17 +57,20 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_SCRIPTS = (
+    "answers", "density", "dom", "draw", "drop", "export", "law", "page", "picture", "pointers", "questions", "server",
+    "share", "state", "svg", "train",
+)  # fmt: skip
 _STATIC = {
     "/": ("page.html", "text/html; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8") for name in _SCRIPTS},
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 _KINDS: dict[str, Callable[[scene.Scenes, View, dict[str, Any]], dict[str, Any]]] = {
     "picture": lambda scenes, seen, data: scenes.picture(seen),
-    "event": lambda scenes, seen, data: scenes.event(seen),
+    "event": lambda scenes, seen, data: scenes.event(seen, data.get("have")),
     "outputs": lambda scenes, seen, data: scenes.outputs(seen),
     "linear_models": lambda scenes, seen, data: scenes.heaviest(seen),
     "point": lambda scenes, seen, data: scenes.point(seen, data.get("point")),
@@ -123,14 +133,28 @@ class Playground:
     def __init__(self, given: Opened | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self.shelf = Shelf(given, limits)
         self.scenes = scene.Scenes()
+        self.trainers = Trainers()
+        self.shelf.trained = self.trainers.find
         self.worker = Worker()
+        self.name = secrets.token_hex(8)
 
     def routes(self) -> list[Route]:
         """All of them."""
         pages = [Route(path, _file(*what), methods=["GET"]) for path, what in _STATIC.items()]
-        asked: dict[str, Callable[[Request], Any]] = {"start": self.start, "open": self.open, "load": self.load}
+        asked: dict[str, Callable[[Request], Any]] = {
+            "start": self.start,
+            "ping": self.ping,
+            "open": self.open,
+            "load": self.load,
+        }
+        asked |= {"table": self.table, "train": self.train}
         asked |= {kind: self._question(kind) for kind in _KINDS}
         return pages + [Route(f"/api/{name}", _kindly(answer), methods=["POST"]) for name, answer in asked.items()]
+
+    async def ping(self, request: Request) -> bytes:
+        """That the server is there, and which one: after a restart its networks are gone."""
+        await _question(request)
+        return _json({"server": self.name})
 
     async def start(self, request: Request) -> bytes:
         """The choice of networks and the colours; the kernels are made ready meanwhile."""
@@ -142,9 +166,12 @@ class Playground:
         return _json({
             "version": __version__,
             "examples": list(NAMES),
+            "sets": list(SETS),
+            "server": self.name,
             "given": None if given is None else {"key": given.key, "title": given.title},
             "limit": self.shelf.limits.file_bytes,
             "categories": CATEGORIES.tolist(),
+            "classes": CLASSES,
             "diverging": diverging(np.linspace(-1.0, 1.0, 5)).tolist(),
             "sequential": sequential(np.linspace(0.0, 1.0, 5)).tolist(),
         })  # fmt: skip
@@ -181,6 +208,40 @@ class Playground:
                     raise InputError(message) from error
 
             return await self.worker.do(job, seconds=_LOAD_SECONDS)
+
+    async def table(self, request: Request) -> bytes:
+        """Rows from the bytes of a CSV file, as data or as a law for an open network."""
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/octet-stream":
+            raise InputError("a file must come as application/octet-stream")
+        asked = request.query_params
+        name = Path(asked.get("name", "").replace("\\", "/")).name[:200]
+        if not name.lower().endswith((".csv", ".txt", ".tsv")):
+            raise InputError(f"rows come as a .csv file, got {name!r}")
+        limits = replace(self.shelf.limits, file_bytes=min(MOST_BYTES, self.shelf.limits.file_bytes))
+        with tempfile.TemporaryDirectory(prefix="reluscope-") as folder:
+            path = Path(folder) / "rows.csv"
+            await _save(request, path, limits.file_bytes)
+
+            def job() -> bytes:
+                try:
+                    made = with_table(self.shelf.find(asked.get("network")), path, name, asked.get("as"), limits)
+                except ReluscopeError as error:
+                    raise InputError(str(error).replace(str(path), name).replace(path.name, name)) from error
+                self.shelf.keep(made)
+                return _json(self.scenes.begin(made))
+
+            return await self.worker.do(job, seconds=_LOAD_SECONDS)
+
+    async def train(self, request: Request) -> bytes:
+        """A few epochs of a small network, and the network they lead to."""
+        data = await _question(request)
+
+        def job() -> bytes:
+            trainer, opened = self.trainers.go(data)
+            found = {"key": opened.key, "state": trainer.state()}
+            return _json(found if data.get("trainer") else found | {"opened": self.scenes.begin(opened)})
+
+        return await self.worker.do(job, seconds=_SECONDS)
 
     def _question(self, kind: str) -> Callable[[Request], Any]:
         async def answer(request: Request) -> bytes:

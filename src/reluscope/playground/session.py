@@ -5,7 +5,6 @@ A page sends its whole view with every question, so the server keeps nothing abo
 
 from __future__ import annotations
 
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, describe, integer, real_array
 from reluscope.errors import InputError
@@ -39,7 +39,7 @@ _MOST_LINES = 160
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A network that is open, with what is known about its inputs. `code` are the lines of Python that make it.
+    """A network that is open, with what is known of its inputs. `code` are the lines of Python that make it.
 
     The lines define `net`, and `law` when the network comes with one.
     """
@@ -51,6 +51,11 @@ class Opened:
     code: str
     law: Law | None = None
     events: tuple[str, ...] = ()
+    data: FloatArray | None = None
+    """Rows of inputs to show and to count."""
+    data_name: str = ""
+    classes: npt.NDArray[np.int64] | None = None
+    """The class of each row, where it is known."""
 
     def mean_and_sd(self) -> tuple[FloatArray, FloatArray]:
         """Where the inputs live, as far as is known: 0 and 1 when nothing is."""
@@ -58,13 +63,19 @@ class Opened:
             return np.zeros(self.net.n_inputs), np.ones(self.net.n_inputs)
         return np.asarray(self.law.mean), np.sqrt(np.asarray(self.law.variance))
 
+    def start(self) -> tuple[FloatArray, FloatArray]:
+        """The `at` and `sd` of a view of the law as it came: every spread is positive, so that it can be changed."""
+        at, sd = self.mean_and_sd()
+        return at, np.where(sd > 0, sd, np.where((sd > 0).any(), sd.max(), 1.0))
+
 
 @dataclass(frozen=True, eq=False)
 class View:
     """One view of a network: the plane (or line) of the inputs `axes` through `at`, a law, an event, a colouring.
 
-    `vary` says which law: the network's own; independent Gaussians around `at` with `sd` in the shown inputs, the
-    others held (`"shown"`); or in all of them (`"all"`). `lower` and `upper` are the corners of what is shown.
+    `vary` says which law: the network's own, moved to the mean `at` and stretched to the standard deviations `sd`
+    (`"own"`); independent Gaussians around `at` with `sd` in the shown inputs, the others held (`"shown"`); or in all
+    of them (`"all"`). `lower` and `upper` are the corners of what is shown.
     """
 
     opened: Opened
@@ -77,6 +88,10 @@ class View:
     event: str
     output: int = 0
     colour: str = "output"
+    layers: int = 0
+    """How many hidden layers cut the picture; 0 for all of them."""
+    unit: int = 0
+    """The unit of the layer after those, whose value is shown."""
     live: bool = False
     """Whether a slider is being moved: answers may then take less time, and be less narrow."""
 
@@ -93,10 +108,18 @@ class View:
     def law(self) -> Any:
         """The law of the inputs."""
         if self.vary == "own":
-            return self.opened.law
+            assert self.opened.law is not None
+            change = self.change()
+            return self.opened.law.move(**change) if change else self.opened.law
         from reluscope.inputs import Gaussian
 
         return Gaussian(self.at.tolist(), self.variances)
+
+    def change(self) -> dict[str, list[float]]:
+        """What `Law.move` takes to make the network's own law the one shown; empty where it is as it came."""
+        at, sd = self.opened.start()
+        out = {} if np.array_equal(self.at, at) else {"mean": self.at.tolist()}
+        return out if np.array_equal(self.sd, sd) else out | {"scale": (self.sd / sd).tolist()}
 
     @property
     def whole(self) -> bool:
@@ -121,6 +144,12 @@ class View:
         x[list(self.axes)] = u
         return x
 
+    def part(self, layers: int) -> Network:
+        """The first hidden layers on the plane, with the values of the layer after them as outputs."""
+        from reluscope.answers.outputs import truncated_network
+
+        return truncated_network(self.plane(), layers)
+
     def plane_key(self) -> Hashable:
         """What the picture of the regions depends on."""
         _, c = self.frame()
@@ -129,7 +158,7 @@ class View:
     def law_key(self) -> Hashable:
         """What numbers about the law depend on."""
         if self.vary == "own":
-            return self.opened.key, "own", self.live
+            return self.opened.key, "own", self.at.tobytes(), self.sd.tobytes(), self.live
         return self.opened.key, self.at.tobytes(), tuple(self.variances), self.live
 
 
@@ -143,18 +172,22 @@ def view(opened: Opened, data: Any) -> View:
     if vary == "own" and opened.law is None:
         raise InputError("vary 'own' needs a network that comes with a law; choose 'shown' or 'all'")
     at, sd = _numbers(data.get("at"), "at", n), _numbers(data.get("sd"), "sd", n)
-    if (sd < 0).any():
-        raise InputError(f"sd must not be negative, got {sd.min():g} at index {int(np.argmin(sd))}")
+    if (sd < 0).any() or (vary == "own" and not (sd > 0).all()):
+        wanted = "be positive" if vary == "own" else "not be negative"
+        raise InputError(f"sd must {wanted}, got {sd.min():g} at index {int(np.argmin(sd))}")
     lower, upper = (_numbers(data.get(side), side, len(axes)) for side in ("lower", "upper"))
     if not (lower < upper).all():
         raise InputError("lower must be below upper in every shown input")
     event = data.get("event", "")
     if not isinstance(event, str) or len(event) > _MOST_EVENT:
         raise InputError(f"event must be text of at most {_MOST_EVENT:,} characters, got {describe(event)}")
+    hidden = len(opened.net.hidden)
+    layers = integer(data.get("layers", 0), "layers", low=0, high=hidden) % max(hidden, 1)
     return View(
         opened, axes, at, sd, vary, lower, upper, event.strip(),
         integer(data.get("output", 0), "output", low=0, high=m - 1),
         choice(data.get("colour", "output"), "colour", COLOURS),
+        layers, integer(data.get("unit", 0), "unit", low=0, high=opened.net.layers[layers].width - 1 if layers else 0),
         data.get("live") is True,
     )  # fmt: skip
 
@@ -167,8 +200,8 @@ def first_view(opened: Opened) -> View:
             f"the playground takes networks of at most {MOST_INPUTS:,} inputs, got {net.n_inputs:,}; ask in Python, "
             "as in rs.probability(net, law, event, budget='60s')"
         )
-    at, sd = opened.mean_and_sd()
-    known = np.where(sd > 0, sd, np.where((sd > 0).any(), sd.max(), 1.0))
+    at, known = opened.start()
+    sd = opened.mean_and_sd()[1]
     axes = _liveliest(net, at, sd if (sd > 0).any() else known)
     half = _SIGMAS * known[list(axes)]
     event = opened.events[0] if opened.events else "y[0] > 0" if net.n_outputs == 1 else "argmax == argmax at mean"
@@ -201,6 +234,8 @@ class Shelf:
         self.given = given
         self.limits = limits
         self._open: OrderedDict[str, Opened] = OrderedDict()
+        self.trained: Callable[[str], Opened | None] = lambda key: None
+        """Where the networks are that are being trained."""
 
     def example(self, name: Any) -> Opened:
         """A built-in network."""
@@ -211,13 +246,13 @@ class Shelf:
         if key not in self._open:
             found = example(name)
             code = f"built_in = rs.example({name!r})\nnet, law = built_in.network, built_in.law"
-            self._keep(Opened(key, found.network, found.name, found.about, code, found.law, found.events))
+            self.keep(Opened(key, found.network, found.name, found.about, code, found.law, found.events))
         return self._open[key]
 
     def file(self, path: Path, name: str) -> Opened:
         """The network in a file; `name` is what its user calls it."""
         found = from_file(path, name, self.limits)
-        self._keep(found)
+        self.keep(found)
         return found
 
     def find(self, key: Any) -> Opened:
@@ -226,12 +261,15 @@ class Shelf:
             return self.example(key.removeprefix("example-"))
         if self.given is not None and key == self.given.key:
             return self.given
+        if isinstance(key, str) and (found := self.trained(key)) is not None:
+            return found
         if not isinstance(key, str) or key not in self._open:
             raise InputError("this network is no longer open; choose it again")
         self._open.move_to_end(key)
         return self._open[key]
 
-    def _keep(self, opened: Opened) -> None:
+    def keep(self, opened: Opened) -> None:
+        """Keep a network open, with the last few others."""
         self._open[opened.key] = opened
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)
@@ -255,12 +293,13 @@ class Kept:
 
 
 def from_file(path: Path, name: str, limits: Limits = DEFAULT_LIMITS) -> Opened:
-    """A network from a file, with a new key."""
+    """A network from a file; its key says which network it is, so that a link finds it again."""
+    from reluscope.answers.replay import fingerprint
     from reluscope.formats import load
 
     net = load(path, limits=limits)
     about = f"{net!r}; nothing is known about its inputs, so the law starts as a standard normal one"
-    return Opened(secrets.token_hex(8), net, name, about, f"net = rs.load({name!r})")
+    return Opened(f"net-{fingerprint(net)[:24]}", net, name, about, f"net = rs.load({name!r})")
 
 
 def _axes(value: Any, n: int) -> tuple[int, ...]:

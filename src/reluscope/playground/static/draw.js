@@ -1,7 +1,7 @@
-// Draws the regions, the law and the event's limit on a canvas. It knows nothing of the server.
+// Draws the regions, the law, the event and the data on a canvas (or on what records for an SVG file). It knows nothing of the server.
 
 const LEFT = 58, RIGHT = 12, TOP = 10, BOTTOM = 46;
-const EDGE = '#1c2330';
+const EDGE = '#1c2330', NEWEST = '#c2410c';
 
 export const rgb = c => `rgb(${c[0]} ${c[1]} ${c[2]})`;
 
@@ -35,6 +35,33 @@ export function clip(shape, a, b, c) {
 
 const shapeOf = (picture, i) => picture.points.slice(2 * picture.offsets[i], 2 * picture.offsets[i + 1]);
 
+// The region that a point of the plane lies in, or -1.
+export function regionAt(picture, u) {
+  for (let i = 0; i < picture.count; i++) {
+    if (u.length === 1) { if (picture.points[2 * i] <= u[0] && u[0] <= picture.points[2 * i + 1]) return i; continue; }
+    if (inConvex(picture.points, picture.offsets[i], picture.offsets[i + 1], u)) return i;
+  }
+  return -1;
+}
+
+function inConvex(points, start, stop, [x, y]) {
+  let side = 0;
+  for (let v = start; v < stop; v++) {
+    const w = v + 1 < stop ? v + 1 : start;
+    const turn = (points[2 * w] - points[2 * v]) * (y - points[2 * v + 1]) - (points[2 * w + 1] - points[2 * v + 1]) * (x - points[2 * v]);
+    if (turn * side < 0) return false;
+    if (turn) side = Math.sign(turn);
+  }
+  return true;
+}
+
+// Whether a point of the plane is in the event.
+export function inEvent(place, u) {
+  if (u.length === 1) { for (let i = 0; i < place.points.length; i += 2) if (place.points[i] <= u[0] && u[0] <= place.points[i + 1]) return true; return false; }
+  for (let i = 0; i + 1 < place.offsets.length; i++) if (inConvex(place.points, place.offsets[i], place.offsets[i + 1], u)) return true;
+  return false;
+}
+
 // Lowest and highest value of the shown output over all regions in view.
 export function valueRange(picture, axes) {
   let low = Infinity, high = -Infinity;
@@ -46,7 +73,7 @@ export function valueRange(picture, axes) {
   return [low, high];
 }
 
-function valueAt(picture, i, o, u) {
+export function valueAt(picture, i, o, u) {
   const m = picture.outputs.length, k = u.length, base = (i * m + o) * k;
   let y = picture.d[i * m + o];
   for (let a = 0; a < k; a++) y += picture.C[base + a] * u[a];
@@ -118,25 +145,44 @@ export function paintRegions(canvas, view, picture, mass, palette, span) {
   sheet.of = { lower: view.lower.slice(), upper: view.upper.slice() };
   const ctx = sheet.getContext('2d'), f = frame(canvas, view, span);
   ctx.scale(ratio, ratio);
+  const won = regionsInto(ctx, f, view, picture, mass, palette);
+  if (won.size) sheet.won = won;
+  return sheet;
+}
+
+function within(ctx, f) {
+  ctx.save();
   ctx.beginPath();
   ctx.rect(f.left, f.top, f.w, f.h);
   ctx.clip();
-  const most = mass ? mass.reduce((a, b) => Math.max(a, b ?? 0), 0) : 0;
-  if (view.axes.length === 1) { paintCurve(ctx, f, view, picture, mass, most, palette); return sheet; }
-  const scale = view.colour === 'output' ? valueScale(valueRange(picture, 2), palette) : null;
-  const won = new Set();
-  for (let i = 0; i < picture.count; i++) {
-    const shape = shapeOf(picture, i);
-    if (view.colour === 'output') fillShape(ctx, f, shape, gradient(ctx, f, picture, i, shape, scale));
-    else if (view.colour === 'mass') fillShape(ctx, f, shape, rgb(mass ? massShade(mass[i], most, palette) : [200, 200, 200]));
-    else winners(ctx, f, picture, i, shape, palette, view.colour === 'smallest' ? -1 : 1, won);
+}
+
+export function regionsInto(ctx, f, view, picture, mass, palette) {
+  const won = new Set(), most = mass ? mass.reduce((a, b) => Math.max(a, b ?? 0), 0) : 0;
+  within(ctx, f);
+  if (view.axes.length === 1) paintCurve(ctx, f, view, picture, mass, most, palette);
+  else {
+    const scale = view.colour === 'output' ? valueScale(valueRange(picture, 2), palette) : null;
+    for (let i = 0; i < picture.count; i++) {
+      const shape = shapeOf(picture, i);
+      if (view.colour === 'output') fillShape(ctx, f, shape, gradient(ctx, f, picture, i, shape, scale));
+      else if (view.colour === 'mass') fillShape(ctx, f, shape, rgb(mass ? massShade(mass[i], most, palette) : [200, 200, 200]));
+      else winners(ctx, f, picture, i, shape, palette, view.colour === 'smallest' ? -1 : 1, won);
+    }
+    edges(ctx, f, picture, picture.older ? NEWEST : EDGE, picture.older ? 1.2 : 0.7);
+    if (picture.older) edges(ctx, f, picture.older, EDGE, 1.1);
   }
-  ctx.strokeStyle = EDGE;
+  ctx.restore();
+  return won;
+}
+
+function edges(ctx, f, picture, colour, width) {
+  ctx.save();
+  ctx.strokeStyle = colour;
   ctx.globalAlpha = picture.count > 1500 ? 0.35 : 0.6;
-  ctx.lineWidth = picture.count > 1500 ? 0.4 : 0.7;
+  ctx.lineWidth = picture.count > 1500 ? 0.4 : width;
   for (let i = 0; i < picture.count; i++) { path(ctx, f, shapeOf(picture, i)); ctx.stroke(); }
-  if (won.size) sheet.won = won;
-  return sheet;
+  ctx.restore();
 }
 
 function paintCurve(ctx, f, view, picture, mass, most, palette) {
@@ -190,19 +236,28 @@ function halo(ctx, width, dash, colour = '#000') {
   ctx.setLineDash([]);
 }
 
-function axes(ctx, f, names, theme) {
+// Ticks stand at round values in the units of people; the frame is in the network's own numbers.
+function tickPlaces(label, low, high, most) {
+  const ends = [low, high].map(v => (v - label.shift) / label.scale);
+  return ticks(Math.min(...ends), Math.max(...ends), most).map(([t, text]) => [t * label.scale + label.shift, text]);
+}
+
+const PLAIN = { name: '', unit: '', scale: 1, shift: 0 };
+
+function axes(ctx, f, labels, theme) {
+  const [across, up] = labels.map(l => l ?? PLAIN), title = l => l.unit ? `${l.name} (${l.unit})` : l.name;
   ctx.font = '12px system-ui, sans-serif';
   ctx.fillStyle = ctx.strokeStyle = theme.soft;
   ctx.lineWidth = 1;
   ctx.textAlign = 'center';
   ctx.textBaseline = 'top';
-  for (const [t, text] of ticks(f.x0, f.x1, Math.max(2, Math.min(7, f.w / 70)))) {
+  for (const [t, text] of tickPlaces(across, f.x0, f.x1, Math.max(2, Math.min(7, f.w / 70)))) {
     ctx.fillRect(f.X(t) - 0.5, f.top + f.h, 1, 4);
     ctx.fillText(text, f.X(t), f.top + f.h + 7);
   }
   ctx.textAlign = 'right';
   ctx.textBaseline = 'middle';
-  for (const [t, text] of ticks(f.y0, f.y1, Math.max(2, Math.min(7, f.h / 50)))) {
+  for (const [t, text] of tickPlaces(up, f.y0, f.y1, Math.max(2, Math.min(7, f.h / 50)))) {
     ctx.fillRect(f.left - 4, f.Y(t) - 0.5, 4, 1);
     ctx.fillText(text, f.left - 7, f.Y(t));
   }
@@ -210,11 +265,11 @@ function axes(ctx, f, names, theme) {
   ctx.fillStyle = theme.ink;
   ctx.font = '13px system-ui, sans-serif';
   ctx.textAlign = 'center';
-  ctx.fillText(names[0], f.left + f.w / 2, f.top + f.h + 34);
+  ctx.fillText(title(across), f.left + f.w / 2, f.top + f.h + 34);
   ctx.save();
   ctx.translate(11, f.top + f.h / 2);
   ctx.rotate(-Math.PI / 2);
-  ctx.fillText(names[1], 0, 0);
+  ctx.fillText(title(up) || 'output', 0, 0);
   ctx.restore();
 }
 
@@ -269,26 +324,55 @@ function paste(ctx, f, sheet, ratio, line) {
   ctx.restore();
 }
 
-export function draw(canvas, model) {
-  const ratio = devicePixelRatio || 1, { view, sheet, picture, limit, span } = model;
-  canvas.width = canvas.clientWidth * ratio;
-  canvas.height = canvas.clientHeight * ratio;
-  const ctx = canvas.getContext('2d'), f = frame(canvas, view, span), line = view.axes.length === 1;
-  ctx.scale(ratio, ratio);
-  if (sheet) paste(ctx, f, sheet, ratio, line);
-  axes(ctx, f, model.names, model.theme);
+// Stripes where the event holds, and a thick line where it begins.
+function event(ctx, f, place, line) {
   ctx.save();
   ctx.beginPath();
-  ctx.rect(f.left, f.top, f.w, f.h);
-  ctx.clip();
-  if (model.ellipses?.length) (line ? bell : ellipses)(ctx, f, model.ellipses);
-  if (limit?.length) {
-    ctx.beginPath();
-    if (line) for (const x of limit) { ctx.moveTo(f.X(x), f.top); ctx.lineTo(f.X(x), f.top + f.h); }
-    else for (let i = 0; i < limit.length; i += 4) { ctx.moveTo(f.X(limit[i]), f.Y(limit[i + 1])); ctx.lineTo(f.X(limit[i + 2]), f.Y(limit[i + 3])); }
-    ctx.lineCap = 'round';
-    halo(ctx, 2.2, []);
+  if (line) for (let i = 0; i < place.points.length; i += 2) ctx.rect(f.X(place.points[i]), f.top, (place.points[i + 1] - place.points[i]) * f.sx, f.h);
+  else for (let i = 0; i + 1 < place.offsets.length; i++) {
+    for (let v = place.offsets[i]; v < place.offsets[i + 1]; v++) ctx[v > place.offsets[i] ? 'lineTo' : 'moveTo'](f.X(place.points[2 * v]), f.Y(place.points[2 * v + 1]));
+    ctx.closePath();
   }
+  if (place.points.length) {
+    ctx.clip();
+    ctx.beginPath();
+    for (let x = f.left - f.h; x < f.left + f.w; x += 9) { ctx.moveTo(x, f.top + f.h); ctx.lineTo(x + f.h, f.top); }
+    ctx.strokeStyle = EDGE;
+    ctx.globalAlpha = 0.45;
+    ctx.lineWidth = 1.3;
+    ctx.stroke();
+  }
+  ctx.restore();
+  const { limit } = place;
+  if (!limit.length) return;
+  ctx.beginPath();
+  if (line) for (const x of limit) { ctx.moveTo(f.X(x), f.top); ctx.lineTo(f.X(x), f.top + f.h); }
+  else for (let i = 0; i < limit.length; i += 4) { ctx.moveTo(f.X(limit[i]), f.Y(limit[i + 1])); ctx.lineTo(f.X(limit[i + 2]), f.Y(limit[i + 3])); }
+  ctx.lineCap = 'round';
+  halo(ctx, 2.2, []);
+}
+
+function rows(ctx, f, data, line, classes) {
+  const k = line ? 1 : 2;
+  for (let i = 0; i * k < data.points.length; i++) {
+    ctx.beginPath();
+    ctx.arc(f.X(data.points[i * k]), line ? f.top + f.h - 5 : f.Y(data.points[i * k + 1]), 2.6, 0, 7);
+    ctx.fillStyle = data.classes ? rgb(classes[data.classes[i] % classes.length]) : '#ffffffc0';
+    ctx.strokeStyle = EDGE;
+    ctx.lineWidth = 0.9;
+    ctx.fill();
+    ctx.stroke();
+  }
+}
+
+// All but the regions: axes, data, law, event, what is marked.
+export function overlay(ctx, f, model) {
+  const { view, picture, place } = model, line = view.axes.length === 1;
+  axes(ctx, f, model.labels, model.theme);
+  within(ctx, f);
+  if (place) event(ctx, f, place, line);
+  if (model.data?.points) rows(ctx, f, model.data, line, model.classes);
+  if (model.ellipses?.length) (line ? bell : ellipses)(ctx, f, model.ellipses);
   if (picture && model.marked >= 0 && model.marked < picture.count) {
     if (line) {
       ctx.beginPath();
@@ -304,4 +388,14 @@ export function draw(canvas, model) {
     halo(ctx, 1.5, [], '#fff');
   }
   ctx.restore();
+}
+
+export function draw(canvas, model) {
+  const ratio = devicePixelRatio || 1, { view, sheet, span } = model;
+  canvas.width = canvas.clientWidth * ratio;
+  canvas.height = canvas.clientHeight * ratio;
+  const ctx = canvas.getContext('2d'), f = frame(canvas, view, span);
+  ctx.scale(ratio, ratio);
+  if (sheet) paste(ctx, f, sheet, ratio, view.axes.length === 1);
+  overlay(ctx, f, model);
 }

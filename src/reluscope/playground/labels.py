@@ -1,0 +1,63 @@
+"""What inputs and outputs are called on the page, in which units, and events that fit the network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reluscope.network import Network
+
+_MOST_HINTS = 4
+
+
+def labels(net: Network) -> dict[str, list[dict[str, Any]]]:
+    """Name, unit, `scale` and `shift` of each input and output: the network's number is `scale * value + shift`.
+
+    Without a schema (or where an output is a probability, which is not linear) the network's own numbers are shown.
+    """
+    s = net.schema
+    inputs = [_label(f"x[{i}]") for i in range(net.n_inputs)]
+    outputs = [_label(f"y[{o}]") for o in range(net.n_outputs)]
+    if s is not None and s.columns:
+        for column in s.columns:
+            place = s.place(column.name)
+            for i, name in zip(range(place.start, place.stop), column.inputs, strict=True):
+                inputs[i] = _label(name, column.unit, column.scale, column.shift)
+    if s is not None:
+        for o, out in enumerate(s.outputs):
+            raw = out.link == "raw" and not out.calibration
+            outputs[o] = (
+                _label(out.name, out.unit, out.scale, out.shift) if raw else _label(f"{out.name} before its link")
+            )
+    return {"inputs": inputs, "outputs": outputs}
+
+
+def hints(net: Network) -> list[str]:
+    """A few events that can be asked of this network."""
+    s = net.schema
+    out = []
+    if s is not None and s.classes:
+        out.append(f"{_quoted(s.decision)} == {_quoted(str(s.classes[0]))}")
+    if s is not None and s.outputs and s.outputs[0].link != "raw":
+        out.append(f"{_quoted(s.outputs[0].name)} > 0.5" if len(s.outputs) == 1 else "")
+    if net.n_outputs == 1:
+        out += ["y[0] > 1", "|y[0]| < 0.5"]
+    else:
+        arg = "argmin" if s is not None and s.rule == "smallest" else "argmax"
+        out += [f"{arg} == {net.n_outputs - 1}", "y[0] > y[1]"]
+    if s is not None and s.columns and s.columns[0].kind in ("continuous", "integer"):
+        column = s.columns[0]
+        middle = column.seen[1] / 2 + column.seen[0] / 2 if column.seen is not None else 0.0
+        out.append(f"{_quoted(column.name)} < {middle:.4g}{f' {column.unit}' if column.unit else ''}")
+    else:
+        out.append(f"y[0] > 0 and x[{net.n_inputs - 1}] < 0.5")
+    if net.hidden:
+        out.append(f"J[0,{net.n_inputs - 1}] < 0")
+    return [text for text in out if text][:_MOST_HINTS]
+
+
+def _label(name: str, unit: str = "", scale: float = 1.0, shift: float = 0.0) -> dict[str, Any]:
+    return {"name": name, "unit": unit, "scale": scale, "shift": shift}
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f'"{name}"'

@@ -197,7 +197,7 @@ def test_the_side_of_the_event_is_striped(browser):
     open_page(browser)
     look = (
         "(() => {const c = document.querySelector('#canvas'), g = c.getContext('2d'), out = [];"
-        "for (const x of [0.3, 0.9]) out.push([...g.getImageData(c.width * x, 20, 1, c.height * 0.3).data]);"
+        "for (const x of [0.12, 0.95]) out.push([...g.getImageData(c.width * x, 20, 1, c.height * 0.9).data]);"
         "return out})()"
     )
     type_event(browser, "x[0] > 1e6")
@@ -405,7 +405,7 @@ def test_a_network_learns_and_its_numbers_are_exact(browser):
     settled(browser)
     loss = [float(re.search(r"loss ([0-9.e-]+)", t)[1]) for t in (first, browser.text("#train-state"))]
     assert loss[1] < 0.6 * loss[0]
-    assert "400 training rows" in browser.text("#legend")
+    assert "training rows: 400 rows" in browser.text("#legend")
     scope = run_python(browser)
     assert scope["answer"].guarantee == "exact"
     assert shown_probability(browser) == f"{scope['answer'].value:.6g}"

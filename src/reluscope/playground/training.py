@@ -103,7 +103,7 @@ class Trainer:
         about = f"{shape} network on {_ROWS} rows of {self.name}; the law is the one the rows are drawn from"
         return Opened(
             f"train-{self.key}-{self.epoch}", net, f"training: {self.name}", about, code, self.law, ("y[0] > 0",),
-            self.X, f"{_ROWS} training rows", self.code,
+            self.X, "training rows", self.code,
         )  # fmt: skip
 
     def state(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Trainer:
         sign = np.where(self.code == 1, 1.0, -1.0)
         loss = float(np.logaddexp(0.0, -sign * y).mean())
         wrong = [
-            probability(net, law, text, budget="0.5s", rng=0)
+            probability(net, law, text, budget="2s", rng=0)
             for law, text in zip(self.laws, ("y[0] > 0", "y[0] <= 0"), strict=True)
         ]
         low, high, value = (0.5 * (getattr(wrong[0], k) + getattr(wrong[1], k)) for k in ("lower", "upper", "value"))

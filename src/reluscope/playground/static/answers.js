@@ -67,7 +67,7 @@ function moments(f) {
     const ends = ['value', 'lower', 'upper'].map(k => a[k] === null ? null : turn(output(o), a[k])), [v, l, u] = ends;
     return { value: v, lower: l === null || u === null ? l : Math.min(l, u), upper: l === null || u === null ? u : Math.max(l, u) };
   };
-  const cell = a => el('td', { className: 'n' }, number(a.value), el('br'), el('span', { className: 'soft' }, interval(a)));
+  const cell = a => el('td', { className: 'n' }, value(a), el('br'), el('span', { className: 'soft' }, interval(a)));
   fill($('moments-badge'), badge(f.guarantee, f.level));
   fill($('moments'), el('table', {},
     el('thead', {}, el('tr', {}, el('th', {}, 'output'), el('th', { className: 'n' }, 'mean'), el('th', { className: 'n' }, 'standard deviation'))),

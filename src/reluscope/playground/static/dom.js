@@ -29,7 +29,9 @@ export function interval(a) {
   const width = a.lower === null || a.upper === null ? null : a.upper - a.lower;
   const tight = width !== null && width <= 1e-6 * Math.abs(a.value);
   if (tight) return width > 0 ? `± ${number(width / 2, 1)}` : '± 0';
-  return `in [${a.lower === null ? '−∞' : number(a.lower)}, ${number(a.upper)}]`;
+  const digits = width > 0 ? Math.ceil(Math.log10(Math.max(Math.abs(a.lower), Math.abs(a.upper)) / width)) + 2 : 6;
+  const end = v => number(v, Math.min(6, Math.max(2, digits || 6)));
+  return `in [${a.lower === null ? '−∞' : end(a.lower)}, ${a.upper === null ? '∞' : end(a.upper)}]`;
 }
 
 // As many digits as the interval supports, and one more: two at least, six at most.

@@ -6,6 +6,7 @@ import { KINDS, LAW, S, input, own, shown, spread, titled } from './state.js';
 
 const MOST_SLIDERS = 6, MOST_ROWS = 400;
 const digits = v => Number(v.toPrecision(5));
+const tidy = (v, unit) => Math.abs(v) < 1e-9 * unit ? 0 : v;  // rounding of a mean, not a value
 
 export function controls() {
   const { net, view } = S, several = net.inputs.length > 2;
@@ -51,7 +52,7 @@ function slider(i, what, held = false) {
   const { view, first } = S, label = input(i), sd = what === 'sd', unit = first.sd[i];
   const text = sd ? `standard deviation of ${label.name}` : held ? `value of ${label.name}` : `mean of ${label.name}`;
   const place = () => sd ? Math.log10(view.sd[i] / unit) : view.at[i];
-  const read = () => digits(sd ? spread(label, view.sd[i]) : shown(label, view.at[i]));
+  const read = () => digits(sd ? spread(label, view.sd[i]) : shown(label, tidy(view.at[i], unit)));
   const range = el('input', { type: 'range', 'aria-label': text });
   Object.assign(range, sd ? { min: -2, max: 1, step: 0.01 } : { min: first.at[i] - 4 * unit, max: first.at[i] + 4 * unit, step: unit / 100 });
   range.value = place();
@@ -90,7 +91,7 @@ export function follow() {
   for (const i of S.view.axes) {
     const box = $(`at-${i}`);
     if (!box) continue;
-    box.value = digits(shown(input(i), S.view.at[i]));
+    box.value = digits(shown(input(i), tidy(S.view.at[i], S.first.sd[i])));
     box.previousSibling.value = S.view.at[i];
   }
   lawNote();

@@ -3,6 +3,8 @@
 Run: python benchmarks/recover.py [seeds] [widths ...]      (20 seeds by default, or 20:40; widths such as 10-15-15-1)
      python benchmarks/recover.py oracles [seeds]           (float32, noise, smooth functions; default 5 seeds)
      python benchmarks/recover.py walk                      (method "regions")
+     python benchmarks/recover.py wrong [seeds]             (method "regions": how often "complete" is wrong)
+     python benchmarks/recover.py conjectures               (method "samples": section 3.3.5 of Hamidi's thesis)
 
 Networks: He weights N(0, 2 / inputs), biases N(0, 0.5^2), box [-2, 2]^n, float64 values only. A run counts as a success
 when the largest output error at 40,000 points (a quarter of them corners of the box) is at most 1e-10. "all units"
@@ -90,7 +92,7 @@ def oracles(seeds: int) -> None:
         _show(f"noise {size:g} 5-8-6-1", rows)
     for shape in ("20-10-1", "5-20-1", "10-15-15-1"):
         rows = []
-        for seed in seeds:
+        for seed in range(seeds):
             net = random_network([int(w) for w in shape.split("-")], seed)
             rows.append(_recovered(net, rs.Oracle(net, dtype="float32", limit=500_000), seed))
         _show(f"float32 {shape}", rows)
@@ -130,12 +132,49 @@ def walk() -> None:
         )
 
 
+def wrong(seeds: range, points: int = 200_000) -> None:
+    """Networks that the walk calls complete, and the share of the box where it is wrong all the same."""
+    for shape in ("2-6-4-1", "2-6-5-1"):
+        complete, bad, worst, start = 0, [], 0.0, time.process_time()
+        for seed in seeds:
+            net = random_network([int(w) for w in shape.split("-")], seed)
+            found = rs.recover(rs.Oracle(net), (-2.0, 2.0), method="regions", rng=seed)
+            if not found:
+                continue
+            complete += 1
+            X = np.random.default_rng([seed, 77]).uniform(-2, 2, (points, 2))
+            off = ~(np.abs(found(X) - net(X)).max(axis=1) <= 1e-6)
+            if off.any():
+                bad.append((seed, float(off.mean())))
+                worst = max(worst, float(off.mean()))
+        print(
+            f"{shape} seeds {seeds.start} to {seeds.stop - 1}: {complete} complete, {len(seeds) - complete} say "
+            f"incomplete, {len(bad)} complete and wrong {bad} (largest share of the box {worst:.1e}), "
+            f"{time.process_time() - start:.0f} CPU s",
+            flush=True,
+        )
+
+
+def conjectures() -> None:
+    """Non-zero weights of L1 fits over samples, widths, depths and dimensions."""
+    from reluscope.reproduce.recover import GRID
+    from reluscope.reproduce.recover import conjectures as count
+
+    grid = [((2, 10, 10, 1), n) for n in (50, 100, 200)] + [(widths, n) for widths in GRID for n in (50, 100)]
+    for widths, samples in grid:
+        print(", ".join(f"{k} {v}" for k, v in count(widths, samples).items()), flush=True)
+
+
 if __name__ == "__main__":
     given = sys.argv[1:]
     if given[:1] == ["oracles"]:
         oracles(int(given[1]) if len(given) > 1 else 5)
     elif given[:1] == ["walk"]:
         walk()
+    elif given[:1] == ["conjectures"]:
+        conjectures()
+    elif given[:1] == ["wrong"]:
+        wrong(range(*[int(part) for part in (given[1] if len(given) > 1 else "100").split(":")]))
     else:
         bounds = [int(part) for part in (given[0] if given else "20").split(":")]
         main(range(*bounds), given[1:] or list(WIDTHS))

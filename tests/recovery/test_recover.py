@@ -6,6 +6,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from reluscope.recovery.critical import Chords, find_bends, normals, random_chor
 from reluscope.recovery.nearest_error import nearest_error
 from reluscope.recovery.oracle import QueryLimitError
 from reluscope.recovery.refine import Model, refine
-from reluscope.recovery.samples import l1_path
+from reluscope.recovery.samples import _pair_hessian, l1_path
 from reluscope.recovery.signs import settle
 from reluscope.recovery.trunk import Stage, Trunk
 from reluscope.recovery.view import _bends_everywhere, look
@@ -467,6 +468,69 @@ def test_gram_matrix_is_positive_semidefinite_and_the_fit_is_its_minimum():
     path = l1_path(found.gram, found.linear, top * np.array([1.01, 0.1, 1e-3]))
     assert not path[0].any()
     assert 0 < (path[1] != 0).sum() <= (path[2] != 0).sum()
+
+
+@pytest.mark.parametrize(("n", "samples"), [(1, 12), (2, 60), (5, 60)])
+def test_the_fit_is_least_squares_on_the_box(n, samples):
+    # The stated problem: the mean squared error over the box, not over balls that stick out of it.
+    net = net_of(n, 6, 4, 1, seed=2)
+    found = rs.recover(rs.Oracle(net, gradient=True), BOX, method="samples", samples=samples, rng=0, check=0).result
+    X = np.random.default_rng(1).uniform(-2, 2, (20_000, n))
+    y, terms = net(X)[:, 0], found.terms(X)[:, : len(found)]
+    best = np.linalg.lstsq(terms, y, rcond=None)[0]
+    least, mine = ((terms @ best - y) ** 2).mean(), ((found(X, "balls") - y) ** 2).mean()
+    assert mine <= 1.1 * least
+    assert found.objective == pytest.approx(mine, rel=0.1)
+    assert found.spread == pytest.approx(y.std(), rel=0.05)
+    # Over whole balls in R^n, as it was: a different matrix, and a worse fit on the box.
+    whole = np.linalg.lstsq(found.whole_balls(), found.linear, rcond=1e-10)[0]
+    assert ((terms @ whole - y) ** 2).mean() > 1.2 * mine
+
+
+def test_gram_matrix_is_the_closed_form_where_balls_lie_in_the_box():
+    found = rs.recover(
+        rs.Oracle(net_of(2, 6, 1)), BOX, method="samples", samples=100, points=1 << 17, rng=0, check=0
+    ).result
+    inside = np.flatnonzero((np.abs(found.centres) + found.radii[:, None] <= 1).all(axis=1))
+    assert len(inside) > 20
+    both = np.ix_(inside, inside)
+    np.testing.assert_allclose(found.gram[both], found.whole_balls()[both], atol=2e-3 * found.gram.max())
+    assert np.abs(found.gram - found.whole_balls()).max() > 0.05 * found.gram.max()
+
+
+@pytest.mark.parametrize(("n", "samples"), [(1, 10), (2, 80), (5, 60)])
+def test_interactions_never_fit_worse(n, samples):
+    for seed in range(2):
+        net = net_of(n, 8, 6, 1, seed=seed)
+        found = rs.recover(
+            rs.Oracle(net, gradient=True), BOX, method="samples", samples=samples, rng=seed, check=0
+        ).result
+        assert found.pair_objective <= found.objective
+        X = np.random.default_rng(1).uniform(-2, 2, (10_000, n))
+        y = net(X)[:, 0]
+        plain, pairs = (((found(X, kind) - y) ** 2).mean() for kind in ("balls", "interactions"))
+        assert pairs <= plain
+        # All pairs of balls that overlap in the box, as far as points of the box say so.
+        near = (((X / 2)[:, None] - found.centres) ** 2).sum(axis=2) <= found.radii**2
+        meet = np.triu(near.T.astype(float) @ near, 1) > 20
+        assert {*map(tuple, np.argwhere(meet))} <= {*map(tuple, found.pairs)}
+        assert meet.sum() > samples / 2
+        assert found.pair_hessian.terms == len(found) + len(found.pairs)
+
+
+def test_hessians_are_semidefinite_with_interactions_and_beyond_the_eigenvalues():
+    found = rs.recover(rs.Oracle(net_of(2, 6, 1)), BOX, method="samples", samples=60, rng=0, check=0).result
+    T = found.terms(found.centre + found.half * found.points)
+    H = 2 * 4 / len(T) * T.T @ T  # the scaled box has area 4
+    values = np.linalg.eigvalsh(H)
+    report = found.pair_hessian
+    assert values[0] > -1e-12 * values[-1]
+    assert (report.terms, report.points, report.bounds) == (len(H), len(T), False)
+    assert report.largest == pytest.approx(values[-1])
+    assert report.margin == pytest.approx((2 * np.diag(H) - np.abs(H).sum(axis=1)).min())
+    large = _pair_hessian(scipy.sparse.csr_matrix(np.tile(T, (1, 8))), 8 / len(T), len(T))
+    assert large.bounds and large.largest == pytest.approx(8 * values[-1])
+    assert large.smallest <= H.diagonal().min() * (1 + 1e-12)
 
 
 def test_nearest_piece_error_is_exact_in_the_plane():

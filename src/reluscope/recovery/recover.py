@@ -212,6 +212,7 @@ def recover(
     *,
     samples: int = 200,
     overlap: float = 1.0,
+    points: int | None = None,
     most_chords: int = 800,
     check: int = _CHECK_POINTS,
     method: str = "exact",
@@ -231,6 +232,9 @@ def recover(
         "samples": number of samples.
     overlap : float
         "samples": radius of a ball over the distance to a near neighbour.
+    points : int, optional
+        "samples": points of the box at which the objective is taken, one query each. If not given, 8 for each term of
+        the fit, at least 4,096 and at most 16,384.
     most_chords : int
         "exact": bounds the search.
     check : int
@@ -238,7 +242,8 @@ def recover(
     method : {"exact", "regions", "samples"}
         "exact": the weights of a ReLU network, up to permutation and positive scaling of its units, and with them
         depth and widths. "regions": the linear models, by walking from region to region (up to 6 inputs). "samples":
-        linear models at `samples` points and the convex fit of their localised sum, with baselines.
+        linear models at `samples` points and the convex fit of their localised sum on the box, with and without
+        interaction terms, beside baselines.
     budget : str or Budget, optional
         Such as "60s". The search ends with what is known by then; so it does at the oracle's limit on queries.
     rng : None, int, SeedSequence or Generator
@@ -274,6 +279,7 @@ def recover(
     samples, check = integer(samples, "samples", low=2), integer(check, "check", low=0)
     most_chords = integer(most_chords, "most_chords", low=1)
     overlap = real(overlap, "overlap", low=0.0, open_=True)
+    points = None if points is None else integer(points, "points", low=2, high=1 << 20)
     if method == "regions" and oracle.n_inputs > MOST_INPUTS:
         raise InputError(
             f"method 'regions' walks in up to {MOST_INPUTS} inputs, the oracle has {oracle.n_inputs}; use 'exact'"
@@ -319,15 +325,18 @@ def recover(
                 lines.append(f"stopped early: {walk.stopped}")
             queries = {"walk": oracle.queries - before - looked}
         else:
-            result = fit_samples(view, samples, overlap, rng)
+            result = fit_samples(view, samples, overlap, points, limit, rng)
             complete, restarts, layers = True, 0, ()
-            h = result.hessian
             lines = [
                 f"{len(result)} linear models at {samples} samples",
-                f"Hessian: smallest eigenvalue {h.smallest:.3g}, condition {h.condition:.3g}, Gershgorin margin "
-                f"{h.margin:.3g} ({h.dominant_rows:.0%} of rows dominant); the weights are "
-                f"{'unique' if h.unique else 'not unique'}",
+                f"fit on the box at {len(result.points):,} points: relative error "
+                f"{_relative(result.objective, result.spread)}, {_relative(result.pair_objective, result.spread)} with "
+                f"{len(result.pairs):,} interaction terms (1 is the error of a constant)",
+                f"Hessian: {result.hessian}",
+                f"Hessian with interactions: {result.pair_hessian}",
             ]
+            if result.pair_hessian.terms > len(result.points) / 4:
+                lines.append("few points for so many interaction terms: a quarter of them ended the fit early")
             if view.smooth:
                 lines.append("the oracle is smooth, not piecewise affine: the linear models are tangents")
             queries = {"samples": oracle.queries - before - looked}
@@ -347,6 +356,10 @@ def recover(
         method, (lower, upper), result, complete, tuple(lines), sampled, {"first look": looked, **queries}, total,
         seconds, restarts, view.noise, layers, seed,
     )  # fmt: skip
+
+
+def _relative(squared: float, spread: float) -> str:
+    return f"{np.sqrt(squared) / spread:.3g}" if spread > 0 else "none (f is constant)"
 
 
 def _oracle(oracle: Oracle | Network | BlackBox, box: Any) -> Oracle:

@@ -1,13 +1,19 @@
 """`method="samples"`: the convex fit of linear models at samples, localised to balls, and the baselines beside it.
 
 At samples v_i with gradients the function has the linear models `g_i`. Localised to balls, `g~_i = g_i on B(v_i, r_i),
-else 0`, they are combined as `h = sum_i w_i g~_i` with the weights that minimise
+else 0`, they are combined as `h = sum_i w_i g~_i`, or with the products of overlapping pieces as
+`h' = sum_i w_i g~_i + sum_{i<j} w'_ij g~_i g~_j`, with the weights that minimise one objective on the box D,
 
-    L(w) = int (h - f)^2 dx = w'G w - 2 b'w + const,      G_ij = int g~_i g~_j  (closed form, `balls.py`).
+    L = int_D (h - f)^2 dx = w'G w - 2 b'w + const,      G = int_D t t' dx,   b = int_D t f dx,   t the terms of h.
 
-The Hessian 2G is a Gram matrix: always positive semidefinite; diagonal dominance gives uniqueness, not convexity. The
-linear term `b_i = int g~_i f` takes f from the nearest sample's model, by quasi-random points in each ball, so it
-costs no queries.
+The integral is taken by quadrature: the mean over points of D at which the oracle is asked for f. Both problems share
+the points, and the larger one starts from the solution of the smaller one and goes down from there, so the
+interaction terms never fit worse. A quarter of the points says when to stop: there may be more terms than points.
+
+Convexity. h and h' are linear in their weights, so L is quadratic in them and its Hessian 2G is a Gram matrix: positive
+semidefinite always, with interactions too, and an L1 penalty keeps it convex. Neither disjoint balls nor diagonal
+dominance is needed for that. What they bring is a *unique* minimum: G is regular if and only if the terms are
+linearly independent on D.
 Outside all balls h is 0: with nearly disjoint balls, as first proposed, the fit is worse than a constant. Balls here
 overlap (radius: distance to a near neighbour times `overlap`).
 """
@@ -19,39 +25,68 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from reluscope._check import FloatArray, real_array
 from reluscope._lazy import late
+from reluscope.budget import Budget
 from reluscope.recovery.balls import gram
 from reluscope.recovery.critical import gradients
 from reluscope.recovery.view import View
 
 KINDS = ("balls", "interactions", "nearest", "inverse distance")
-_INNER = 64
-"""Quasi-random points per ball for the linear term."""
+_FEWEST_POINTS, _MOST_POINTS = 4096, 16384
+"""Points of the box at which the objective is taken, unless the caller says how many."""
+_EIGEN = 2500
+"""Terms up to which all eigenvalues of a Hessian are computed."""
+_ROWS = 200
+"""Rows of a larger Hessian that are looked at."""
+_ENTRIES = 4_000_000
+"""Entries of the matrix of all terms at all points, about, unless the caller says how many points."""
+_STEPS = 400
+"""Steps of the conjugate gradients for the interaction terms."""
 
 
 @dataclass(frozen=True)
 class HessianReport:
-    """The Hessian `2 G` of the fit: extreme eigenvalues, condition number, Gershgorin margin, uniqueness.
+    """The Hessian `2 G` of a fit: extreme eigenvalues, condition number, Gershgorin margin, uniqueness.
 
-    `margin` is the smallest `H_ii - sum_j |H_ij|`: positive means diagonally dominant. `unique` says whether the
-    smallest eigenvalue exceeds rounding, so that the weights are determined.
+    It is a Gram matrix, so the fit is convex whatever stands here. `margin` is the smallest `H_ii - sum_j |H_ij|`:
+    positive means diagonally dominant. `unique` says whether the smallest eigenvalue exceeds rounding, so that the
+    weights are determined.
 
     Attributes
     ----------
+    terms, points : int
+        Size of the Hessian, and points of the quadrature. With more terms than points it is singular.
     smallest, largest, condition, margin : float
+        With more than 2,500 terms `smallest` and `margin` are upper bounds, `largest` and `condition` lower bounds.
     dominant_rows : float
-        Share of the rows that are diagonally dominant.
-    unique : bool
+        Share of the rows that are diagonally dominant (of 200 rows, with more than 2,500 terms).
+    unique : bool or None
+        None where the eigenvalues are bounds that do not settle it.
+    bounds : bool
+        Whether the eigenvalues are bounds.
     """
 
+    terms: int
+    points: int
     smallest: float
     largest: float
     condition: float
     margin: float
     dominant_rows: float
-    unique: bool
+    unique: bool | None
+    bounds: bool = False
+
+    def __str__(self) -> str:
+        least, most = ("at least ", "at most ") if self.bounds else ("", "")
+        what = {True: "unique", False: "not unique", None: "perhaps not unique"}[self.unique]
+        return (
+            f"convex; {self.terms:,} terms, smallest eigenvalue {most}{self.smallest:.3g}, condition "
+            f" {least}{self.condition:.3g}, Gershgorin margin {most}{self.margin:.3g} ({self.dominant_rows:.0%} of "
+            f"rows dominant); the weights are {what}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name."""
@@ -63,7 +98,8 @@ class LocalFit:
     """Linear models at samples and the weights of their localised combination, in the box's own coordinates.
 
     `centres` (N, inputs), `values` (N,), `slopes` (N, inputs), `radii` (N,) in the metric of the box scaled to [-1,
-    1]^n, `weights` (N,); `pairs` (M, 2) and `pair_weights` (M,) belong to the interaction terms `g~_i g~_j`.
+    1]^n, `weights` (N,); `pairs` (M, 2) and `pair_weights` (M,) belong to the interaction terms `g~_i g~_j`: all pairs
+    of balls that meet in a point of the quadrature.
 
     Attributes
     ----------
@@ -74,9 +110,16 @@ class LocalFit:
     base, pair_weights : (N,) and (M,) arrays
         Weights of the fit with interaction terms.
     pairs : (M, 2) array
-    hessian : HessianReport
+    hessian, pair_hessian : HessianReport
+        Without and with interaction terms.
     gram, linear : (N, N) and (N,) arrays
         The fit minimises `w' gram w - 2 linear' w`.
+    objective, pair_objective : float
+        Mean squared error on the box, by the quadrature that was minimised: without and with interaction terms.
+    spread : float
+        Standard deviation of f on the box: the error of the best constant.
+    points, point_values : (Q, inputs) and (Q,) arrays
+        The quadrature in the scaled box, and f there.
     """
 
     centre: FloatArray
@@ -90,8 +133,14 @@ class LocalFit:
     pairs: npt.NDArray[np.intp]
     pair_weights: FloatArray
     hessian: HessianReport
+    pair_hessian: HessianReport
     gram: FloatArray
     linear: FloatArray
+    objective: float
+    pair_objective: float
+    spread: float
+    points: FloatArray
+    point_values: FloatArray
 
     def __len__(self) -> int:
         return len(self.values)
@@ -129,6 +178,15 @@ class LocalFit:
         U = (real_array(X, "X", ndim=2) - self.centre) / self.half
         return np.asarray(KDTree(self.centres).query(U)[1])
 
+    def whole_balls(self) -> FloatArray:
+        """The Gram matrix over whole balls in closed form, shape (N, N): `gram` but for what sticks out of the box.
+
+        Returns
+        -------
+        (N, N) array
+        """
+        return gram(self.centres, self.slopes, self.values, self.radii)
+
     def terms(self, X: npt.ArrayLike) -> FloatArray:
         """The localised pieces and the products of overlapping pairs at the rows of `X`, shape (n, N + M).
 
@@ -163,21 +221,39 @@ class LocalFit:
 def l1_path(G: FloatArray, b: FloatArray, penalties: FloatArray, rounds: int = 2000) -> FloatArray:
     """Minimisers of `w'Gw - 2 b'w + 2 penalty |w|_1`, one row per penalty, by coordinate descent."""
     w, found = np.zeros(len(b)), []
-    diagonal = np.maximum(np.diag(G), 1e-300)
     for penalty in penalties:
-        for _ in range(rounds):
-            before = w.copy()
-            for i in range(len(w)):
-                rest = b[i] - G[i] @ w + diagonal[i] * w[i]
-                w[i] = np.sign(rest) * max(abs(rest) - penalty, 0.0) / diagonal[i]
-            if np.abs(w - before).max() <= 1e-6 * max(np.abs(w).max(), 1e-12):
-                break
+        _coordinates(np.ascontiguousarray(G), b, float(penalty), rounds, w)
         found.append(w.copy())
     return np.array(found)
 
 
-def fit_samples(view: View, samples: int, overlap: float, rng: np.random.Generator) -> LocalFit:
-    """Linear models at samples, radii, and the convex problem solved. Costs `samples * (inputs + 2)` queries."""
+@njit(cache=True, error_model="numpy")
+def _coordinates(G: FloatArray, b: FloatArray, penalty: float, rounds: int, w: FloatArray) -> None:
+    """Coordinate descent in place, until no weight moves by more than 1e-6 of the largest."""
+    rest = b - G @ w
+    for _ in range(rounds):
+        moved = 0.0
+        for i in range(len(w)):
+            size = max(G[i, i], 1e-300)
+            pull = rest[i] + G[i, i] * w[i]
+            new = np.sign(pull) * max(abs(pull) - penalty, 0.0) / size
+            if new != w[i]:
+                step = new - w[i]
+                for k in range(len(w)):
+                    rest[k] -= step * G[i, k]
+                moved = max(moved, abs(step))
+                w[i] = new
+        if moved <= 1e-6 * max(np.abs(w).max(), 1e-12):
+            break
+
+
+def fit_samples(
+    view: View, samples: int, overlap: float, points: int | None, limit: Budget, rng: np.random.Generator
+) -> LocalFit:
+    """Linear models at samples, radii, and both convex problems solved on the box.
+
+    Costs `samples * (inputs + 2)` queries for the models, and one for each point of the quadrature.
+    """
     KDTree = late("scipy.spatial", "KDTree")
 
     n = view.n
@@ -194,14 +270,124 @@ def fit_samples(view: View, samples: int, overlap: float, rng: np.random.Generat
     k = min(2 * n + 1, len(centres))
     near = KDTree(centres).query(centres, k=k)[0][:, -1] if len(centres) > 1 else np.ones(1)
     radii = overlap * near
-    G = gram(centres, slopes, values, radii)
-    b = _linear_term(centres, slopes, values, radii, rng)
-    hessian = _hessian(2 * G)
+    U = _quadrature(n, _how_many(points, centres, radii, view.oracle.left), rng)
+    f = view.values(U)
+    return _solve(view, centres, values, slopes, radii, U, f, limit)
+
+
+def _how_many(points: int | None, centres: FloatArray, radii: FloatArray, left: float) -> int:
+    """Points of the quadrature: 8 for each term, within limits, unless the caller says."""
+    if points is None:
+        apart = _distances(centres, centres)
+        pairs = int((np.triu(apart < radii[:, None] + radii, 1)).sum())
+        around = float(((apart <= radii).sum(axis=1) ** 2).mean()) / 2  # terms that are not 0 at a point, about
+        most = np.clip(_ENTRIES / around, _FEWEST_POINTS, _MOST_POINTS)
+        points = int(np.clip(8 * (len(centres) + pairs), _FEWEST_POINTS, most))
+    return int(max(min(points, left), 1))
+
+
+def _quadrature(n: int, count: int, rng: np.random.Generator) -> FloatArray:
+    """Points of [-1, 1]^n, each with the same weight: scrambled Sobol points, independent ones in many dimensions."""
+    if n > 64:
+        return rng.uniform(-1, 1, (count, n))
+    qmc = late("scipy.stats", "qmc")
+    return np.asarray(2 * qmc.Sobol(n, rng=rng).random_base2(int(np.ceil(np.log2(count))))[:count] - 1)
+
+
+def _solve(
+    view: View,
+    centres: FloatArray,
+    values: FloatArray,
+    slopes: FloatArray,
+    radii: FloatArray,
+    U: FloatArray,
+    f: FloatArray,
+    limit: Budget,
+) -> LocalFit:
+    sparse = late("scipy", "sparse")
+
+    N, Q = len(centres), len(U)
+    volume = 2.0 ** U.shape[1] / Q
+    local = _local(U, centres, values, slopes, radii)
+    G = volume * (local.T @ local).toarray()
+    b = volume * (local.T @ f)
     weights: FloatArray = np.asarray(np.linalg.lstsq(G, b, rcond=1e-10)[0], dtype=np.float64)
-    pairs, base, pair_weights = _interactions(centres, slopes, values, radii, rng)
+    products, pairs = _products(local, N)
+    A = sparse.hstack([local, products], format="csr")
+    both = _descend(A, f, np.concatenate([weights, np.zeros(len(pairs))]), N, limit)
+    objective, pair_objective = (float(((A @ w - f) ** 2).mean()) for w in (np.pad(weights, (0, len(pairs))), both))
     return LocalFit(
-        view.centre, view.half, centres, values, slopes, radii, weights, base, pairs, pair_weights, hessian, G, b
+        view.centre, view.half, centres, values, slopes, radii, weights, both[:N], pairs, both[N:],
+        _hessian(2 * G, Q), _pair_hessian(A, 2 * volume, Q), G, b, objective, pair_objective, float(f.std()), U, f,
+    )  # fmt: skip
+
+
+def _local(U: FloatArray, centres: FloatArray, values: FloatArray, slopes: FloatArray, radii: FloatArray) -> Any:
+    """The localised pieces at the rows of U, a sparse (Q, N) matrix."""
+    sparse = late("scipy", "sparse")
+
+    step, parts = max(1, (1 << 22) // len(centres)), []
+    offsets = values - (slopes * centres).sum(axis=1)
+    for i in range(0, len(U), step):
+        rows = U[i : i + step]
+        at, ball = np.nonzero(_distances(rows, centres) <= radii)
+        entries = (rows[at] * slopes[ball]).sum(axis=1) + offsets[ball]
+        parts.append(sparse.csr_matrix((entries, (at, ball)), shape=(len(rows), len(centres))))
+    return sparse.vstack(parts, format="csr")
+
+
+def _products(local: Any, N: int) -> tuple[Any, npt.NDArray[np.intp]]:
+    """The products of all pairs of pieces that meet in a row, a sparse (Q, M) matrix, and the pairs."""
+    sparse = late("scipy", "sparse")
+
+    row = np.repeat(np.arange(local.shape[0]), np.diff(local.indptr))
+    rows, codes, entries = [], [], []
+    for gap in range(1, int(np.diff(local.indptr).max(initial=0))):
+        first = np.flatnonzero(row[:-gap] == row[gap:])
+        i, j = local.indices[first].astype(np.int64), local.indices[first + gap].astype(np.int64)
+        rows.append(row[first])
+        codes.append(np.minimum(i, j) * N + np.maximum(i, j))
+        entries.append(local.data[first] * local.data[first + gap])
+    if not rows:
+        return sparse.csr_matrix((local.shape[0], 0)), np.zeros((0, 2), dtype=np.intp)
+    distinct, column = np.unique(np.concatenate(codes), return_inverse=True)
+    products = sparse.csr_matrix(
+        (np.concatenate(entries), (np.concatenate(rows), column)), shape=(local.shape[0], len(distinct))
     )
+    return products, np.column_stack([distinct // N, distinct % N]).astype(np.intp)
+
+
+def _descend(A: Any, f: FloatArray, start: FloatArray, single: int, limit: Budget) -> FloatArray:
+    """Least squares by conjugate gradients from `start`, ended by the last quarter of the rows.
+
+    The misfit of the first three quarters falls in every step; of all steps, the one with the least misfit in the last
+    quarter is returned. Both are at most those of `start`, so the objective is, and so (up to chance) is the error at
+    other points, however many terms there are. Terms are not scaled one by one: a product that few points meet would
+    get a large weight from them. `single` terms come before the products.
+    """
+    cut = len(f) - len(f) // 4
+    size = np.full(len(start), max(float(np.sqrt((f**2).mean())), 1e-300))  # a product has the unit of f squared
+    size[:single] = 1.0
+    x, turned = start * size, A[:cut].T.tocsr()
+    rest = f - A @ start
+    slope = (turned @ rest[:cut]) / size
+    way, power = slope.copy(), float(slope @ slope)
+    goal = 1e-20 * max(power, 1e-300)
+    best, least = start, float((rest[cut:] ** 2).sum())
+    for _ in range(_STEPS):
+        if power <= goal or limit.spent():
+            break
+        image = A @ (way / size)
+        along = power / max(float(image[:cut] @ image[:cut]), 1e-300)
+        x = x + along * way
+        rest = rest - along * image
+        slope = (turned @ rest[:cut]) / size
+        before, power = power, float(slope @ slope)
+        way = slope + (power / before) * way
+        held = float((rest[cut:] ** 2).sum())
+        if held < least:
+            best, least = x / size, held
+    return best
 
 
 def _distances(U: FloatArray, V: FloatArray) -> FloatArray:
@@ -209,59 +395,36 @@ def _distances(U: FloatArray, V: FloatArray) -> FloatArray:
     return np.sqrt(np.maximum(squared, 0.0))
 
 
-def _linear_term(
-    centres: FloatArray, slopes: FloatArray, values: FloatArray, radii: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """`int g~_i f` with f the nearest linear model."""
-    KDTree = late("scipy.spatial", "KDTree")
-    gammaln = late("scipy.special", "gammaln")
-
-    n = centres.shape[1]
-    ball = rng.normal(size=(_INNER, n))
-    ball *= ((np.arange(_INNER) + 0.5) / _INNER)[:, None] ** (1 / n) / np.linalg.norm(ball, axis=1, keepdims=True)
-    ball = np.concatenate([ball, -ball])
-    places = (centres[:, None, :] + radii[:, None, None] * ball).reshape(-1, n)
-    near = KDTree(centres).query(places)[1]
-    f = ((places - centres[near]) * slopes[near]).sum(axis=1) + values[near]
-    g = np.einsum("kbi,ki->kb", radii[:, None, None] * ball[None], slopes) + values[:, None]
-    volume = np.exp(0.5 * n * np.log(np.pi) - gammaln(0.5 * n + 1)) * radii**n
-    return np.asarray(volume * (g * f.reshape(len(centres), -1)).mean(axis=1))
-
-
-def _interactions(
-    centres: FloatArray, slopes: FloatArray, values: FloatArray, radii: FloatArray, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.intp], FloatArray, FloatArray]:
-    """Weights of the models and of products of overlapping ones, by ridge on points whose f is the nearest model."""
-    KDTree = late("scipy.spatial", "KDTree")
-
-    N, n = centres.shape
-    tree = KDTree(centres)
-    close = tree.query(centres, k=min(3, N))[1].reshape(N, -1)
-    pairs = np.unique(
-        np.sort(np.column_stack([np.repeat(np.arange(N), close.shape[1]), close.ravel()]), axis=1), axis=0
-    )
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.intp)
-    U = rng.uniform(-1, 1, (max(2 * (N + len(pairs)), 500), n))
-    near = tree.query(U)[1]
-    f = ((U - centres[near]) * slopes[near]).sum(axis=1) + values[near]
-    planes = U @ slopes.T + (values - (slopes * centres).sum(axis=1))
-    local = np.where(_distances(U, centres) <= radii, planes, 0.0)
-    A = np.concatenate([local, local[:, pairs[:, 0]] * local[:, pairs[:, 1]]], axis=1)
-    size = np.maximum(np.linalg.norm(A, axis=0), 1e-12)
-    A = A / size
-    G = A.T @ A
-    G[np.diag_indices_from(G)] += 1e-3
-    w = np.linalg.solve(G, A.T @ f) / size
-    return pairs, w[:N], w[N:]
-
-
-def _hessian(H: FloatArray) -> HessianReport:
+def _hessian(H: FloatArray, points: int) -> HessianReport:
     eigenvalues = np.linalg.eigvalsh(H)
     off = np.abs(H).sum(axis=1) - np.abs(np.diag(H))
     margins = np.diag(H) - off
     smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
     rounding = len(H) * 1e-15 * largest
-    condition = largest / smallest if smallest > rounding else float("inf")
+    unique = smallest > rounding and len(H) <= points
+    condition = largest / smallest if unique else float("inf")
+    dominant = float((margins > 0).mean())
+    return HessianReport(len(H), points, smallest, largest, condition, float(margins.min()), dominant, unique)
+
+
+def _pair_hessian(A: Any, scale: float, points: int) -> HessianReport:
+    """The report for all terms; beyond some thousand with bounds, from the diagonal and from some of the rows."""
+    terms = A.shape[1]
+    if terms <= _EIGEN:
+        return _hessian(scale * (A.T @ A).toarray(), points)
+    diagonal = scale * np.asarray(A.multiply(A).sum(axis=0)).ravel()
+    some = np.unique(np.linspace(0, terms - 1, _ROWS).astype(int))
+    rows = scale * np.abs(np.asarray((A.T @ A[:, some].toarray()).T)).sum(axis=1)
+    margins = 2 * diagonal[some] - rows
+    way = np.ones(terms) / np.sqrt(terms)
+    for _ in range(30):
+        way = A.T @ (A @ way)
+        way /= np.linalg.norm(way)
+    largest = scale * float(((A @ way) ** 2).sum())
+    smallest = 0.0 if terms > points else float(diagonal.min())
+    condition = largest / smallest if smallest > 0 else float("inf")
+    dominant = float((margins > 0).mean())
+    unique = False if smallest == 0 else None
     return HessianReport(
-        smallest, largest, condition, float(margins.min()), float((margins > 0).mean()), smallest > rounding
+        terms, points, smallest, largest, condition, float(margins.min()), dominant, unique, bounds=True
     )

@@ -28,6 +28,8 @@ from reluscope.recovery.samples import l1_path
 from reluscope.reproduce import Reproduction
 
 SHAPES = ((20, 10, 1), (5, 20, 1), (10, 15, 15, 1), (10, 20, 20, 1), (40, 20, 10, 10, 1))
+GRID = ((2, 5, 1), (2, 20, 1), (2, 40, 1), (2, 5, 5, 1), (2, 20, 20, 1), (2, 5, 5, 5, 5, 1), (3, 10, 10, 1), (4, 10, 1))
+"""Widths, depths and dimensions in which the conjectures of section 3.3.5 are counted."""
 _BOX = (-2.0, 2.0)
 
 
@@ -44,7 +46,9 @@ def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
         fits = [
             _pieces(w, n, k) for k, (w, n) in enumerate(itertools.product(((2, 10, 10, 1), (5, 10, 10, 1)), counts))
         ]
-        counted = [_conjectures(n) for n in counts[:3]]
+        counted = [conjectures((2, 10, 10, 1), n) for n in counts[:3]]
+        if not quick:
+            counted += [conjectures(widths, 100) for widths in GRID]
     text = table(fits)
     (folder / "pieces.txt").write_text(text + "\n\n" + table(counted) + "\n")
     solved = sum(row["largest error"] <= 1e-10 for row in rows)
@@ -117,6 +121,7 @@ def _pieces(widths: tuple[int, ...], samples: int, seed: int) -> dict[str, Any]:
         "right": None,
         "L2 exact": None,
         "condition": float(f"{found.hessian.condition:.2g}"),
+        "interaction terms": len(found.pairs),
     }
     if widths[0] == 2:
         exact = nearest_error(net, found)
@@ -144,18 +149,18 @@ def _distilled(net: Network, samples: int, seed: int, X: FloatArray, y: FloatArr
     return float(f"{np.sqrt(((model.predict(X) - y) ** 2).mean()) / y.std():.3g}")
 
 
-def _conjectures(samples: int) -> dict[str, Any]:
+def conjectures(widths: tuple[int, ...], samples: int, seed: int = 7) -> dict[str, Any]:
     """How many weights an L1 penalty leaves, against what the conjectures say they count."""
     from reluscope.cells.regions import regions
 
-    net = _network((2, 10, 10, 1), 7)
+    net = _network(widths, seed)
     found = recover(Oracle(net, gradient=True), _BOX, method="samples", samples=samples, rng=0, check=0).result
     weights = _sparse(found.gram, found.linear)
-    X = np.random.default_rng(2).uniform(*_BOX, (4000, 2))
-    A, f = found.terms(X), found(X, "nearest")
+    A, f = found.terms(found.centre + found.half * found.points[:4096]), found.point_values[:4096]
     size = np.maximum(np.sqrt((A**2).mean(axis=0)), 1e-12)
-    both = _sparse((A / size).T @ (A / size) / len(X), (A / size).T @ f / len(X))
+    both = _sparse((A / size).T @ (A / size) / len(f), (A / size).T @ f / len(f))
     return {
+        "network": "-".join(map(str, widths)),
         "samples": samples,
         "non-zero weights": int((np.abs(weights) > 1e-9).sum()),
         "first-layer units": net.layers[0].width,

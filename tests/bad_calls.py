@@ -74,6 +74,8 @@ def found(name: str) -> Any:
         "bent": lambda: found("complex").bent_hyperplane(0, 0),
         "level set": lambda: found("complex").level_set(value=0.5),
         "regions": lambda: rs.regions(NET, BOX),
+        "reachable": lambda: rs.reachable(NET, BOX),
+        "images": lambda: found("reachable")[0],
         "event": lambda: rs.event("y[0] > 0.5", 2, 1),
         "coded": lambda: invariance.Coded.start(LAW),
         "clamped": lambda: invariance.Clamped(rs.Gaussian([0.0])),
@@ -190,6 +192,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "mass": {"A": ROWS, "b": [0.0], "law": LAW, "rng": 0},
     "outputs": {"net": NET, "law": LAW, "rng": 0},
     "polyhedral_complex": {"net": NET, "box": BOX},
+    "reachable": {"net": NET, "box": BOX},
     "parallel": {"nets": [NET, NET]},
     "probability": QUESTION,
     "probable": {"net": NET, "law": LAW, "k": 2, "draws": 100, "rng": 0},
@@ -253,6 +256,7 @@ RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
     "plot.plot_masses": ("linear_models", {}),
     "plot.plot_pdf": ("outputs", {}),
     "plot.plot_regions": ("regions", {}),
+    "plot.plot_images": ("images", {}),
     "plot.plot_spectrum": ("spectrum", {}),
 }
 """Functions whose first argument is a result."""

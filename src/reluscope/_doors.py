@@ -16,6 +16,7 @@ DOORS = {
     "Event.to_vnnlib": "reluscope.formats.vnnlib:write_vnnlib",
     "Explanation.plot": "reluscope.plot.explanations:plot_explanation",
     "Growth.plot": "reluscope.plot.invariance:plot_growth",
+    "Images.plot": "reluscope.plot.regions:plot_images",
     "Intervals.plot": "reluscope.plot.explanations:plot_intervals",
     "L1Path.plot": "reluscope.plot.merged:plot_l1_path",
     "LawCheck.plot": "reluscope.plot.laws:plot_law_check",

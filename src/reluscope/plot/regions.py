@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, choice, flag, integer, real_array
+from reluscope._check import FloatArray, choice, describe, flag, integer, real_array
 from reluscope.answer import Answers
 from reluscope.cells.along import Paths
 from reluscope.cells.domain import box_bounds
 from reluscope.cells.polygon import Polygons
+from reluscope.cells.reachable import Images, outline
 from reluscope.cells.regions import Regions
 from reluscope.errors import InputError
-from reluscope.plot._axes import EDGE, axes, expect, limit, name_axes
+from reluscope.plot._axes import BLUE, EDGE, RED, axes, expect, limit, name_axes
 
 COLOURS = ("output", "mass", "gradient", "pattern")
 
@@ -96,6 +97,53 @@ def plot_regions(
     name_axes(ax, "x[0]", "x[1]", f"{count:,} region{'s' * (count != 1)}")
     if label:
         ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.85)
+    return ax
+
+
+def plot_images(images: Images, ax: Any = None, *, units: tuple[int, int] = (0, 1), **patch: Any) -> Any:
+    """What a layer makes of a box: the image of every region, seen on two of its units.
+
+    Each image is drawn see-through, so darker places are reached from several regions; flat images are lines
+    and points. A layer with one unit is drawn along one axis.
+
+    Parameters
+    ----------
+    images : Images
+        What `reluscope.reachable(net, box)[layer]` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    units : (int, int)
+        The two units shown.
+    **patch
+        Goes to `PolyCollection`.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    expect(images, Images, "images", "reluscope.reachable(net, box)[layer]")
+    if not isinstance(units, (tuple, list)) or len(units) != 2:
+        raise InputError(f"units must be two numbers of units, such as (0, 1), got {describe(units)}")
+    last = images.units - 1
+    first, second = (integer(k, "units", low=0, high=max(last, 1)) for k in units)
+    ax = axes(ax)
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    pad = np.zeros((len(images.points), 1))
+    plane = np.hstack([images.points, pad])[:, [min(first, last + 1), min(second, last + 1)]]
+    shapes = [outline(plane[images.start[i] : images.start[i + 1]], images.size) for i in range(len(images))]
+    style: dict[str, Any] = {"facecolors": BLUE, "edgecolors": EDGE, "linewidths": 0.4, "alpha": 0.35}
+    ax.add_collection(PolyCollection([s for s in shapes if len(s) > 2], **(style | patch)))
+    ax.add_collection(LineCollection([s for s in shapes if len(s) == 2], colors=RED, linewidths=1.6))
+    points = np.array([s[0] for s in shapes if len(s) == 1]).reshape(-1, 2)
+    ax.plot(points[:, 0], points[:, 1], "o", color=RED, markersize=4)
+    low, high = plane.min(axis=0), plane.max(axis=0)
+    room = 0.05 * np.maximum(high - low, 1e-9 + 0.05 * float((high - low).max()))
+    limit(ax, low - room, high + room)
+    where = "output" if images.layer == len(images.regions.network.hidden) else f"hidden layer {images.layer}"
+    letter = "y" if where == "output" else "z"
+    second_name = f"{letter}[{second}]" if last else ""
+    name_axes(ax, f"{letter}[{first}]", second_name, f"{where}: images of {len(images):,} regions")
     return ax
 
 

@@ -10,8 +10,8 @@ import pytest
 import reluscope as rs
 from nets import random_net
 from reluscope.answer import Status
+from reluscope.answers.properties import verdict
 from reluscope.cli import main
-from reluscope.commands.prob import verdict
 from reluscope.inputs import _plain, law_from_json
 
 BOX = "".join(f"(declare-const X_{i} Real)(assert (>= X_{i} -1))(assert (<= X_{i} 1))" for i in range(2))

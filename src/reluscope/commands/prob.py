@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from importlib.util import find_spec
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reluscope._text import count
 from reluscope.commands._common import Options, command, show
 from reluscope.errors import InputError, ReluscopeWarning
 
@@ -57,6 +54,7 @@ def add(commands: Any) -> None:
 def run(options: Options) -> int:
     """Compute the probability and print it."""
     from reluscope.answers.probability import probability
+    from reluscope.answers.properties import counterexamples, verdict
     from reluscope.answers.replay import record
     from reluscope.events import as_event, joined
     from reluscope.formats.vnnlib import vnnlib
@@ -111,7 +109,7 @@ def run(options: Options) -> int:
         lines.append(f"below     {sentence}")
     found = None
     if options.witness or options.vnnlib is not None:
-        found = _witness(net, law, event, answer, options)
+        found = counterexamples(net, law, event, answer, model=options.model, rng=options.seed)
     if options.vnnlib is not None:
         word = verdict(answer, law, event, bool(found), covers=options.law is None)
         facts["verdict"] = word
@@ -123,49 +121,6 @@ def run(options: Options) -> int:
         lines += _witness_lines(found, len(law.components) > 1, event.relation)
     show(options, facts, "\n".join(lines))
     return 0 if options.below is None or holds else 1
-
-
-def verdict(answer: Any, law: Law, event: Any, seen: bool, covers: bool = False) -> str:
-    """The word of VNN-COMP: sat, unsat, unknown or timeout.
-
-    `sat`: an input was found and replayed, or a part of positive mass is proved to be inside. `unsat`: the bracket is
-    [0, 0], not an estimate, and the law reaches all of the property's box (`covers`: it was made from it).
-    """
-    import numpy as np
-
-    from reluscope.answer import Status
-
-    certain = answer.guarantee != "confidence"
-    if seen or (certain and answer.lower > 0):
-        return "sat"
-    low, high = law.support()
-    covers = covers or all(
-        bool(((low <= c.lower) | np.isneginf(low)).all() and ((high >= c.upper) | np.isposinf(high)).all())
-        for c in event.cases
-    )
-    if certain and answer.upper == 0 and covers:
-        return "unsat"
-    return "timeout" if answer.status is Status.BUDGET else "unknown"
-
-
-def _witness(net: Any, law: Law, event: Any, answer: Any, options: Options) -> Any:
-    """Inputs of the event; nothing is searched where the bracket has ruled them out."""
-    from reluscope.answers.witness import Witnesses, witness
-
-    if answer.upper == 0 and answer.guarantee != "confidence":
-        return Witnesses((), True, "the probability is 0")
-    if (
-        options.model
-        and options.model.suffix.lower() == ".onnx"
-        and net.n_inputs == _inputs(event)
-        and find_spec("onnxruntime") is not None
-    ):
-        try:
-            return witness(net, law, event, rng=options.seed, budget=5.0, replay=options.model)
-        except Exception as error:  # whatever the runtime says about a model it cannot run: the witness is still one
-            found = witness(net, law, event, rng=options.seed, budget=5.0)
-            return replace(found, note=f"{found.note}; not run by onnxruntime: {str(error).splitlines()[0]}")
-    return witness(net, law, event, rng=options.seed, budget=5.0)
 
 
 def _networks(options: Options) -> Any:
@@ -185,12 +140,6 @@ def _networks(options: Options) -> Any:
             raise InputError(f"--network {name} is given twice")
         out[name] = load(path)
     return out
-
-
-def _inputs(event: Any) -> int:
-    """Inputs of the one network that a model file can be replayed for; 0 if there are several."""
-    networks = () if event.relation is None else event.relation.networks
-    return event.n_inputs if len(networks) < 2 else 0
 
 
 def _given_inputs(law: Law, event: Any, answer: Any) -> tuple[float, float, float] | None:
@@ -280,63 +229,16 @@ def _write(path: Path, word: str, found: Any, relation: Any = None) -> None:
         file.write(("\n".join(lines) + "\n").encode())
 
 
-def _reached(event: Any) -> tuple[Any, Any]:
-    """The box of the property; sides that it leaves open are taken from rows on inputs, such as x' <= x."""
-    import numpy as np
-
-    lower, upper = (side.copy() for side in event.boxes[0])
-    lows: list[Any] = []
-    highs: list[Any] = []
-    for case in event.cases:
-        low, high = lower.copy(), upper.copy()
-        for k in [*np.flatnonzero(case.inputs_alone)] * 3:
-            a = case.A[k]
-            at = np.flatnonzero(a)
-            least = np.where(a[at] > 0, a[at] * low[at], a[at] * high[at])
-            for j, i in enumerate(at):
-                rest = (case.g[k] - np.delete(least, j).sum()) / a[i]
-                if a[i] > 0 and np.isposinf(upper[i]):
-                    high[i] = min(high[i], rest)
-                elif a[i] < 0 and np.isneginf(lower[i]):
-                    low[i] = max(low[i], rest)
-        lows.append(low)
-        highs.append(high)
-    return np.min(lows, axis=0), np.max(highs, axis=0)
-
-
 def _law(options: Options, asked: Any, net: Any) -> tuple[Any, list[str] | None]:
     """The law, and the names of the inputs if the data has a header."""
-    from reluscope.inputs import Gaussian, GaussianMixture, Uniform, law_from_json
-    from reluscope.reporting.data import data_rows
+    from reluscope.answers.properties import box_law
+    from reluscope.reporting.data import law_of_file
 
-    path: Path | None = options.law
-    if path is None:
-        if options.vnnlib is None:
-            raise InputError("--law is needed: law.json, or data.csv to fit a law to")
-        if not asked.cases:  # it can never happen, whatever the law
-            return Uniform([0.0] * asked.n_inputs, [1.0] * asked.n_inputs), None
-        boxes = asked.boxes
-        if len(boxes) != 1:
-            raise InputError(f"--law is needed: the property has {len(boxes)} boxes, so none is the obvious domain")
-        lower, upper = _reached(asked)
-        entries = [f"X_{i}" for i in range(len(lower))] if asked.relation is None else asked.relation.free
-        open_ = [entries[i] for i, (a, b) in enumerate(zip(lower, upper, strict=True)) if not (a > -inf and b < inf)]
-        if open_:
-            named = ", ".join(open_[:_MOST_SHOWN]) + (", ..." if len(open_) > _MOST_SHOWN else "")
-            raise InputError(
-                f"--law is needed: the property does not bound {named} on both sides, so there is no box to draw from"
-            )
-        return Uniform(lower, upper), None
-    if path.suffix.lower() != ".csv":
-        return law_from_json(path), None
-    rows = data_rows(net, path)
-    if rows.X.shape[1] != net.n_inputs:
-        raise InputError(
-            f"{path.name} has {count(rows.X.shape[1], 'column')} but the network takes {count(net.n_inputs, 'input')}"
-        )
-    if len(rows.X) < 2:
-        raise InputError(f"{path.name} has one row: a law cannot be fitted to it; give more rows, or a law.json")
-    names = list(rows.names) if len(set(rows.names)) == len(rows.names) else None
-    if options.components == 1:
-        return Gaussian.fit(rows.X), names
-    return GaussianMixture.fit(rows.X, components=options.components, rng=options.seed), names
+    if options.law is not None:
+        return law_of_file(net, options.law, components=options.components, rng=options.seed)
+    if options.vnnlib is None:
+        raise InputError("--law is needed: law.json, or data.csv to fit a law to")
+    try:
+        return box_law(asked), None
+    except InputError as error:
+        raise InputError(str(error).replace("a law is", "--law is", 1)) from None

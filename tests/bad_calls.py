@@ -40,6 +40,7 @@ BOX = (-1.0, 1.0)
 MARGINAL = rs.Marginal([-1.0, 1.0], [0.0, 2.0])
 FOLDER = Path(tempfile.mkdtemp(prefix="bad_calls_"))
 (FOLDER / "law.json").write_text(json.dumps(LAW.to_dict()))
+INSTANCE = {"network": NET, "law": LAW, "event": "y[0] > 1"}
 FRAMES = FOLDER / "frames.npy"
 np.save(FRAMES, np.zeros((3, 4, 4, 3), np.uint8))
 TABLE = pd.DataFrame(X, columns=["a", "b"])
@@ -63,6 +64,7 @@ def found(name: str) -> Any:
     recipes: dict[str, Callable[[], Any]] = {
         "answer": lambda: rs.Answer(0.5, 0.4, 0.6, "sound"),
         "answers": lambda: Answers(np.full(3, 0.5), np.full(3, 0.4), np.full(3, 0.6), "sound"),
+        "batch": lambda: rs.batch([INSTANCE], FOLDER / "kept.sqlite"),
         "certificates": lambda: rs.certify(TWO, X[:3], 0.1),
         "agreement": lambda: rs.agreement(NET, TWO.select_outputs(0), LAW, rng=0),
         "linear_models": lambda: rs.linear_models(NET, LAW, rng=0),
@@ -163,6 +165,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "Uniform": {"lower": [0.0], "upper": [1.0]},
     "agreement": {"net": NET, "other": NET, "law": LAW, "budget": "1s", "rng": 0},
     "along": {"net": NET, "a": [0.0, 0.0], "b": [1.0, 1.0]},
+    "batch": {"instances": [INSTANCE], "results": FOLDER / "batch.sqlite", "budget": "1s", "rng": 0},
     "certify": {"net": TWO, "X": X[:2], "sigma": 0.1},
     "change": {"net": NET, "law": LAW, "features": [0], "draws": 100, "rng": 0},
     "fairness": {
@@ -271,6 +274,10 @@ LAWS = {
     "Uniform": rs.Uniform([0, 0], 1),
 }
 METHODS: dict[str, dict[str, dict[str, Any]]] = {
+    "batch": {
+        "record": {"row": 0}, "__getitem__": {"row": 0}, "save_csv": {"path": FOLDER / "batch.csv"},
+        "save_page": {"path": FOLDER / "batch.html"},
+    },
     "answer": {"certainly_above": {"x": 0.3}, "certainly_below": {"x": 0.7}},
     "answers": {"certainly_above": {"x": 0.3}, "certainly_below": {"x": 0.7}, "__getitem__": {"index": 0}},
     "agreement": {"distance": {"p": 2}},
@@ -367,6 +374,7 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
 """A good call of each method with arguments, by the result it belongs to (see `found`)."""
 
 OF_CLASSES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "Batch.read": (rs.Batch.read, {"results": FOLDER / "kept.sqlite"}),
     "Gaussian.of_factor": (rs.Gaussian.of_factor, {"mean": np.zeros(2), "factor": LAW.factor}),
     "Gaussian.fit": (rs.Gaussian.fit, {"X": X}),
     "GaussianMixture.fit": (rs.GaussianMixture.fit, {"X": X, "components": 1, "rng": 0}),
@@ -440,8 +448,8 @@ for _name, _law in LAWS.items():
 
 LEFT_OUT = {
     "records that calls give back and nobody makes by hand": {
-        "Regions", "inputs.ClassMixtures", "inputs.Component", "inputs.Factor", "inputs.Restriction", "inputs.Law",
-        "inputs.LawCheck", "inputs.OpenLaw",
+        "Batch", "Regions", "inputs.ClassMixtures", "inputs.Component", "inputs.Factor", "inputs.Restriction",
+        "inputs.Law", "inputs.LawCheck", "inputs.OpenLaw",
         "invariance.Coded", "invariance.Growth", "invariance.Invariance", "local_models.MergedModels",
         "recovery.BlackBox", "recovery.Comparison", "recovery.LocalFit", "recovery.Recovered", "recovery.Sampled",
         "recovery.Surrogate", "representation.Dimensions", "representation.Distortion", "representation.Layers",
@@ -510,6 +518,8 @@ def subject(name: str) -> Subject:
         if name.endswith(".load"):  # what it reads
             record = {"Regions": "regions", "MergedModels": "merged", "Surrogate": "surrogate"}[name.split(".")[0]]
             found(record).save(OF_CLASSES[name][1]["path"])
+        if name == "Batch.read":
+            found("batch")
         return Subject(*OF_CLASSES[name])
     owner, method = name.rsplit(".", 1)
     return Subject(getattr(found(owner), method), METHODS[owner][method])

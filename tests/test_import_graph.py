@@ -29,7 +29,7 @@ LAYERS = (
     "measure",
     "answers",
     "local_models representation recovery invariance lens",
-    "plot reporting playground reproduce examples demo commands cli",
+    "batches plot reporting playground reproduce examples demo commands cli",
 )
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names.split()}
 

@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.answers.spectrum import spectrum as spectrum
     from reluscope.answers.support import support as support
     from reluscope.answers.witness import witness as witness
+    from reluscope.batches.record import Batch as Batch
+    from reluscope.batches.run import batch as batch
     from reluscope.cells.along import along as along
     from reluscope.cells.compare import distance as distance
     from reluscope.cells.compare import equivalent as equivalent
@@ -115,6 +117,8 @@ _HOME = {
         "answers.spectrum": "spectrum",
         "answers.support": "support",
         "answers.witness": "witness",
+        "batches.record": "Batch",
+        "batches.run": "batch",
         "cells.along": "along",
         "cells.compare": "distance equivalent",
         "cells.complex": "polyhedral_complex",

@@ -107,6 +107,18 @@ def read_text(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> 
         raise InputError(f"{file.name} is not a text file: byte {error.start} is not UTF-8") from error
 
 
+@contextlib.contextmanager
+def unpacked(path: str | PathLike[str], limits: Limits) -> Iterator[Path]:
+    """The content of a gzip file under its name without .gz, in a folder that ends with the block."""
+    file = as_path(path)
+    with open_regular(file, limits) as (handle, _):
+        data = _gunzip(handle, limits, str(file))
+    with tempfile.TemporaryDirectory(prefix="reluscope-") as folder:
+        out = Path(folder) / file.stem
+        out.write_bytes(data)
+        yield out
+
+
 def check_zip(data: bytes, limits: Limits, what: str) -> None:
     """Refuse a zip archive with too many members or too much content, by its directory alone."""
     # Each entry of the directory starts with this mark; counting it first keeps zipfile from building millions.

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from reluscope._version import __version__
 from reluscope.commands import (
+    batch,
     certify,
     demo,
     info,
@@ -67,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     offered = (
-        demo, report, playground, info, prob, replay, certify, regions, unwrap, layers, lens, recover, reproduce,
+        demo, report, playground, info, prob, batch, replay, certify, regions, unwrap, layers, lens, recover, reproduce,
     )  # fmt: skip
     for module in offered:
         module.add(commands)

@@ -10,7 +10,7 @@ from reluscope.commands._common import Options, command, numbers, show
 
 def add(commands: Any) -> None:
     """Declare the command."""
-    parser = command(commands, "regions", run, "enumerate the regions of a network: counts, faces, table, picture")
+    parser = command(commands, "regions", run, "enumerate the regions of a network: counts, table, picture")
     parser.add_argument("model", type=Path, help="a model file")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(

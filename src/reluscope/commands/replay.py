@@ -12,7 +12,12 @@ from reluscope.errors import InputError
 def add(commands: Any) -> None:
     """Declare the command."""
     parser = command(commands, "replay", run, "compute a recorded answer again, and compare")
-    parser.add_argument("answer", type=Path, help="what `prob`, `certify`, `regions` or `report` printed with --json")
+    parser.add_argument(
+        "answer",
+        type=Path,
+        help="what `prob`, `certify`, `regions` or `report` printed with --json, or results of `batch`",
+    )
+    parser.add_argument("--row", type=int, help="a row of the results of `batch`, from 0 on, in place of such a file")
     parser.add_argument("--model", type=Path, help="the model file (default: the one the answer names)")
     parser.add_argument("--data", type=Path, help="the rows of data, for a record that keeps only their digest")
 
@@ -22,10 +27,16 @@ def run(options: Options) -> int:
     from reluscope._files import read_text
     from reluscope._json import parse_json
     from reluscope.answers.replay import replay
+    from reluscope.batches.store import is_store
     from reluscope.formats import load
     from reluscope.reporting.data import data_rows
 
-    facts = parse_json(read_text(options.answer), options.answer.name)
+    if is_store(options.answer):
+        facts = _kept_row(options)
+    elif options.row is not None:
+        raise InputError(f"--row is about results of `reluscope batch`, and {options.answer.name} is none")
+    else:
+        facts = parse_json(read_text(options.answer), options.answer.name)
     shared = facts.get("record") if isinstance(facts, dict) else None
     own = facts.get("records", [{}]) if isinstance(facts, dict) else []
     parts = [shared, *own] if isinstance(own, list) and own else []
@@ -44,6 +55,17 @@ def run(options: Options) -> int:
     shown |= found[0].to_dict() if len(found) == 1 else {"replays": [one.to_dict() for one in found]}
     show(options, shown, "\n\n".join(texts))
     return 0 if all(found) else 1
+
+
+def _kept_row(options: Options) -> dict[str, Any]:
+    """A row of a batch, as `prob` would have printed it."""
+    from reluscope.batches.store import open_store
+
+    if options.row is None:
+        raise InputError(f"{options.answer.name} holds the results of a batch; pass --row, such as --row 0")
+    with open_store(options.answer) as store:
+        record, model = store.kept(options.row)
+    return {"record": record, **({"model": model} if model else {})}
 
 
 def _lines(found: Any) -> list[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from reluscope._check import describe
-from reluscope._files import as_path, file_digest, looks_like, open_regular
+from reluscope._files import as_path, file_digest, looks_like, open_regular, unpacked
 from reluscope.errors import InputError, UnsupportedError
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.network import Network, check_network
@@ -29,8 +30,9 @@ def load(model: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Netw
     Parameters
     ----------
     model : path, torch module, keras model, scikit-learn estimator, list or Network
-        A path ends in `.onnx`, `.npz`, `.safetensors`, `.pt` or `.pth` (state dicts only); an estimator or pipeline
-        is fitted; a list holds `(W, b)` or `(W, b, activation)`; a `Network` is returned as it is.
+        A path ends in `.onnx`, `.npz`, `.safetensors`, `.pt` or `.pth` (state dicts only), perhaps with `.gz` after
+        it; an estimator or pipeline is fitted; a list holds `(W, b)` or `(W, b, activation)`; a `Network` is returned
+        as it is.
     limits : Limits
         What a file may make us read or build.
     **options
@@ -69,8 +71,10 @@ def load(model: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Netw
             raise InputError(f"a Network takes no options, got {', '.join(options)}")
         return model
     if isinstance(model, (str, PathLike)):
-        loader, what = _file_loader(as_path(model, "model"), limits)
-        net = loader(model, **_known(options, loader, what), limits=limits)
+        file = as_path(model, "model")
+        with unpacked(file, limits) if file.suffix.lower() == ".gz" else nullcontext(file) as plain:
+            loader, what = _file_loader(plain, limits)
+            net = loader(plain, **_known(options, loader, what), limits=limits)
         object.__setattr__(net, "file_sha256", file_digest(model, limits=limits))
         return net
     loader, what = _object_loader(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import subprocess
 import sys
@@ -44,6 +45,20 @@ def test_the_tutorial_runs(tmp_path, monkeypatch):
     for block in blocks[:-1]:  # the last one reads files of the user's own
         exec(compile(block, "tutorial.md", "exec"), scope)
     assert (tmp_path / "moons-report" / "report.html").exists()
+
+
+@pytest.mark.parametrize("page", ["index", "howto-safety", "howto-validator", "howto-researcher"])
+def test_outputs_shown_on_pages_are_those_that_come(page):
+    """Blocks marked `pycon`, as one session; `...` stands for digits that depend on the machine."""
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    blocks = re.findall(r"```pycon\n(.*?)```", text, flags=re.S)
+    assert blocks
+    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page, f"{page}.md", 0)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    said: list[str] = []
+    runner.run(session, out=said.append)
+    assert runner.tries >= 5
+    assert not runner.failures, "".join(said)
 
 
 def test_the_reference_lists_every_public_name_and_nothing_else():

@@ -15,7 +15,7 @@ import reluscope.answers.support as module
 import reluscope.measure.regions as masses_room
 from nets import random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Truncated, Uniform
-from reluscope.answers._marginals import piece_probabilities
+from reluscope.answers._marginals import marginals, piece_probabilities
 from reluscope.answers._patterns import enumerated_patterns, share
 from reluscope.answers.support import support
 
@@ -174,7 +174,7 @@ def test_mixture_is_the_union_of_its_components():
     net = random_net([2, 4, 4, 1], 3)
     parts = [{tuple(p) for p in support(net, g, 0.25)} for _, g in MIX.components]
     assert parts[0] & parts[1] and parts[0] != parts[1]
-    both = support(net, MIX, 0.25)
+    both = support(net, MIX, 0.25, mixture="each")
     assert {tuple(p) for p in both} == parts[0] | parts[1]
     assert len(both) == len(parts[0] | parts[1]) == len(list(both))
 
@@ -186,6 +186,20 @@ def test_mixture_together_uses_the_weighted_marginals():
     assert len(support(net, law, 0.1, mixture="each")) == 2  # one fixed on, one fixed off: the union
     lop = GaussianMixture([0.9, 0.1], [Gaussian([-3.0]), Gaussian([3.0])])
     assert len(support(net, lop, 0.1, mixture="together")) == 1
+    assert len(support(net, lop, 0.1)) == 1  # the paper's equation (21) is the default
+    assert len(support(net, lop, 0.1, mixture="each")) == 2
+
+
+def test_equation_21_has_each_component_s_own_mean():
+    # As printed, the mean has no index of its unit: P(h_j > 0) = sum_k w_k Phi(mu_kj / sigma_kj), unit by unit.
+    net = Network([(np.eye(2), [0.0, 3.0]), ([[1.0, 1.0]], None)])
+    parts = [Gaussian([-0.1, 0.0], np.diag([1.0, 0.25])), Gaussian([0.2, 0.0], np.diag([4.0, 0.25]))]
+    law = GaussianMixture([0.5, 0.5], parts)
+    (run,) = support(net, law).runs
+    on = marginals(net.layers[0].units, list(run.first), run.weights)[0, :, 1]
+    Phi = NormalDist().cdf
+    assert on == pytest.approx([0.5 * Phi(-0.1) + 0.5 * Phi(0.1), Phi(6.0)], abs=1e-12)
+    assert on[0] != pytest.approx(0.5 * Phi(-0.1 / 1.0) + 0.5 * Phi(0.2 / 4.0), abs=1e-3)  # variances under Phi
 
 
 @pytest.mark.parametrize(

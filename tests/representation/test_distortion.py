@@ -8,7 +8,7 @@ import pytest
 
 from nets import random_net
 from reluscope.errors import InputError
-from reluscope.representation.claims import check_claims
+from reluscope.representation.claims import check_claims, violated_share
 from reluscope.representation.distortion import (
     distortion,
     expected_distortion,
@@ -81,9 +81,29 @@ def test_every_printed_claim_is_checked_by_name():
     assert len({c.name for c in claims}) == len(claims)
     assert {c.name for c in claims if not c.holds} == FALSE_AS_PRINTED
     assert all(c.right_holds for c in claims)
-    share = next(c.measured for c in claims if c.name == "Lemma 4.3.7")
-    assert 0.15 < share < 0.3
+    share = next(c for c in claims if c.name == "Lemma 4.3.7")
+    assert 0.15 < share.measured < 0.3
+    assert share.right_value != share.measured  # by quadrature, not by the same draws
     assert all(set(c.to_dict()) >= {"name", "printed", "holds"} for c in claims)
+
+
+@pytest.mark.parametrize("n", [3, 5, 8])
+def test_angles_that_grow_in_spite_of_the_condition(n):
+    # Plain vectors and angles, none of the library's.
+    rng = np.random.default_rng(n)
+    a, b = rng.normal(size=(2, 100_000, n))
+    a[:, :-1] /= np.linalg.norm(a[:, :-1], axis=1, keepdims=True)
+    b[:, :-1] /= np.linalg.norm(b[:, :-1], axis=1, keepdims=True)
+    s, t, flat = a[:, -1], b[:, -1], (a[:, :-1] * b[:, :-1]).sum(axis=1)
+    full = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    holds = s * t / (abs(s) + abs(t) + abs(s * t)) >= flat
+    share = (full < flat)[holds].mean()
+    # Six standard errors, and 1e-3 for the quadrature.
+    assert abs(share - violated_share(n)) < 6 * np.sqrt(share / holds.sum()) + 1e-3
+    assert not (full < flat)[holds & ((a * b).sum(axis=1) >= 0)].any()
+    disagree = (full**2 >= flat**2) != (full >= flat)
+    assert abs(disagree.mean() - 0.5) < 6 * 0.5 / np.sqrt(len(a))
+    assert not disagree[(full >= 0) & (flat >= 0)].any()
 
 
 def test_layers_of_networks_and_words():

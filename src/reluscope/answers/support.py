@@ -487,7 +487,7 @@ def support(
     cap: int = 10,
     *,
     threshold_kind: str = "distance",
-    mixture: str = "each",
+    mixture: str = "together",
 ) -> Support:
     """The patterns that combine the likely pieces of all units: Algorithms 1-3 of Chaudhari and Moura.
 
@@ -502,9 +502,9 @@ def support(
     cap : int
         At most so many units are free per layer and prefix, the most uncertain ones; the rest are fixed.
     threshold_kind : {"distance", "entropy"}
-    mixture : {"each", "together"}
-        "each" walks every Gaussian component by itself and takes the union; "together" makes one pass with the
-        mixture's marginals `sum_k w_k P_k`, as the paper's equation (21).
+    mixture : {"together", "each"}
+        "together" makes one pass with the mixture's marginals `sum_k w_k P_k`, the paper's equation (21); "each" walks
+        every Gaussian component by itself and takes the union, which holds more where components are far apart.
 
     Returns
     -------
@@ -548,7 +548,7 @@ def support(
     checked(net, law)
     kind = choice(threshold_kind, "threshold_kind", ("distance", "entropy"))
     most = integer(cap, "cap", low=0)
-    joint = choice(mixture, "mixture", ("each", "together")) == "together"
+    joint = choice(mixture, "mixture", ("together", "each")) == "together"
     runs = _runs(net, law, joint)
     return Support(net, law, _thresholds(threshold, kind, net), most, kind, runs)
 

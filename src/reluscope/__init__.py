@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.answer import Answer as Answer
     from reluscope.answers.certify import certify as certify
     from reluscope.answers.change import change as change
+    from reluscope.answers.counterfactual import counterfactuals as counterfactuals
     from reluscope.answers.fairness import fairness as fairness
     from reluscope.answers.linear_models import linear_models as linear_models
     from reluscope.answers.outputs import error_rates as error_rates
@@ -116,6 +117,7 @@ _HOME = {
         "answers.sensitivity": "compare sensitivity",
         "answers.spectrum": "spectrum",
         "answers.support": "support",
+        "answers.counterfactual": "counterfactuals",
         "answers.witness": "witness",
         "batches.record": "Batch",
         "batches.run": "batch",

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, integer
-from reluscope._columns import few
+from reluscope._check import FloatArray, any_array, describe, indices, integer
+from reluscope._columns import columns_of, few
 from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models._data import read
 from reluscope.local_models.contributions import Contributions, contributions, groups_of
+from reluscope.schema import Column, Schema
 
 if TYPE_CHECKING:
+    from reluscope.answers.counterfactual import Counterfactuals
     from reluscope.local_models.unwrap import Unwrapped
 
 Index = npt.NDArray[np.int64]
@@ -141,6 +143,33 @@ def reasons(u: Unwrapped, X: Any, k: int, adverse: Any, reference: Any, groups: 
         label,
         found,
     )
+
+
+def counterfactuals_of(u: Unwrapped, X: Any, options: dict[str, Any]) -> Counterfactuals:
+    """The nearest changes of rows of `X`, or of rows of the data by index."""
+    from reluscope.answers.counterfactual import counterfactuals
+
+    classes, net = u.response.classes, u.network
+    if not classes or len(classes) != max(2, net.n_outputs):
+        raise InputError("counterfactuals speak of a decision between classes; pass y with labels to unwrap")
+    schema = net.schema or Schema()
+    changes: dict[str, Any] = {}
+    if not schema.columns:
+        changes["columns"] = tuple(Column(name) for name in u.feature_names)
+    if not schema.outputs:
+        changes["outputs"] = tuple(f"y{k}" for k in range(net.n_outputs))
+    if not schema.classes:
+        changes["classes"] = classes
+    net = net.with_schema(schema.with_names(**changes) if changes else schema)
+    given = any_array(X, "X", "rows, or indices of rows") if columns_of(X) is None else None
+    if given is not None and given.dtype.kind in "iu" and given.ndim <= 1 and given.shape != (net.n_inputs,):
+        which = indices(np.atleast_1d(given), "X", len(u.region))
+        rows = read(u.X, which)
+    else:
+        rows = read(u._rows(X if given is None or given.ndim != 1 else given[None]), slice(None))
+    if "data" not in options:
+        options = options | {"data": read(u.X, slice(None))}
+    return counterfactuals(net, rows, **options)
 
 
 def _values(u: Unwrapped, X: FloatArray, names: tuple[str, ...], groups: Any) -> dict[str, npt.NDArray[Any]]:

@@ -40,6 +40,7 @@ from reluscope.progress import meter
 from reluscope.threads import blas_threads, clean_interrupt
 
 if TYPE_CHECKING:
+    from reluscope.answers.counterfactual import Counterfactuals
     from reluscope.local_models.contributions import Contributions
     from reluscope.local_models.coverage import Coverage
     from reluscope.local_models.evaluate import Evaluation
@@ -466,6 +467,39 @@ class Unwrapped:
         from reluscope.local_models.reasons import reasons
 
         return reasons(self, X, k, adverse, reference, groups)
+
+    def counterfactuals(self, X: npt.ArrayLike | int, **options: Any) -> Counterfactuals:
+        """The nearest changes of rows that change their decision, each proved nearest.
+
+        Parameters
+        ----------
+        X : int, sequence of int, (n, inputs) or a table
+            Rows, or indices of rows of the data.
+        **options
+            Those of `reluscope.counterfactuals`. Here the data give the unit of distance (the standard deviation of
+            each column), the bounds, and points to start from.
+
+        Returns
+        -------
+        Counterfactuals
+
+        Raises
+        ------
+        InputError
+            If the network does not decide between classes.
+
+        Examples
+        --------
+        >>> import reluscope as rs
+        >>> net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[2.0, -1.0]], [0.0])])
+        >>> u = rs.unwrap(net, [[0.0, 1.0], [2.0, 3.0]], [0, 1], feature_names=["debt", "income"])
+        >>> found = u.counterfactuals(1)[0][0]
+        >>> found.wanted, {name: (old, round(new, 3)) for name, (old, new) in found.changes.items()}
+        (0, {'debt': (2.0, 1.5)})
+        """
+        from reluscope.local_models.reasons import counterfactuals_of
+
+        return counterfactuals_of(self, X, options)
 
     def margins(self, X: npt.ArrayLike | None = None, *, scaled: bool = False) -> Margins:
         """Distance of each row to the boundary of its region, and the unit that makes this boundary.

@@ -1,11 +1,15 @@
 """Answers: what every public call that gives numbers with brackets promises, and that seeds repeat them."""
 
+import re
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
 import reluscope as rs
 from conformance import check_answer
 from nets import random_net
+from reluscope._text import in_bracket
 from reluscope.answer import Answer, Answers, Status, Stop, status_of
 
 PLANE = rs.Gaussian(np.zeros(2), np.eye(2))
@@ -160,3 +164,33 @@ def test_many_print_as_a_table():
     text = str(Answers(value, value, value, "exact"))
     assert len(text.splitlines()) == 23 and "5 more" in text and text.endswith("(exact)")
     assert str(Answer(0.5, 0.4, 0.6, "confidence", 0.99)) == "0.5 in [0.4, 0.6] (confidence 99 %)"
+
+
+def test_numbers_have_the_digits_that_their_bracket_supports():
+    rng = np.random.default_rng(0)
+    shown = 0
+    for _ in range(2_000):
+        value = float(rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-300, 12))
+        below, above = (abs(value) * float(10.0 ** rng.uniform(-12, 1)) for _ in range(2))
+        lower, upper = value - below, value + above
+        said = in_bracket(value, lower, upper)
+        if " in [" not in said:
+            assert upper - lower <= 1e-9 * max(abs(lower), abs(upper))
+            continue
+        shown += 1
+        number, low, high = (Decimal(part) for part in re.split(r" in \[|, |\]", said)[:3])
+        width = Decimal(upper) - Decimal(lower)
+        assert low <= Decimal(repr(lower)) and Decimal(repr(upper)) <= high, said  # outward
+        assert high - low <= Decimal("1.14") * width, said
+        assert low <= number <= high, said
+        assert len(number.as_tuple().digits) <= 3 + max(0, number.adjusted() - width.adjusted()), said
+    assert shown > 1_000
+
+
+def test_notebooks_show_escaped_tables():
+    answer = Answer(0.5, 0.4, 0.6, "confidence", 0.99, method="<script>")
+    assert "<b>0.5 in [0.4, 0.6]</b>" in answer._repr_html_()
+    assert "<script>" not in answer._repr_html_() and "&lt;script&gt;" in answer._repr_html_()
+    many = Answers(np.full(50, 0.5), np.full(50, 0.4), np.full(50, 0.6), "sound")
+    assert many._repr_html_().count("<tr>") == 21
+    assert "30 more rows" in many._repr_html_()

@@ -8,6 +8,7 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from reluscope._check import FloatArray
 from reluscope._extras import require
 from reluscope._files import atomic_write, read_text
+from reluscope._text import html_table
 from reluscope.errors import InputError, InputLimitError
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
 
@@ -29,6 +31,15 @@ class Tabular:
         """The table as a pandas DataFrame."""
         record: Any = self
         return require("pandas", "pandas").DataFrame(record.to_dict() if hasattr(self, "to_dict") else record.rows())
+
+    def _repr_html_(self) -> str:
+        record: Any = self
+        columns = record.to_dict() if hasattr(self, "to_dict") else None
+        if columns is None:
+            rows = record.rows()
+            columns = {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
+        lengths = {len(c) if isinstance(c, (list, tuple, np.ndarray)) else None for c in columns.values()}
+        return html_table(columns) if len(lengths) == 1 and None not in lengths else f"<pre>{escape(str(self))}</pre>"
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

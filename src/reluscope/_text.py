@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from html import escape
 from typing import Any
 
 
@@ -21,6 +23,16 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[str] | None = None) 
         return "  ".join(padded).rstrip()
 
     return "\n".join([line(names), "  ".join("-" * w for w in widths), *(line(c) for c in cells)])
+
+
+def html_table(columns: Mapping[str, Sequence[Any]], most: int = 20) -> str:
+    """Columns as a small HTML table for notebooks: everything escaped, at most so many rows."""
+    total = max(map(len, columns.values()), default=0)
+    rows = [[_cell(column[i]) for column in columns.values()] for i in range(min(total, most))]
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    rest = f"<p>... {total - most:,} more rows</p>" if total > most else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
 
 def _cell(value: Any) -> str:
@@ -58,6 +70,43 @@ def percent(value: float, digits: int = 3) -> str:
     if p > 99:  # the same digits of what is missing
         return f"{100 - float(f'{100 - p:.{max(digits - 2, 1)}g}'):.12g} %"
     return f"{p:.{digits}g} %" if p >= 0.01 else f"{p:.2g} %"
+
+
+def in_bracket(value: float, lower: float, upper: float) -> str:
+    """A number and its bracket, with the digits that the width of the bracket supports, its ends rounded outward.
+
+    >>> in_bracket(0.0788022, 0.0778477, 0.0797644), in_bracket(2.5e-10, 9.31e-11, 4.52e-10)
+    ('0.0788 in [0.0778, 0.0798]', '2.5e-10 in [9e-11, 4.6e-10]')
+    >>> in_bracket(0.0, 0.0, 0.0), in_bracket(1 / 3, 1 / 3 - 1e-13, 1 / 3 + 1e-13)
+    ('0', '0.333333')
+    """
+    width = upper - lower
+    if not math.isfinite(width) or not math.isfinite(value):
+        return f"{value:.6g} in [{lower:.6g}, {upper:.6g}]"
+    if width <= _ONE_NUMBER * max(abs(lower), abs(upper)):
+        return f"{value:.6g}"
+    step = Decimal((0, (1,), math.floor(math.log10(width / 1.5)) - 1))  # between 1/150 and 1/15 of the width
+    with localcontext() as context:
+        context.prec = 700  # any two doubles, at any step between them
+        rounded = [
+            Decimal(repr(float(x))).quantize(step, how)
+            for x, how in ((value, ROUND_HALF_EVEN), (lower, ROUND_FLOOR), (upper, ROUND_CEILING))
+        ]
+        while any(rounded) and not any(x % step.scaleb(1) for x in rounded):  # a digit that says nothing
+            step = step.scaleb(1)
+            rounded = [x.quantize(step) for x in rounded]
+        said = [_plain(x) for x in rounded]
+    return f"{said[0]} in [{said[1]}, {said[2]}]"
+
+
+_ONE_NUMBER = 1e-9
+"""Relative width below which a bracket is shown as one number."""
+
+
+def _plain(x: Decimal) -> str:
+    if x == 0:
+        return "0"
+    return f"{x:f}" if -5 < x.adjusted() < 7 and int(x.as_tuple().exponent) <= 0 else f"{x:e}"
 
 
 def percent_in(value: float, lower: float, upper: float) -> str:

@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from enum import StrEnum
+from html import escape
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import SEEDS, FloatArray, choice, describe, instance, integer, real, real_array, text
+from reluscope._text import html_table, in_bracket
 from reluscope.errors import InputError, InputTypeError
 
 GUARANTEES = ("exact", "sound", "confidence")
@@ -190,10 +192,15 @@ class Answer:
         if self.guarantee == "sound" and self.lower == 0.0 < self.upper:
             most = _rounded_up(self.upper)
             return f"at most {most}, in [0, {most}] ({kind})"
-        return f"{self.value:.6g} in [{self.lower:.6g}, {self.upper:.6g}] ({kind})"
+        return f"{in_bracket(self.value, self.lower, self.upper)} ({kind})"
 
     def __repr__(self) -> str:
         return f"Answer({'; '.join(filter(None, [str(self), self.method, self.note]))})"
+
+    def _repr_html_(self) -> str:
+        number, _, kind = str(self).rpartition(" (")
+        how = "; ".join(filter(None, [self.method, self.note]))
+        return f"<div><b>{escape(number)}</b> <i>{escape(kind.rstrip(')'))}</i><br><small>{escape(how)}</small></div>"
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, fit for JSON."""
@@ -365,6 +372,10 @@ class Answers:
         rows += [" ".join(f"{x:12.6g}" for x in row) for row in zip(*flat, strict=True)]
         rows += [f"... {self.value.size - _SHOWN:,} more"] if self.value.size > _SHOWN else []
         return "\n".join([*rows, f"({_kind(self)})"])
+
+    def _repr_html_(self) -> str:
+        columns = {name: getattr(self, name).ravel() for name in ("value", "lower", "upper")}
+        return f"{html_table(columns)}<small>{escape(_kind(self))}</small>"
 
     def __repr__(self) -> str:
         with np.printoptions(precision=6, threshold=8, edgeitems=3):

@@ -381,7 +381,7 @@ def test_texts_of_answers():
     assert str(bound) == "at most 0.0043, in [0, 0.0043] (sound)" and repr(bound).startswith("Answer(at most 0.0043")
     assert str(rs.Answer(5e-301, 0.0, 1e-300, "sound")) == "at most 1e-300, in [0, 1e-300] (sound)"
     assert str(rs.Answer(0.1, 0.0, 0.1234561, "sound")).startswith("at most 0.123457")  # never rounded down
-    assert str(rs.Answer(0.0, 0.0, 0.0, "sound")) == "0 in [0, 0] (sound)"
+    assert str(rs.Answer(0.0, 0.0, 0.0, "sound")) == "0 (sound)"
     assert str(rs.Answer(0.2, 0.1, 0.3, "confidence", 0.95)) == "0.2 in [0.1, 0.3] (confidence 95 %)"
     assert type(float(rs.Answer(np.float64(0.5), 0.4, 0.6, "exact"))) is float
     one = rs.probability(random_net((1, 1, 1), 0), rs.Gaussian([0.0]), "y[0] > 100", guarantee="exact")

@@ -140,10 +140,17 @@ CALLS = {
     "witness": lambda budget: rs.witness(net(12, 50, 50, 2), law(12), "y[0] > y[1] + 9", 3, budget=budget, rng=0),
     "witness of an image": lambda budget: rs.witness(image(), mixture(784), EVENT, budget=budget, rng=0),
     "monotone": lambda budget: rs.monotone(net(8, 48, 48, 1), law(8), [0, 1], budget=budget, rng=0),
+    "monotone, all inputs": lambda budget: rs.monotone(net(8, 48, 48, 1), law(8), budget=budget, rng=0),
     "monotone, step": lambda budget: rs.monotone(image(), law(784), 0, step=0.1, budget=budget, rng=0),
     "robust": lambda budget: rs.robust(image(), law(784), 0.05, budget=budget, rng=0),
     "agreement": lambda budget: rs.agreement(
         net(5, 50, 50, 2), rs.quantised(net(5, 50, 50, 2), "float16"), law(5), budget=budget, rng=0
+    ),
+    "agreement of images": lambda budget: rs.agreement(
+        image(), rs.quantised(image(), "float16"), mixture(784), budget=budget, rng=0
+    ),
+    "agreement of images in a box": lambda budget: rs.agreement(
+        image(), rs.quantised(image(), "float16"), rs.Uniform(np.zeros(784), np.ones(784)), budget=budget, rng=0
     ),
     "equivalent": lambda budget: rs.equivalent(net(4, 40, 40, 1), net(4, 40, 40, 1), (-1, 1), budget=budget),
     "equivalent of images": lambda budget: rs.equivalent(image(), image(), (0, 1), budget=budget),

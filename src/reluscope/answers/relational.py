@@ -20,7 +20,7 @@ from reluscope.answer import Answer, Status
 from reluscope.answers.outputs import Outputs, outputs
 from reluscope.answers.probability import GUARANTEES, probability
 from reluscope.answers.witness import Witnesses, witness
-from reluscope.budget import parse_budget
+from reluscope.budget import Budget, parse_budget
 from reluscope.cells.along import along
 from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
@@ -111,8 +111,10 @@ def monotone(
         None: the probability that the derivative is negative. Else that of `net(x + step e_i) < net(x)`.
     places : int
         How many inputs in the event to find for each input; 0: none.
-    guarantee, tolerance, level, budget, rng, progress
+    guarantee, tolerance, level, rng, progress
         As in `probability`, for each input.
+    budget : optional
+        As in `probability`; a time is shared by the inputs, and a third of it is for `places`.
 
     Returns
     -------
@@ -152,7 +154,8 @@ def monotone(
     limit, (draw, seed) = parse_budget(budget), seeded(rng)
     options: dict[str, Any] = {"guarantee": guarantee, "tolerance": tolerance, "level": level, "progress": progress}
     falls, found = [], []
-    for i in chosen:
+    for k, i in enumerate(chosen):
+        own_limit = _left(limit, 1.0 / (len(chosen) - k))
         text, asked_net = f"J[{o},{i}] < 0", net
         if step is not None:
             shift = np.zeros(net.n_inputs)
@@ -160,13 +163,14 @@ def monotone(
             asked_net = stack({"here": net, "there": net.after(np.eye(net.n_inputs), shift)})
             text = f"there.y[{o}] < here.y[{o}]"
         rngs = draw.spawn(2)
-        answer = probability(asked_net, law, text, budget=budget, rng=rngs[0], **options)
+        part = own_limit.part(2.0 / 3.0) if count else own_limit
+        answer = probability(asked_net, law, text, budget=part, rng=rngs[0], **options)
         falls.append(replace(answer, seed=seed if answer.guarantee == "confidence" else None))
         never = answer.upper == 0 and answer.guarantee != "confidence"
         if never or not count:
             found.append(Witnesses((), True, "it never happens" if never else "not looked for"))
         else:
-            seconds = min(limit.seconds, 5.0)
+            seconds = min(_left(own_limit, 1.0).seconds, 5.0)
             found.append(witness(asked_net, law, text, count, budget=seconds, rng=rngs[1]))
     names = tuple(own[i] if own else f"x[{i}]" for i in chosen)
     return Monotone(chosen, names, o, step, tuple(falls), tuple(found))
@@ -249,10 +253,14 @@ def robust(
         scores = scores.then([[0.0], [1.0]])
     if net.n_inputs == 1:
         return _robust_on_a_line(scores, law, r)
+    scout, draw = draw.spawn(2)
+    at_once = limit.afford(
+        lambda k: _attacked(scores, law.sample(k, scout), r, norm, scout), _ATTACKED_AT_ONCE, 0.3, least=1
+    )
     X = law.sample(n, draw)
     broken, kept, done = 0, 0, 0
-    for start in range(0, n, _ATTACKED_AT_ONCE):
-        part = X[start : start + _ATTACKED_AT_ONCE]
+    for start in range(0, n, at_once):
+        part = X[start : start + at_once]
         hit = _attacked(scores, part, r, norm, draw)
         for x, seen in zip(part, hit.tolist(), strict=True):
             if done and limit.spent() is not None:
@@ -478,8 +486,11 @@ def agreement(
         output: by its sign).
     law : Law
         The distribution of the inputs.
-    guarantee, tolerance, level, budget, rng, progress
-        As in `probability`, for `alike`; the budget also limits the enumeration for `difference`.
+    guarantee, tolerance, level, rng, progress
+        As in `probability`, for `alike`.
+    budget : optional
+        Half of a time is for `alike`, the rest for `difference` and the search for the largest difference; a number
+        of regions limits each enumeration.
 
     Returns
     -------
@@ -505,25 +516,33 @@ def agreement(
             "net and other must have equally many inputs and outputs, got "
             f"{net.n_inputs} -> {net.n_outputs} and {other.n_inputs} -> {other.n_outputs}"
         )
-    draw, seed = seeded(rng)
+    limit, (draw, seed) = parse_budget(budget), seeded(rng)
     rngs = draw.spawn(4)
     text = "argmax f == argmax g"
     if net.n_outputs == 1:
         text = "(f.y[0] > 0 and g.y[0] > 0) or (f.y[0] <= 0 and g.y[0] <= 0)"
     both = stack({"f": net.deciding(), "g": other.deciding()})
     alike = probability(
-        both, law, text, guarantee=guarantee, tolerance=tolerance, level=level, budget=budget, rng=rngs[0],
+        both, law, text, guarantee=guarantee, tolerance=tolerance, level=level, budget=limit.part(0.5), rng=rngs[0],
         progress=progress,
     )  # fmt: skip
     alike = replace(alike, seed=None if alike.guarantee != "confidence" else seed)
     apart = net - other
-    spread = outputs(apart, law, level=level, budget=budget, rng=rngs[1], progress=progress)
-    X = law.sample(_WORST_DRAWS, rngs[2])
-    worst, at, bound = _worst(apart, law, X)
-    return Agreement(alike, spread, worst, at, bound, _carriers(net, other, X))
+    spread = outputs(apart, law, level=level, budget=_left(limit, 0.5), rng=rngs[1], progress=progress)
+    n = limit.afford(lambda n: _carriers(net, other, law.sample(n, rngs[3])), _WORST_DRAWS, 0.3, least=256)
+    X = law.sample(n, rngs[2])
+    found = _carriers(net, other, X)
+    worst, at, bound = _worst(apart, law, X, limit)
+    return Agreement(alike, spread, worst, at, bound, found)
 
 
-def _worst(apart: Network, law: Law, X: FloatArray) -> tuple[float, FloatArray, float]:
+def _left(limit: Budget, share: float) -> Budget:
+    """A share of what is left of a budget, as one that begins now; a little where nothing is left."""
+    seconds = share * max(limit.seconds - limit.elapsed(), 0.1 * limit.seconds)
+    return Budget(seconds, limit.regions, whole=limit.whole or limit.seconds)
+
+
+def _worst(apart: Network, law: Law, X: FloatArray, limit: Budget) -> tuple[float, FloatArray, float]:
     """The largest output in absolute value: the best draws, moved uphill inside the support; and a bound on all."""
     low, high = law.support()
     bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
@@ -532,10 +551,13 @@ def _worst(apart: Network, law: Law, X: FloatArray) -> tuple[float, FloatArray, 
     worst, at = float(size[best]), X[best]
     if not bounded:
         return worst, at, float("inf")
-    order = np.argsort(size)[-_WORST_STARTS:]
+    starts = limit.afford(lambda n: apart.jacobian(X[:n]), _WORST_STARTS * _WORST_STEPS, least=_WORST_STEPS)
+    order = np.argsort(size)[-max(starts // _WORST_STEPS, 1) :]
     Z, held = X[order].copy(), size[order]
     rows, reach = np.arange(len(Z)), np.full(len(Z), 0.25)
     for step in range(_WORST_STEPS):  # uphill, by corners and by coordinates in turn; shorter where that fails
+        if limit.spent() is not None:
+            break
         y, J = apart(Z), apart.jacobian(Z)
         k = np.abs(y).argmax(axis=1)
         uphill = np.sign(y[rows, k])[:, None] * J[rows, k] * (high - low)

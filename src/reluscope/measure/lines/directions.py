@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _PILOT_POINTS = 2048
 
 _PILOT_WORK = 4e9
-"""Multiplications for the gradients at the pilot's points of all components; large networks get fewer points."""
+"""Multiplications for the gradients at the pilot's points of all components, in a run of a second or more; large
+networks and events of many forms get fewer points."""
 
 _WIDE = 400
 """Above this many dimensions only the gradient's direction is tried."""
@@ -49,15 +50,18 @@ def sources_of(
     else:
         probe = ChordLines(component, np.eye(r)[0])
     net = component.network
-    work = settings.components * net.n_parameters * net.n_outputs
-    points = int(np.clip(_PILOT_WORK / work, 16, points))
+    n_forms = len(settings.job.forms)
+    each = net.n_parameters * min(net.n_outputs, n_forms) + n_forms * r * (net.n_outputs + r)
+    seconds = 1.0 if settings.fixed else min(settings.seconds, 1.0)
+    points = int(np.clip(seconds * _PILOT_WORK / (settings.components * each), min(16, points), points))
     U = probe.points(rng.random((points, probe.point_dimensions)), rng)
     G, Y = _gradients(component.network, U, settings.job)
     if component.kind == "gaussian" and r > _WIDE and named and wanted in ("auto", "gradient"):
         # The eigenvectors of an r x r matrix would take longer than the lines.
         leading = _leading(G.reshape(-1, r))
         return [GaussianLines(_reflection(leading), "gradient")]
-    matrix = np.einsum("nfi,nfj->ij", G, G) / len(U)
+    rows = G.reshape(-1, r)
+    matrix = rows.T @ rows / len(U)
     if component.kind != "gaussian" and component.rows is None:
         if not named:
             vector = _vector(wanted, r)
@@ -122,7 +126,7 @@ def _gradients(net: Network, U: FloatArray, job: Job) -> tuple[FloatArray, Float
     if len(job.forms) < net.n_outputs:
         G = net.then(job.forms).jacobian(U)
     else:
-        G = np.einsum("fo,noi->nfi", job.forms, net.jacobian(U))
+        G = np.matmul(job.forms, net.jacobian(U))
     size = np.sqrt(np.einsum("nfi,nfi->f", G, G) / len(U))
     G = G / np.where(size > 0, size, 1.0)[:, None]
     return G, net(U) @ job.forms.T

@@ -381,7 +381,7 @@ def warm_up(component: Component, law: Law, job: Job, method: str) -> None:
     """Compile what will be needed before the budget's clock starts: compilation happens once and is kept on disk."""
     rng = generator(0)
     settings = Settings(law, job, "block", 2, method, "gradient", 1.0)
-    source = sources_of(component, settings, rng, single=True, points=64)[0]
+    source = sources_of(component, settings, rng, single=True, points=4)[0]
     tracer = Tracer(component.network, job.forms)
     if method in ("auto", "aimed"):
         warm_up_aimed()

@@ -1,7 +1,10 @@
 """monotone, robust, agreement."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from scipy import stats
 
 import reluscope as rs
 from nets import random_net
@@ -131,3 +134,63 @@ def test_one_output_decides_by_its_sign():
 def test_refusals(call, words):
     with pytest.raises(rs.InputError, match=words):
         call(random_net((2, 4, 2), 0))
+
+
+# -- what random checks have found -------------------------------------------------------------------------------------
+
+
+def test_a_tie_at_a_single_point_is_another_decision():
+    """y = (0, |x|): the first of equals is decided for at 0, and within 0.1 of it."""
+    net = rs.Network([([[1.0], [-1.0]], None), ([[0.0, 0.0], [1.0, 1.0]], None)])
+    found = rs.robust(net, rs.Uniform([-1.0], [1.0]), 0.1)
+    assert found.value == pytest.approx(0.1, abs=1e-9) and found.lower <= 0.1 <= found.upper
+
+
+def test_a_tie_that_rounding_cannot_tell_is_inside_the_bracket():
+    """y = (c, |x - 0.1| + 0.3) with c one rounding away from 0.3: floats cannot tell whether they touch."""
+    net = rs.Network([([[1.0], [-1.0]], [-0.1, 0.1]), ([[0.0, 0.0], [1.0, 1.0]], [0.1 + 0.2, 0.3])])
+    found = rs.robust(net, rs.Uniform([-1.0], [1.0]), 0.25)
+    assert found.lower <= 0.25 <= found.upper
+
+
+def test_robust_in_the_tail_of_a_heavy_law():
+    """The change is at 1e5, beyond 40 standard deviations of a log-normal law, and likely by 9e-15."""
+    law = rs.Copula([stats.lognorm(2.0)])
+    net = rs.Network([([[1.0]], [-1e5])])
+    found, wanted = rs.robust(net, law, 0.5), rs.probability(net, law, "abs(y) <= 0.5")
+    assert wanted.lower > 1e-15
+    assert found.lower <= wanted.upper and wanted.lower <= found.upper
+
+
+def test_shallow_crossings_are_as_uncertain_as_rounding_makes_them():
+    """Two outputs near 1e9 cross at an angle of 1e-6: the place is known to about 0.1, and the bracket says so."""
+    net = rs.Network([([[1e-6], [-1e-6]], None), ([[1.0, -1.0], [0.0, 0.0]], [1e9, 1e9 + 1e-7])])
+    found = rs.robust(net, rs.Gaussian([0.0]), 0.3)
+    x = float((Fraction(1e9 + 1e-7) - Fraction(1e9)) / Fraction(1e-6))  # where they cross, in fractions
+    assert found.lower <= stats.norm.cdf(x + 0.3) - stats.norm.cdf(x - 0.3) <= found.upper
+
+
+def test_a_lead_within_rounding_is_no_change():
+    """The same numbers added in another order: only rounding can tell the outputs apart."""
+    rng = np.random.default_rng(0)
+    W, b, v, order = rng.normal(size=(12, 2)), rng.normal(size=12), rng.normal(size=12), rng.permutation(12)
+    none = np.zeros(12)
+    last = np.vstack([np.append(v, none), np.append(none, v[order])])
+    net = rs.Network([(np.vstack([W, W[order]]), np.append(b, b[order])), (last, None)])
+    assert len(np.unique(net(rng.normal(size=(99, 2))).argmax(axis=1))) == 2
+    assert rs.robust(net, rs.Gaussian([0.0, 0.0]), 0.1, rng=0).lower == 0.0
+
+
+def test_places_that_were_not_looked_for_are_not_proved_empty():
+    tent = rs.Network([([[1.0], [-1.0]], None), ([[-1.0, -1.0]], None)])
+    found = rs.monotone(tent, rs.Gaussian([0.0]), places=0)
+    assert found.falls[0].value == 0.5 and not found.places[0].proved_empty
+
+
+def test_monotone_under_a_law_without_nearest_inputs():
+    """Witnesses of such a mixture cannot be ranked: the probability is still given."""
+    law = rs.Mixture([0.5, 0.5], [rs.Copula([stats.expon()]), rs.Uniform([-1.0], [1.0])])
+    tent = rs.Network([([[1.0], [-1.0]], None), ([[-1.0, -1.0]], None)])
+    found = rs.monotone(tent, law)
+    assert found.falls[0].value == pytest.approx(0.75, abs=1e-6)
+    assert not found.places[0].items and "mixture" in found.places[0].note

@@ -24,6 +24,10 @@ LAWS = {
         [0.3, 0.7], [rs.Gaussian([0.0, 0.0]), rs.Gaussian([1.0, 2.0], 0.5)]
     ).truncated([0.0, -np.inf], np.inf),
     "uniform": rs.Uniform([-1.0, 0.0], [1.0, 2.0]),
+    "weights that do not sum to 1 in floats": rs.Mixture(
+        [0.39550000000000013, 0.593, 0.0115],
+        [rs.Uniform([-1.0, 0.0], [1.0, 2.0]), rs.Gaussian([0.0, 0.0]), rs.Gaussian([1.0, 1.0], 0.3)],
+    ),
     "particles": rs.Particles([[0.0, 1.0], [1.0, 0.5], [0.3, -0.2]]),
 }
 EVENTS = (

@@ -263,3 +263,20 @@ def test_any_linear_sequence():
     with pytest.raises(rs.InputError, match="stationary"):
         Gaussian.ar1(3, 1.2, 1.0)
     assert Gaussian.ar1(3, 1.2, 1.0, start=2.0).mean.tolist() == pytest.approx([2.0, 2.4, 2.88])
+
+
+def test_one_input_cannot_have_two_values():
+    law = Copula([stats.expon(), stats.norm()], names=["a", "b"])
+    with pytest.raises(rs.InputError, match="cannot be both 1 and 2"):
+        law.where("x[0] == 1 and x[0] == 2")
+    with pytest.raises(rs.InputError, match="cannot be both"):
+        law.given({0: 1.0, "a": 2.0})
+    assert law.where("x[0] == 1 and a == 1").mean[0] == pytest.approx(1.0)
+
+
+def test_components_on_a_line_are_weighted_by_their_density_on_it():
+    """Both components live on x0 = x1; fixing both inputs must tell the same as fixing one."""
+    C = np.ones((2, 2))
+    law = GaussianMixture([0.5, 0.5], [Gaussian([0.0, 0.0], C), Gaussian([0.0, 0.0], 4 * C)])
+    np.testing.assert_allclose(law.given({0: 0.0}).weights, [2 / 3, 1 / 3])
+    np.testing.assert_allclose(law.given({0: 0.0, 1: 0.0}).weights, [2 / 3, 1 / 3])

@@ -9,29 +9,45 @@ import time
 from collections import Counter
 
 from campaign.checks import check_all
+from campaign.wider import KINDS, check_wider
+
+
+def batch_of(what: tuple[str, range]) -> tuple[Counter[str], list[str]]:
+    """Counts, and what is wrong, over several problems of one kind."""
+    kind, seeds = what
+    if kind == "events":
+        return check_all(seeds)
+    counts: Counter[str] = Counter()
+    return counts, [line for seed in seeds for line in check_wider(kind, seed, counts)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="campaign", description=__doc__)
     parser.add_argument("--problems", type=int, default=10_000)
+    parser.add_argument("--wider", type=int, default=100, help="problems of each of the other kinds")
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS), metavar="KIND")
     parser.add_argument("--first", type=int, default=0, help="seed of the first problem")
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
     began = time.monotonic()
     step = 20
     last = asked.first + asked.problems
-    batches = [range(i, min(i + step, last)) for i in range(asked.first, last, step)]
+    batches = [("events", range(i, min(i + step, last))) for i in range(asked.first, last, step)]
+    for kind in asked.kinds:
+        last = asked.first + asked.wider
+        batches += [(kind, range(i, min(i + step, last))) for i in range(asked.first, last, step)]
     counts: Counter[str] = Counter()
     wrong = 0
     with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
-        for found, lines in pool.imap(check_all, batches):
+        for found, lines in pool.imap(batch_of, batches):
             counts += found
             wrong += len(lines)
             for line in lines:
                 print(line, flush=True)
     for name in sorted(counts):
         print(f"{counts[name]:8,}  {name}")
-    print(f"{asked.problems:,} problems, {wrong} wrong, {time.monotonic() - began:.0f} s")
+    more = f" and {asked.wider:,} of each of {len(asked.kinds)} other kinds" if asked.wider and asked.kinds else ""
+    print(f"{asked.problems:,} problems{more}, {wrong} wrong, {time.monotonic() - began:.0f} s")
     return 1 if wrong else 0
 
 

@@ -46,7 +46,7 @@ def problem(seed: int) -> Problem:
     style = str(rng.choice(STYLES, p=[0.22, 0.16, 0.14, 0.18, 0.12, 0.06, 0.12]))
     kind = str(rng.choice(LAWS, p=[0.2, 0.08, 0.2, 0.14, 0.13, 0.17, 0.08]))
     n = int(rng.choice([1, 2, 3], p=[0.45, 0.4, 0.15])) if kind != "many" else int(rng.integers(3, 5))
-    net = _network(rng, style, n)
+    net = network(rng, style, n)
     law, shares = _law(rng, kind, n, style)
     formula = _formula(rng, net, shares, law)
     return Problem(seed, style, kind, net, law, shares, formula, text_of(formula))
@@ -55,7 +55,7 @@ def problem(seed: int) -> Problem:
 # -- networks --------------------------------------------------------------------------------------------------------
 
 
-def _network(rng: np.random.Generator, style: str, n: int) -> rs.Network:
+def network(rng: np.random.Generator, style: str, n: int) -> rs.Network:
     depth = int(rng.choice([1, 2, 3], p=[0.45, 0.4, 0.15]))
     widths = [
         n,

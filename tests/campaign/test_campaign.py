@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from campaign.checks import check
+from campaign.wider import KINDS, check_wider
 
 PROBLEMS, GROUPS = 240, 12
 
@@ -34,3 +35,16 @@ FOUND = {
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_longer_campaigns_have_found(seed):
     assert not check(seed, Counter())
+
+
+CASES = {"laws": 4, "laws of laws": 12, "relational": 12, "robust": 10, "loops": 15}
+"""Of the kinds whose problems take longer than 0.1 s."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_kinds_of_questions(kind):
+    """The same promise for laws made of laws, several networks, loops, units, records: `wider.py` says how."""
+    counts = Counter()
+    wrong = [line for seed in range(CASES.get(kind, 30)) for line in check_wider(kind, seed, counts)]
+    assert counts["answers"] >= CASES.get(kind, 10)
+    assert not wrong, "\n".join(wrong)

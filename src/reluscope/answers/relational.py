@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope import intervals
-from reluscope._check import FloatArray, choice, describe, integer, real, seeded, several
+from reluscope._check import EPS, FloatArray, choice, describe, integer, real, seeded, several
 from reluscope.algebra import stack
 from reluscope.answer import Answer, Status
 from reluscope.answers.outputs import Outputs, outputs
@@ -24,6 +24,7 @@ from reluscope.budget import Budget, parse_budget
 from reluscope.cells.along import along
 from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
+from reluscope.events import decided, event
 from reluscope.inputs import Law, check_law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.network import Network, check_network
@@ -34,9 +35,7 @@ NORMS = ("inf", "2", "1")
 _ATTACK_STEPS = 10
 _ATTACKED_AT_ONCE = 1024
 _WORST_DRAWS, _WORST_STARTS, _WORST_STEPS = 20_000, 256, 80
-_FAR = 40.0
-"""Standard deviations beyond which a law of one input has no mass that double precision can show."""
-
+_NEVER, _WORTH_A_NOTE = 1e-300, 1e-9
 _MOST_SWITCHES = 2000
 _LINE_ROUNDING = 1e-12
 """How far a place where the decision changes may be off, as a share of the numbers on the line."""
@@ -168,12 +167,20 @@ def monotone(
         falls.append(replace(answer, seed=seed if answer.guarantee == "confidence" else None))
         never = answer.upper == 0 and answer.guarantee != "confidence"
         if never or not count:
-            found.append(Witnesses((), True, "it never happens" if never else "not looked for"))
+            found.append(Witnesses((), never, "it never happens" if never else "not looked for"))
         else:
             seconds = min(_left(own_limit, 1.0).seconds, 5.0)
-            found.append(witness(asked_net, law, text, count, budget=seconds, rng=rngs[1]))
+            found.append(_places(asked_net, law, text, count, seconds, rngs[1]))
     names = tuple(own[i] if own else f"x[{i}]" for i in chosen)
     return Monotone(chosen, names, o, step, tuple(falls), tuple(found))
+
+
+def _places(net: Network, law: Law, text: str, count: int, seconds: float, rng: np.random.Generator) -> Witnesses:
+    """Inputs in the event; none, with the reason, under a law that witnesses cannot be ranked by."""
+    try:
+        return witness(net, law, text, count, budget=seconds, rng=rng)
+    except InputError as error:
+        return Witnesses((), False, str(error))
 
 
 def _index(value: Any, names: Sequence[str], size: int, what: str) -> int:
@@ -283,72 +290,148 @@ def robust(
 
 def _robust_on_a_line(scores: Network, law: Law, r: float) -> Answer:
     """All changes of the decision along the line are known: an event on x."""
-    low, high = law.support()
-    spread = _FAR * float(np.sqrt(np.diag(np.atleast_2d(law.cov))[0])) + 1.0
-    a = max(float(low[0]), float(law.mean[0]) - spread) - r
-    b = min(float(high[0]), float(law.mean[0]) + spread) + r
-    changes = _switches(scores, a, b)
-    if not len(changes):
-        return Answer(0.0, 0.0, 0.0, "exact", method="the decision never changes", evaluations=0)
-    if len(changes) > _MOST_SWITCHES:
-        raise InputError(f"the decision changes {len(changes):,} times, more than {_MOST_SWITCHES:,}")
-    slack = _LINE_ROUNDING * (abs(a) + abs(b))  # what rounding may do to the places
-    low_, value, high_ = (_near(law, changes, max(r + d, 0.0)) for d in (-slack, 0.0, slack))
-    method = f"the decision changes at {len(changes):,} place{'s' * (len(changes) > 1)}"
-    return replace(value, lower=min(low_.lower, value.lower), upper=max(high_.upper, value.upper), method=method)
+    (low, high), (first, last) = law.far_box(), law.support()
+    a, b = float(low[0]) - r, float(high[0]) + r
+    found = _switches(scores, a, b)
+    if len(found) > _MOST_SWITCHES:
+        raise InputError(f"the decision changes {len(found):,} times, more than {_MOST_SWITCHES:,}")
+    sure = [place for place in found if place.sure]
+    # What rounding may do to the places, and to changes that are in doubt.
+    least = _near(law, [(p.x, r - p.error) for p in sure if p.error < r])
+    most = _near(law, [(p.x, r + p.error) for p in found])
+    value = _near(law, [(p.x, r) for p in sure])
+    lower, upper = min(least.lower, value.lower), max(most.upper, value.upper)
+    if not (np.isfinite(first[0]) and np.isfinite(last[0])):
+        upper = max(upper, _NEVER)
+    many = f"{len(sure):,} place{'s' * (len(sure) != 1)}"
+    method = f"the decision changes at {many}" if sure else "the decision never changes"
+    note = value.note
+    if len(sure) < len(found):
+        doubtful = len(found) - len(sure)
+        note = f"rounding cannot tell whether the decision changes at {doubtful:,} place{'s' * (doubtful > 1)} more"
+    elif upper - lower > _WORTH_A_NOTE:
+        note = "rounding moves the places where the decision changes, or inputs sit at the edge of the radius"
+    return replace(value, lower=lower, upper=upper, method=method, note=note)
 
 
-def _near(law: Law, places: list[float], r: float) -> Answer:
-    """How likely x is within r of one of the places, which increase."""
+def _near(law: Law, places: list[tuple[float, float]]) -> Answer:
+    """How likely x is within its radius of one of the places, given as (place, radius)."""
     ends: list[list[float]] = []
-    for s in places:
-        if ends and s - r <= ends[-1][1]:
-            ends[-1][1] = s + r
+    for low, high in sorted((s - r, s + r) for s, r in places):
+        if ends and low <= ends[-1][1]:
+            ends[-1][1] = max(ends[-1][1], high)
         else:
-            ends.append([s - r, s + r])
+            ends.append([low, high])
+    if not ends:
+        return Answer(0.0, 0.0, 0.0, "exact", evaluations=0)
     text = " or ".join(f"{low!r} <= x[0] <= {high!r}" for low, high in ends)
     return probability(Network([([[1.0]], [0.0])]), law, text, guarantee="exact")
 
 
-def _switches(scores: Network, a: float, b: float) -> list[float]:
-    """Where the largest output changes between a and b."""
+class _Switch(NamedTuple):
+    """A place where the decision changes (`sure`) or may change, and how far it may be off."""
+
+    x: float
+    error: float
+    sure: bool
+
+
+def _switches(scores: Network, a: float, b: float) -> list[_Switch]:
+    """Where the largest output changes between a and b, for good or at a single point."""
     path = along(scores, [a], [b])
     t = np.unique(np.concatenate([[0.0], np.asarray(path.breaks(0)), [1.0]]))
     x = a + (b - a) * t
     y = scores(x[:, None])
     m = scores.n_outputs
-    found: list[float] = []
+    rounding = _output_error(scores, max(abs(a), abs(b)))
+    cuts = dict.fromkeys(x[1:-1].tolist(), 0.0)
     for k in range(len(x) - 1):
-        cuts = [x[k], x[k + 1]]
         for i in range(m):
-            for j in range(i + 1, m):
-                d0, d1 = y[k, i] - y[k, j], y[k + 1, i] - y[k + 1, j]
+            d = y[k, i] - y[k, i + 1 :], y[k + 1, i] - y[k + 1, i + 1 :]
+            for d0, d1 in zip(d[0].tolist(), d[1].tolist(), strict=True):
                 if (d0 < 0) != (d1 < 0) and d0 != d1:
-                    cuts.append(x[k] + (x[k + 1] - x[k]) * d0 / (d0 - d1))
-        cuts.sort()
-        found += cuts
-    points = np.unique(found)
-    middle = 0.5 * (points[1:] + points[:-1])
-    decided = scores(middle[:, None]).argmax(axis=1)
-    return points[1:-1][decided[1:] != decided[:-1]].tolist()
+                    place = float(x[k] + (x[k + 1] - x[k]) * d0 / (d0 - d1))
+                    error = 2.0 * rounding * float(x[k + 1] - x[k]) / abs(d0 - d1)
+                    cuts[place] = max(cuts.get(place, 0.0), min(error, b - a))
+    points = np.array(sorted(cuts))
+    if not len(points):
+        return []
+    ends = np.concatenate([[a], points, [b]])
+    between, at = _decisions(scores, 0.5 * (ends[1:] + ends[:-1])), _decisions(scores, points)
+    found = []
+    for place, left, right, here in zip(points.tolist(), between[:-1], between[1:], at, strict=True):
+        error = cuts[place] + _LINE_ROUNDING * (abs(a) + abs(b))
+        own = {*left, *right}
+        if len(left) == len(right) == 1 and left != right:
+            found.append(_Switch(place, error, True))
+        elif len(own) > 1:
+            found.append(_Switch(place, error, False))
+        elif here != left:  # a tie at a single point: a change, if it is there in exact arithmetic
+            found.append(_Switch(place, error, len(here) == 1))
+        elif _touched(scores, place, next(iter(own)), rounding):
+            found.append(_Switch(place, error, False))
+    return found
+
+
+def _decisions(scores: Network, x: FloatArray) -> list[set[int]]:
+    """The largest output at each point in exact arithmetic; several where that cannot be told."""
+    y = scores(x[:, None])
+    rounding = _output_error(scores, float(np.abs(x).max(initial=0.0)))
+    top = y.max(axis=1)
+    close = y >= (top - 2.0 * rounding)[:, None]
+    out = [{int(i)} for i in y.argmax(axis=1)]
+    for k in np.flatnonzero(close.sum(axis=1) > 1).tolist():
+        out[k] = set()
+        for i in np.flatnonzero(close[k]).tolist():
+            asked = event(f"argmax == {i}", 1, scores.n_outputs)
+            if decided(scores, asked, x[k : k + 1, None])[1][0]:
+                out[k].add(i)
+    return out
+
+
+def _touched(scores: Network, x: float, own: int, rounding: float) -> bool:
+    """Whether an output that would win a tie comes as near to the largest as rounding can tell."""
+    y = scores([[x]])[0]
+    return bool((y[:own] >= y[own] - 2.0 * rounding).any())
+
+
+def _output_error(net: Network, size: float) -> float:
+    """What rounding may do to an output at inputs up to this size."""
+    for layer in net.layers:
+        size = float(abs(layer.weight).sum(axis=1).max()) * size + float(np.abs(layer.bias).max())
+        size = float(np.abs(layer.units.slopes).max()) * size + float(np.abs(layer.units.intercepts).max())
+    return 2.0 * EPS * (sum(net.widths) + 8 * len(net.layers)) * size
 
 
 def _attacked(scores: Network, X: FloatArray, r: float, norm: str, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Which rows were seen to change their decision within the radius: ascent of every other output's lead."""
+    """Which rows were seen to change their decision within the radius: ascent of every other output's lead.
+
+    A lead counts if it is more than rounding, and the decision at the row itself must be beyond doubt.
+    """
     own = scores(X).argmax(axis=1)
     rows = np.arange(len(X))
     hit = np.zeros(len(X), bool)
+    rounding = 2.0 * _output_error(scores, float(np.abs(X).max(initial=0.0)) + r)
+
+    def leads(Z: FloatArray) -> tuple[FloatArray, npt.NDArray[np.intp]]:
+        """By how much the best other output is ahead of the row's own, and which it is."""
+        y = scores(Z)
+        mine = y[rows, own]
+        y[rows, own] = -np.inf
+        return y.max(axis=1) - mine, y.argmax(axis=1)
+
     Z = X + _on_sphere(rng.normal(size=X.shape), r, norm) * 0.5
     for step in range(_ATTACK_STEPS):
-        hit |= scores(Z).argmax(axis=1) != own
+        ahead, rival = leads(Z)
+        hit |= ahead > rounding
         J = scores.jacobian(Z)
-        y = scores(Z)
-        y[rows, own] = -np.inf
-        rival = y.argmax(axis=1)
         slope = J[rows, rival] - J[rows, own]
         size = r * 2.0 / (1.0 + step)
         Z = X + _inside(Z + _on_sphere(slope, size, norm) - X, r, norm)
-        hit |= scores(X + _on_sphere(slope, r, norm)).argmax(axis=1) != own
+        hit |= leads(X + _on_sphere(slope, r, norm))[0] > rounding
+    for k in np.unique(own[hit & (leads(X)[0] > -rounding)]).tolist():  # ties, maybe
+        some = np.flatnonzero(hit & (own == k))
+        hit[some] = decided(scores, event(f"argmax == {k}", scores.n_inputs, scores.n_outputs), X[some])[0]
     return hit
 
 
@@ -380,7 +463,8 @@ def _keeps(scores: Network, x: FloatArray, r: float) -> bool:
     last = scores.then(lead).layers[-1]
     margins = Network([*scores.hidden, (last.weight, last.bias, "relu")])  # outputs as units, for their bounds
     low, high = np.nextafter(x - r, -np.inf), np.nextafter(x + r, np.inf)
-    return bool((box_preactivations(margins, low, high)[-1].lower > 0).all())
+    rounding = _output_error(margins, float(max(np.abs(low).max(), np.abs(high).max())))
+    return bool((box_preactivations(margins, low, high)[-1].lower > rounding).all())
 
 
 # -- two networks --------------------------------------------------------------------------------------------------

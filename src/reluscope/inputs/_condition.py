@@ -23,13 +23,21 @@ def given(law: Law, values: Any, schema: Any = None) -> Law:
     names, known = getattr(law, "names", None), _fitting(schema, law)
     fixed: dict[int, float] = {}
     for k, v in values.items():
-        fixed.update(_meant(k, v, law.n, names, known, "key of values"))
+        _fix(fixed, _meant(k, v, law.n, names, known, "key of values"), k)
     index = np.array(sorted(fixed), dtype=np.intp)
     found = law._conditional(index, np.array([fixed[i] for i in index.tolist()]))
     if found.law is None:
         shown = ", ".join(f"{k!r}: {v!r}" for k, v in values.items())
         raise InputError(f"the law never takes the values {{{shown}}}; its support is in law.support()")
     return found.law
+
+
+def _fix(fixed: dict[int, float], more: dict[int, float], key: Any) -> None:
+    """Add values of inputs; one input cannot have two."""
+    for i, v in more.items():
+        if fixed.get(i, v) != v:
+            raise InputError(f"{key!r} is input {i}, which cannot be both {fixed[i]:g} and {v:g}")
+    fixed.update(more)
 
 
 def _fitting(schema: Any, law: Law) -> Schema | None:
@@ -99,7 +107,7 @@ def where(law: Law, text: Any, schema: Any = None) -> Law:
         number, name, sign, said = found.group(1), found.group(2), found.group(3), found.group(4).strip("'\" ")
         key = int(number) if number is not None else name.strip("'\" ")
         if sign in ("==", "="):
-            values.update(_meant(key, _number(said), n, names, known, "input"))
+            _fix(values, _meant(key, _number(said), n, names, known, "input"), key)
             continue
         bound = _number(said)
         if isinstance(bound, str) or np.isnan(bound):

@@ -310,12 +310,11 @@ class Gaussian(Law):
         u = Vt[:r].T @ (along / s[:r])
         mean = self.mean + self.factor.push(u[None])[0]
         mean[index] = values
-        log = (
-            -0.5 * float(u @ u)
-            - float(np.log(s[:r]).sum())
-            - r * LOG_ROOT_2PI
-            - float(np.log(scale[self.sd[index] > 0]).sum())
-        )
+        log = -0.5 * float(u @ u) - r * LOG_ROOT_2PI
+        if r == int((self.sd[index] > 0).sum()):
+            log -= float(np.log(s[:r]).sum()) + float(np.log(scale[self.sd[index] > 0]).sum())
+        else:  # the values lie on a plane of r dimensions: the density there
+            log -= float(np.log(np.linalg.svd(rows, compute_uv=False)[:r]).sum())
         if self.factor.diagonal:
             sd = self.sd.copy()
             sd[index] = 0.0

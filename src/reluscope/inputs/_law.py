@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, flag, generator, integer, real_array, text
+from reluscope._check import EPS, FloatArray, describe, flag, generator, integer, real_array, text
 from reluscope.errors import InputError, InputTypeError
 from reluscope.network import check_network
 
@@ -675,7 +675,7 @@ def noise_rows(Z: Any, k: int) -> FloatArray:
 
 
 def weight_vector(weights: Any, name: str, n: int) -> FloatArray:
-    """Non-negative weights, n of them, that sum to 1 (up to 1e-9, then normalised)."""
+    """Non-negative weights, n of them, that sum to 1 (up to 1e-9, then normalised where rounding shows)."""
     if isinstance(weights, str):
         raise InputError(f"{name} must be a list of numbers, got {describe(weights)}")
     w = real_array(weights, name, ndim=1)
@@ -688,7 +688,8 @@ def weight_vector(weights: Any, name: str, n: int) -> FloatArray:
         raise InputError(
             f"{name} must sum to 1 (within {WEIGHT_ROUNDING:g}), got {total!r}; divide them by their sum first"
         )
-    return frozen(w / total)
+    # Weights that were normalised already stay as they are, so that a stored law is the same law.
+    return frozen(w if abs(total - 1.0) <= len(w) * EPS else w / total)
 
 
 def short(values: FloatArray) -> str:

@@ -280,3 +280,15 @@ def test_components_on_a_line_are_weighted_by_their_density_on_it():
     law = GaussianMixture([0.5, 0.5], [Gaussian([0.0, 0.0], C), Gaussian([0.0, 0.0], 4 * C)])
     np.testing.assert_allclose(law.given({0: 0.0}).weights, [2 / 3, 1 / 3])
     np.testing.assert_allclose(law.given({0: 0.0, 1: 0.0}).weights, [2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("spread", [Gaussian([5.0]), rs.Uniform([4.0], [6.0]), Copula([stats.expon(4.0)])])
+@pytest.mark.parametrize("block", [Particles([[1.0]]), Categorical([1, 2], [0.25, 0.75], encoding="codes")])
+def test_products_keep_the_points_of_a_mixture(spread, block):
+    """Half of the mass is on the point 0, whatever stands beside it."""
+    law = rs.product(Mixture([0.5, 0.5], [Particles([[0.0]]), spread]), block)
+    net = rs.Network([(np.eye(2), None)])
+    assert rs.probability(net, law, "x[0] == 0", guarantee="exact").value == pytest.approx(0.5)
+    assert law.mean == pytest.approx([0.5 * spread.mean[0], block.mean[0]])
+    x = law.sample(4000, 0)
+    assert abs((x[:, 0] == 0).mean() - 0.5) < 0.05

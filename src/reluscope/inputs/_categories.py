@@ -269,9 +269,15 @@ def product(*laws: Law) -> Law:
     if len(joined) == 1:
         only = joined[0]
         return Particles(only[None]) if isinstance(only, np.ndarray) else only
-    if all(isinstance(part, np.ndarray) for part in joined):
-        return Particles(np.array(joined), total)
-    return mixture_of(total, [part for part in joined if isinstance(part, Law)])
+    bare = np.array([isinstance(part, np.ndarray) for part in joined])
+    points = [part for part in joined if isinstance(part, np.ndarray)]
+    if bare.all():
+        return Particles(np.array(points), total)
+    parts = [part for part in joined if isinstance(part, Law)]
+    if not points:
+        return mixture_of(total, parts)
+    share = float(total[bare].sum())  # all points together are one component
+    return mixture_of(np.append(total[~bare], share), [*parts, Particles(np.array(points), total[bare] / share)])
 
 
 _Piece = FloatArray | Law

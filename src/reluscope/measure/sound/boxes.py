@@ -29,6 +29,9 @@ from reluscope.progress import Report
 _TASKS = 3000
 """Boxes that get a reduced network of their own before the compiled search takes over."""
 
+_LOOK_EVERY = 1000
+"""Boxes after which a run by count looks whether its bracket is good."""
+
 _FIRST_STEP = 24.0
 """How much finer each round is than the one before."""
 
@@ -121,6 +124,11 @@ class BoxSearch:
     def _done(self, low: float, high: float) -> bool:
         return good_enough(low, high, self.tolerance)
 
+    @property
+    def _counted(self) -> bool:
+        """Whether only a number of boxes ends the work: then nothing may depend on the clock."""
+        return self.limit.seconds == np.inf and self.limit.regions < np.inf
+
     # -- first boxes, one by one ---------------------------------------------------------------------------------
 
     def _spread(self) -> str | None:
@@ -153,7 +161,7 @@ class BoxSearch:
             self.roots[index[id(frame)]] = root
             sort_in(start(frame, self.rows, root))
         reason: str | None = None
-        checked = time.monotonic()
+        checked, looked = time.monotonic(), self.boxes
         while heap and len(heap) < _TASKS:
             task = heapq.heappop(heap)[2]
             for half in halves(task, self.rows):
@@ -161,8 +169,8 @@ class BoxSearch:
             reason = self.limit.spent(self.boxes)
             if reason is not None:
                 break
-            if time.monotonic() - checked > 0.2:
-                checked = time.monotonic()
+            if self.boxes - looked > _LOOK_EVERY if self._counted else time.monotonic() - checked > 0.2:
+                checked, looked = time.monotonic(), self.boxes
                 self.tasks = [t for *_, t in heap] + stuck
                 self.results = [t.result for t in self.tasks]
                 low, high = self.bracket()
@@ -233,18 +241,20 @@ class BoxSearch:
 
     def _round(self, order: list[int], thresholds: list[float], workers: int) -> str | None:
         stop = np.zeros(1, np.uint8)
-        most = 1 << 60 if self.limit.regions == np.inf else max(2, int(self.limit.regions) - self.boxes)
-        shown = time.monotonic()
+        # By count, one task after the other: which of several the count would end is a matter of the clock.
+        at_once = 1 if self._counted else workers + 2
+        shown, looked = time.monotonic(), self.boxes
         with ThreadPoolExecutor(workers) as pool:
             queue: Iterator[int] = iter(order)
             running: dict[Future[Result], int] = {}
             reason: str | None = None
 
             def feed() -> None:
-                while reason is None and len(running) < workers + 2:
+                while reason is None and len(running) < at_once:
                     i = next(queue, None)
                     if i is None:
                         return
+                    most = 1 << 60 if self.limit.regions == np.inf else max(2, int(self.limit.regions) - self.boxes)
                     running[pool.submit(bisect, self.tasks[i], self.rows, thresholds[i], most, stop)] = i
 
             feed()
@@ -258,8 +268,9 @@ class BoxSearch:
                             self.results[i] = _tighter(self.results[i], found)
                     if reason is None:
                         reason = self.limit.spent(self.boxes)
-                    if reason is None and time.monotonic() - shown > 0.2:
-                        shown = time.monotonic()
+                    late = self.boxes - looked > _LOOK_EVERY if self._counted else time.monotonic() - shown > 0.2
+                    if reason is None and late:
+                        shown, looked = time.monotonic(), self.boxes
                         low, high = self.bracket()
                         self.report(self.boxes, f"[{low:.6g}, {high:.6g}]")
                         if self._done(low, high):

@@ -269,7 +269,8 @@ class _Portfolio:
             slice_ = 0.3 * left if np.isfinite(left) else 10.0 * 2.0 ** (turn // 2)
             for runner in open_:
                 if self._over() is None:
-                    note = self._advance(runner, slice_ if runner is leader or len(open_) == 1 else 0.1 * slice_)
+                    most = runner is leader or len(open_) == 1
+                    note = self._advance(runner, slice_ if most else 0.1 * slice_, 0.3 if most else 0.03)
             turn += 1
 
     def _over(self) -> str | None:
@@ -280,7 +281,7 @@ class _Portfolio:
         """Give a search some time; why it stopped before that was over, if it cannot go on."""
         # A budget of regions alone is shared by count, so that its answer does not depend on the clock.
         counted = np.isinf(self.limit.seconds) and np.isfinite(self.limit.regions)
-        ends = min(self.limit.seconds, self.limit.elapsed() + seconds)
+        ends = np.inf if counted else min(self.limit.seconds, self.limit.elapsed() + seconds)
         sub = replace(self.limit, seconds=ends, whole=self.limit.whole or self.limit.seconds)
         runner.before = runner.gap
         runner.started = True

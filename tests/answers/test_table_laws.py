@@ -292,3 +292,11 @@ def test_products_keep_the_points_of_a_mixture(spread, block):
     assert law.mean == pytest.approx([0.5 * spread.mean[0], block.mean[0]])
     x = law.sample(4000, 0)
     assert abs((x[:, 0] == 0).mean() - 0.5) < 0.05
+
+
+def test_what_is_certain_is_at_most_certain():
+    """The weights are one rounding above 1 together; no probability is."""
+    weights = [0.3388598663711345, 0.2758104284508164, 0.3853297051780493]
+    law = Mixture(weights, [Particles([[0.0]]), rs.Uniform([0.0], [1.0]), rs.Uniform([0.0], [2.0])])
+    found = rs.probability(rs.Network([([[1.0]], None)]), law, "y >= 0", guarantee="exact")
+    assert found.lower <= found.value <= found.upper <= 1.0

@@ -20,6 +20,12 @@ CASES = {
         "y[0] > 0 and y[1] > 0.1",
         5_000,
     ),
+    "points and a box": (
+        random_net((2, 10, 2), 4),
+        rs.Mixture([0.3, 0.3, 0.4], [rs.Particles([[0.0, 1.0]]), rs.Uniform([0, 0], [1, 2]), rs.Gaussian([0.0, 0.0])]),
+        "y[0] > 0.1",
+        900,
+    ),
     "twelve dimensions": (random_net((12, 10, 2), 3), rs.Gaussian(np.zeros(12)), "y[0] > y[1] + 4", 2_000),
 }
 

@@ -267,7 +267,8 @@ def _exact(parts: Sequence[PlacedEvent], tolerance: float | None, limit: Budget,
         note = f"{doubt:.3g} of the probability lies on a limit as far as rounding can tell, and may be in or out"
     elif blurred > _WORTH_A_WORD:
         note = "rounding of the network's numbers moves the edges of the event: large terms cancel"
-    return Answer(min(value, 1.0), min(lower, value), max(upper, value), "exact", None, method, note, visited)
+    value = min(value, 1.0)  # weights add up to 1 but for rounding
+    return Answer(value, min(lower, value), max(upper, value), "exact", None, method, note, visited)
 
 
 def _shares(
@@ -384,10 +385,12 @@ def _sound_mixture(
     net: Network, parts: list[tuple[float, Law]], event: Event, tolerance: float | None, limit: Budget, progress: Any
 ) -> Answer:
     """The brackets of the components, weighted; each gets its share of the time that is left."""
-    found = []
-    whole = limit.seconds if np.isfinite(limit.seconds) else _SOUND_SECONDS
+    found: list[tuple[float, Answer]] = []
+    whole = _sound_seconds(limit)
     for k, (w, part) in enumerate(parts):
-        share = Budget(max(whole - limit.elapsed(), 0.1 * whole) / (len(parts) - k), limit.regions)
+        seconds = max(whole - limit.elapsed(), 0.1 * whole) / (len(parts) - k)
+        done = sum(a.evaluations or 0 for _, a in found)
+        share = Budget(seconds, max((limit.regions - done) / (len(parts) - k), 2.0))
         found.append((w, _sound(net, part, event, tolerance, share, progress)))
     lower, upper = (math.fsum(w * getattr(a, side) for w, a in found) for side in ("lower", "upper"))
     lower, upper = lower * (1 - 1e-15), min(upper * (1 + 1e-15), 1.0)
@@ -396,6 +399,13 @@ def _sound_mixture(
     note = "; ".join(filter(None, dict.fromkeys(a.note for _, a in found)))
     work = sum(a.evaluations or 0 for _, a in found)
     return Answer(0.5 * (lower + upper), lower, upper, "sound", method=method, note=note, evaluations=work, status=late)
+
+
+def _sound_seconds(limit: Budget) -> float:
+    """How long to work without a limit on seconds; without end where regions are counted, so that no clock decides."""
+    if np.isfinite(limit.seconds) or np.isfinite(limit.regions):
+        return limit.seconds
+    return _SOUND_SECONDS
 
 
 def _sound_given_box(
@@ -411,21 +421,22 @@ def _sound_given_box(
             cases.append(replace(c, lower=low, upper=high))
     if not cases:
         return Answer(0.0, 0.0, 0.0, "sound", method="the law never meets the event", evaluations=0)
-    seconds = limit.seconds if np.isfinite(limit.seconds) else _SOUND_SECONDS
+    seconds = _sound_seconds(limit)
     still = max(seconds - limit.elapsed(), 0.0)
     share = None if tolerance is None else 0.1 * tolerance
     # The box alone needs no network and is the quicker one; a tenth of the tolerance is its share.
     flat = Network([(np.eye(n), np.zeros(n))])
     no_rows = np.zeros((0, n))
     box = Event("box", n, n, (Case(*sides, no_rows, no_rows, np.zeros(0), np.zeros(0, bool)),))
-    whole = bound_event(flat, before, box, tolerance=share, budget=Budget(0.4 * still, limit.regions))
+    whole = bound_event(flat, before, box, tolerance=share, budget=Budget(0.4 * still, 0.5 * limit.regions))
     if not whole.lower > 0.0:
         note = "the mass of the law's box has no positive lower bound yet; more budget may help"
         return Answer(
             0.5, 0.0, 1.0, "sound", method=whole.method, note=note, evaluations=whole.evaluations, status=Status.BUDGET
         )
     wanted = None if tolerance is None else 0.8 * tolerance * whole.lower
-    rest = Budget(max(seconds - limit.elapsed(), 0.1 * seconds), limit.regions)
+    left = max(limit.regions - (whole.evaluations or 0), 0.5 * limit.regions)
+    rest = Budget(max(seconds - limit.elapsed(), 0.1 * seconds), left)
     inside = replace(event, cases=tuple(cases))
     part = bound_event(net, before, inside, tolerance=wanted, budget=rest, progress=progress)
     lower, upper = part.lower / whole.upper * (1 - 1e-15), min(part.upper / whole.lower * (1 + 1e-15), 1.0)

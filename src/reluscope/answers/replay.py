@@ -121,7 +121,7 @@ def _plain_outputs(found: Outputs) -> dict[str, Any]:
 def _plain_regions(found: Regions) -> dict[str, Any]:
     text = "\n".join(sorted(pattern_text(found.pattern)))
     return {
-        "regions": len(found), "complete": found.complete, "stopped": found.stopped,
+        "regions": len(found), "complete": found.complete, "stopped": found.reason,
         "patterns_sha256": hashlib.sha256(text.encode()).hexdigest(), "guarantee": "exact",
     }  # fmt: skip
 

@@ -32,7 +32,7 @@ from reluscope.cells.bounds import box_outputs
 from reluscope.cells.domain import MOST_DIMENSIONS, box_bounds, vertex_geometry
 from reluscope.cells.near import bound_difference, nearly_agree
 from reluscope.cells.polytope import HPolytopes
-from reluscope.cells.regions import Regions, stream_regions, too_large
+from reluscope.cells.regions import Regions, region_batches, too_large
 from reluscope.cells.subdivide import PROBABLE_ERRORS
 from reluscope.cells.vertex import with_vertices
 from reluscope.cells.vertex_shape import affine_integrals
@@ -362,7 +362,7 @@ def _refinement(
     both = stack([net, other])
     m = net.n_outputs
     apart = both.then(np.concatenate([np.eye(m), -np.eye(m)], axis=1))
-    for found in stream_regions(apart, box, geometry=vertex_geometry(net.n_inputs), budget=budget, progress=progress):
+    for found in region_batches(apart, box, geometry=vertex_geometry(net.n_inputs), budget=budget, progress=progress):
         if net.n_inputs > MOST_DIMENSIONS:
             points = found.interior
         else:

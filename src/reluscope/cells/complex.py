@@ -120,7 +120,7 @@ class Complex:
 
     @property
     def complete(self) -> bool:
-        """Whether all regions were found before a budget ended."""
+        """Whether all regions were found."""
         return self.regions.complete
 
     @cached_property
@@ -384,7 +384,7 @@ class Complex:
             for k, count in enumerate(self.f_vector)
         )
         if not self.complete:
-            state = f"; incomplete: {self.regions.stopped}"
+            state = f"; incomplete: {self.regions.reason}"
         else:
             state = "" if self.face_to_face else f"; {self.unmatched} facets unmatched"
         return f"Complex({counts} of {self.network!r} in {self.regions.domain}{state})"
@@ -529,7 +529,7 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
     limit = parse_budget(budget)
     search = limit.part(_SEARCH_SHARE) if limit.seconds < np.inf else limit
     made = build_complex(uninterrupted(regions(net, box, geometry=geometry, budget=search, progress=progress)))
-    if box is None and net.n_inputs == 2 and made.complete and not made.face_to_face:
+    if box is None and net.n_inputs == 2 and made.regions.stopped is None and not made.face_to_face:
         # Where units saturate, nearly parallel lines meet far out and symbolic vertices there are ill-determined.
         made = _plane_complex(net, made, progress)
     return made

@@ -214,5 +214,5 @@ class Tableau:
 
 
 def fractions(values: FloatArray) -> list[Fraction]:
-    """Floats as the fractions that they are."""
-    return [Fraction(float(x)) for x in values]
+    """Floats as the fractions that they are; fractions as they are."""
+    return [x if isinstance(x, Fraction) else Fraction(float(x)) for x in values]

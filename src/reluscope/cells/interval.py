@@ -66,10 +66,10 @@ class Intervals:
 
     def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split[Intervals]:
         """Cut every interval where a unit reaches a break point; see `reluscope.cells.split`."""
-        low, high, labels, parent, piece, top = _split_intervals(
+        low, high, labels, parent, piece, top, near = _split_intervals(
             self.low, self.high, self.labels, maps, tolerance, breaks, first_label
         )
-        return Split(Intervals(low, high, labels), parent, piece, top)
+        return Split(Intervals(low, high, labels), parent, piece, top, near)
 
     def reach(self) -> FloatArray:
         """Largest absolute value on each cell, shape (n, 1); the finite part where unbounded."""
@@ -117,7 +117,7 @@ def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  
     capacity = 4 * n + 16
     out_low, out_high, out_labels = np.empty(capacity), np.empty(capacity), np.empty((capacity, 2), np.int32)
     out_parent, out_piece = np.empty(capacity, np.int64), np.empty((capacity, m), np.uint8)
-    top = np.empty((n, m))
+    top, near = np.empty((n, m)), np.zeros(n, np.int8)
     most = m * max(steps, 1)
     at, fuzz, cut, up = np.empty(most), np.empty(most), np.empty(most, np.int64), np.empty(most, np.int64)
     piece = np.empty(m, np.uint8)
@@ -138,8 +138,10 @@ def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  
             for k in range(steps):
                 t = breaks[j, k]
                 if max(va, vb) <= t + tol:
+                    near[c] |= max(va, vb) >= t - tol
                     break
                 if min(va, vb) >= t - tol:
+                    near[c] |= min(va, vb) <= t + tol
                     here += 1
                     continue
                 if va > vb:
@@ -176,6 +178,8 @@ def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  
                     out_piece[n_out, j] = piece[j]
                 n_out += 1
                 left, left_label, left_fuzz = right, right_label, right_fuzz
+            elif b > a:
+                near[c] |= 1
             if q >= crossings:
                 break
             unit = cut[order[q]] // steps
@@ -188,4 +192,5 @@ def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  
         out_parent[:n_out].copy(),
         out_piece[:n_out].copy(),
         top,
+        near,
     )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.cells.csr import joined, places
-from reluscope.cells.split import Split
+from reluscope.cells.split import SHALLOW, Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +71,10 @@ class Polygons:
 
     def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split[Polygons]:
         """Cut every cell by the lines where a unit reaches a break point; see `reluscope.cells.split`."""
-        points, labels, offsets, parent, piece, top = _split_polygons(
+        points, labels, offsets, parent, piece, top, near = _split_polygons(
             self.points, self.labels, self.offsets, maps, tolerance, breaks, first_label
         )
-        return Split(Polygons(points, labels, offsets), parent, piece, top)
+        return Split(Polygons(points, labels, offsets), parent, piece, top, near)
 
     def interior(self) -> FloatArray:
         """A point strictly inside each cell, shape (n, 2): the mean of its vertices."""
@@ -144,24 +144,27 @@ def _split_polygons(points, labels, offsets, maps, tolerance, breaks, first_labe
     n, m, steps = len(offsets) - 1, maps.shape[2], breaks.shape[1]
     most = m * max(steps, 1)
 
-    out_v, out_label = np.empty((3 * len(points) + 64, 2)), np.empty(3 * len(points) + 64, np.int32)
-    out_offset, out_parent = np.empty(2 * n + 17, np.int64), np.empty(2 * n + 16, np.int64)
-    out_piece = np.empty((2 * n + 16, m), np.uint8)
+    # A single cell may have many children: a full buffer means to begin it anew.
+    cells = 2 * n + 16 + (min(m * most // 2, 4096) if n == 1 else 0)
+    vertices = 3 * len(points) + 64 + (5 * cells if n == 1 else 0)
+    out_v, out_label = np.empty((vertices, 2)), np.empty(vertices, np.int32)
+    out_offset, out_parent = np.empty(cells + 1, np.int64), np.empty(cells, np.int64)
+    out_piece = np.empty((cells, m), np.uint8)
     out_offset[0] = 0
-    top = np.empty((n, m))
+    top, near = np.empty((n, m)), np.zeros(n, np.int8)
 
     low, high, state = np.empty(m), np.empty(m), np.empty(m, np.int8)
     item_unit, item_break = np.empty(most, np.int64), np.empty(most, np.int64)
     # `work` holds three polygons: the one at hand and its two parts; `pool` is the stack of those put aside.
     work, work_label = np.empty((3, 64, 2)), np.empty((3, 64), np.int32)
     beta, side = np.empty(64), np.empty(64, np.int8)
-    pool, pool_label = np.empty((256, 2)), np.empty(256, np.int32)
+    pool, pool_label = np.empty((1024, 2)), np.empty(1024, np.int32)
     frame = np.empty((most + 2, 2), np.int64)
     frame_piece = np.empty((most + 2, m), np.uint8)
     piece = np.empty(m, np.uint8)
 
     given = points, labels, offsets, maps, tolerance, breaks, first_label
-    scratch = low, high, state, top, item_unit, item_break, piece, frame, frame_piece
+    scratch = low, high, state, top, near, item_unit, item_break, piece, frame, frame_piece
     n_out, v_out, c = 0, 0, 0
     while c < n:
         # One call for all cells: it comes back only when a buffer is full, which then grows.
@@ -186,6 +189,7 @@ def _split_polygons(points, labels, offsets, maps, tolerance, breaks, first_labe
         out_parent[:n_out].copy(),
         out_piece[:n_out].copy(),
         top,
+        near,
     )
 
 
@@ -197,7 +201,7 @@ def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ign
     reference count each, which doubled the time per cell.
     """
     points, labels, offsets, maps, tolerance, breaks, first_label = given
-    low, high, state, top, item_unit, item_break, piece, frame, frame_piece = scratch
+    low, high, state, top, near, item_unit, item_break, piece, frame, frame_piece = scratch
     work, work_label, beta, side, pool, pool_label = buffers
     out_v, out_label, out_offset, out_parent, out_piece = out
     m, steps = maps.shape[2], breaks.shape[1]
@@ -224,10 +228,14 @@ def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ign
             low[j] += maps[c, 2, j]
             high[j] += maps[c, 2, j]
             top[c, j] = abs(low[j]) if abs(low[j]) > abs(high[j]) else abs(high[j])
-        # 0 below the first break point all over the cell, 1 across it, 2 above it.
+        # 0 below the first break point all over the cell, 1 across it, 2 above it; `close` if it gets near without.
+        close = 0
         for j in range(m if steps > 0 else 0):
             reaches = high[j] > breaks[j, 0] + tolerance[c, j]
-            state[j] = reaches + (reaches & (low[j] >= breaks[j, 0] - tolerance[c, j]))
+            leaves = low[j] >= breaks[j, 0] - tolerance[c, j]
+            state[j] = reaches + (reaches & leaves)
+            close |= (not reaches) & (high[j] >= breaks[j, 0] - tolerance[c, j])
+            close |= leaves & (low[j] <= breaks[j, 0] + tolerance[c, j])
         items = 0
         for j in range(m):
             if steps == 0:
@@ -240,8 +248,10 @@ def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ign
             for k in range(1, steps):
                 t = breaks[j, k]
                 if high[j] <= t + tolerance[c, j]:
+                    close |= high[j] >= t - tolerance[c, j]
                     break  # below this break point and all later ones
                 if low[j] >= t - tolerance[c, j]:
+                    close |= low[j] <= t + tolerance[c, j]
                     piece[j] += 1
                 else:
                     item_unit[items], item_break[items] = j, k
@@ -275,6 +285,7 @@ def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ign
                     elif value < -tolerance[c, j]:
                         sign = -1
                     side[i] = sign
+                    close |= sign == 0
                     above = above or sign > 0
                     below = below or sign < 0
                 item += 1
@@ -302,8 +313,11 @@ def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ign
                     if s * s_next < 0:
                         b1, b2 = beta[i], beta[nxt]
                         w = b1 / (b1 - b2)
-                        x = work[cur, i, 0] + w * (work[cur, nxt, 0] - work[cur, i, 0])
-                        y = work[cur, i, 1] + w * (work[cur, nxt, 1] - work[cur, i, 1])
+                        dx, dy = work[cur, nxt, 0] - work[cur, i, 0], work[cur, nxt, 1] - work[cur, i, 1]
+                        if (b1 - b2) ** 2 <= SHALLOW**2 * (cx * cx + cy * cy) * (dx * dx + dy * dy):
+                            close |= 2
+                        x = work[cur, i, 0] + w * dx
+                        y = work[cur, i, 1] + w * dy
                         work[one, n1, 0], work[one, n1, 1] = x, y
                         work[two, n2, 0], work[two, n2, 1] = x, y
                         if s < 0:
@@ -351,4 +365,5 @@ def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ign
             for i in range(size):
                 work[cur, i, 0], work[cur, i, 1] = pool[pooled + i, 0], pool[pooled + i, 1]
                 work_label[cur, i] = pool_label[pooled + i]
+        near[c] = close
     return len(offsets) - 1, n_out, v_out, 0

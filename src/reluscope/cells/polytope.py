@@ -196,7 +196,7 @@ class HPolytopes:
         cells = self
         if len(self) == 1 and len(self.b) and (self.labels < 0).all():
             cells = self._fitted()  # a domain cut out of a larger box: coordinates that fit it
-        *found, top, doubtful = interruptible(
+        *found, top, near, doubtful = interruptible(
             split_polytopes,
             cells.A,
             cells.b,
@@ -221,20 +221,23 @@ class HPolytopes:
             parts, parents, pieces = [children.take(clear)], [parent[clear]], [piece[clear]]
             for i in np.flatnonzero(doubtful):
                 c = int(parent[i])
-                part, piece_of_part = children._split_exactly(int(i), maps[c], tolerance[c], breaks, first_label)
+                part, piece_of_part, touched = children._split_exactly(
+                    int(i), maps[c], tolerance[c], breaks, first_label
+                )
+                near[c] |= 2 * touched
                 parts.append(part)
                 parents.append(np.full(len(part), c))
                 pieces.append(piece_of_part)
             children, parent, piece = HPolytopes.join(parts), np.concatenate(parents), np.concatenate(pieces)
-        return Split(children, parent, piece, top)
+        return Split(children, parent, piece, top, near)
 
     def _split_exactly(
         self, i: int, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int
-    ) -> tuple[HPolytopes, npt.NDArray[np.uint8]]:
-        """The children of cell i and their pieces, in whole numbers."""
+    ) -> tuple[HPolytopes, npt.NDArray[np.uint8], bool]:
+        """The children of cell i and their pieces, in whole numbers, and whether a unit only just touches one."""
         f, one = self.frame, self.part(i, i + 1)
         units = exact_units(maps, f.origin, f.scale)
-        children, pieces = [], []
+        children, pieces, near = [], [], False
         for part in split_exactly(self._cell(i), units, tolerance, breaks, first_label):
             children.append(
                 replace(
@@ -248,8 +251,9 @@ class HPolytopes:
                 )
             )
             pieces.append(part.piece)
+            near |= part.near
         cut = HPolytopes.join(children) if children else self.part(0, 0)
-        return cut, np.array(pieces, np.uint8).reshape(-1, maps.shape[1])
+        return cut, np.array(pieces, np.uint8).reshape(-1, maps.shape[1]), near
 
     def _cell(self, i: int) -> Cell:
         """Cell i for the functions in whole numbers."""

@@ -25,8 +25,8 @@ from reluscope.threads import look
 
 
 class Cell(NamedTuple):
-    """One cell `A y <= b`, `lower <= y <= upper`; `error` and `basis` as in `HPolytopes` (codes below `-d` are
-    unknown)."""
+    """One cell `A y <= b`, `lower <= y <= upper`, in floats or fractions; `error` and `basis` as in `HPolytopes` (codes
+    below `-d` are unknown)."""
 
     A: FloatArray
     b: FloatArray
@@ -45,8 +45,8 @@ class Units(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of one cell: the cuts that bound it, as further rows `A y <= b`, the piece of every unit on it, and the
-    codes of one of its vertices."""
+    """A part of one cell: the cuts that bound it, as further rows `A y <= b`, the piece of every unit on it, the
+    codes of one of its vertices, and whether a unit comes within its tolerance of it without cutting."""
 
     A: FloatArray
     b: FloatArray
@@ -54,6 +54,7 @@ class Part(NamedTuple):
     labels: Labels
     piece: npt.NDArray[np.uint8]
     basis: Labels
+    near: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +133,8 @@ def _slacks(cell: Cell) -> tuple[list[list[Fraction]], list[int]]:
                 sign = 1 - 2 * side
                 rows.append([-sign * Fraction(bound), *(Fraction(sign * int(p == q)) for p in range(d))])
                 code.append(2 * q + side)
-    for i in range(len(cell.b)):
-        rows.append([Fraction(float(cell.b[i])), *(-x for x in fractions(cell.A[i]))])
+    for i, room in enumerate(fractions(cell.b)):
+        rows.append([room, *(-x for x in fractions(cell.A[i]))])
         code.append(2 * d + i)
     return rows, code
 
@@ -157,7 +158,7 @@ def split_exactly(
 ) -> Iterator[Part]:
     """The parts of a cell between the hyperplanes where a unit passes a break point. None if the cell is empty."""
     m, steps = breaks.shape
-    fixed = np.zeros(m, np.uint8)
+    fixed, near = np.zeros(m, np.uint8), False
     items: list[tuple[int, int, Fraction]] = []
     for k in range(m):
         for s in range(steps):
@@ -165,6 +166,7 @@ def split_exactly(
                 continue
             if units.norm[k] == 0 or units.norm[k] <= tolerance[k]:  # constant but for rounding
                 fixed[k] += int(float(units.c[k]) > breaks[k, s] + tolerance[k])
+                near |= bool(abs(float(units.c[k]) - breaks[k, s]) <= tolerance[k])
             else:
                 items.append((k, s, Fraction(float(breaks[k, s]))))
     tol, norms = ([float(x[k]) for k, _, _ in items] for x in (tolerance, units.norm))
@@ -172,17 +174,19 @@ def split_exactly(
     if start is None:
         return
     d, first = len(cell.lower), len(start.code)
-    work: list[tuple[Tableau, list[int], list[int]]] = [(start.tableau, [0] * len(items), [])]
+    work: list[tuple[Tableau, list[int], list[int], bool]] = [(start.tableau, [0] * len(items), [], near)]
     while work:
         look()
-        tableau, state, cuts = work.pop()
+        tableau, state, cuts, near = work.pop()
         here = start.after(tableau)
         chosen = -1
         for a in range(len(items)):
             if state[a] == 0:
                 for sign in (1, -1):
-                    if not _gets_beyond(here, first + a, sign):
+                    beyond, touches = _gets_beyond(here, first + a, sign)
+                    if not beyond:
                         state[a] = -sign
+                        near |= touches
                         break
                 else:
                     chosen = a
@@ -194,19 +198,20 @@ def split_exactly(
             tableau.kind[v], other.kind[v] = NEGATIVE, POSITIVE
             below, above = state.copy(), state.copy()
             below[chosen], above[chosen] = -1, 1
-            work += [(other, above, [*cuts, chosen]), (tableau, below, [*cuts, chosen])]
+            work += [(other, above, [*cuts, chosen], near), (tableau, below, [*cuts, chosen], near)]
             continue
-        yield _part(here, units, items, state, cuts, fixed, tolerance, first_label, steps, len(cell.b))
+        yield _part(here, units, items, state, cuts, fixed, tolerance, first_label, steps, len(cell.b), near)
 
 
-def _gets_beyond(program: _Program, f: int, sign: int) -> bool:
-    """Whether `sign` times function `f` exceeds its tolerance somewhere on the cell."""
+def _gets_beyond(program: _Program, f: int, sign: int) -> tuple[bool, bool]:
+    """Whether `sign` times function `f` exceeds its tolerance somewhere on the cell; if not, whether it gets near."""
     tableau, tol = program.tableau, program.error[f]
     v, scale = tableau.d + f, program.scale[f]
     if tableau.search(v, sign, Fraction(tol + SURE * program.norm[f]) * scale) is not End.OPTIMAL:
-        return True
+        return True, False
     value = sign * tableau.exact(v) / scale
-    return value > 0 and float(value) > tol + program.moved(f)
+    slack = tol + program.moved(f)
+    return value > 0 and float(value) > slack, float(value) >= -slack
 
 
 def _part(
@@ -220,6 +225,7 @@ def _part(
     first_label: int,
     steps: int,
     rows: int,
+    near: bool,
 ) -> Part:
     d, first = program.tableau.d, len(program.code)
     A: list[list[float]] = []
@@ -245,6 +251,7 @@ def _part(
         np.array(labels, np.int32),
         piece,
         program.codes(known),
+        near,
     )
 
 

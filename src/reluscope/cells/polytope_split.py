@@ -166,10 +166,11 @@ def is_feasible(at, n):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top):  # type: ignore[no-untyped-def]
+def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # type: ignore[no-untyped-def]
     """The layer's units as rows without bounds; returns the numbers of rows and of items.
 
-    Units that the box around all cells settles get no row. `top` receives the largest `|h|` on that box.
+    Units that the box around all cells settles get no row. `top` receives the largest `|h|` on that box, `near` a 2
+    where a unit only just stays on one side.
     """
     G, D, where, basic = units.G, at.D, at.where, at.basic
     d, m = len(frame.origin), maps.shape[1]
@@ -207,8 +208,12 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top):  # type: 
         for s in range(breaks.shape[1]):
             t = breaks[k, s]
             if high <= t + tol:
+                if high >= t - tol:
+                    near[0] = 2
                 break
             if low >= t - tol or constant:
+                if low <= t + tol:
+                    near[0] = 2
                 units.fixed[k] += 1
             else:
                 units.unit[items], units.step[items], units.level[items] = k, s, t / norm
@@ -261,10 +266,11 @@ def _drop_redundant(at, n, units, R, functions, b, start, dropped, limit, column
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _settle(node, units, R, items, low, high, limit, column):  # type: ignore[no-untyped-def]
+def _settle(node, units, R, items, low, high, limit, column, near):  # type: ignore[no-untyped-def]
     """Decide which items cut the node. Returns one that does, -1 if none does, -2 in doubt.
 
-    On return the state of every item is known to be below, above, or (undecided) to cut.
+    On return the state of every item is known to be below, above, or (undecided) to cut; `near` has a 2 where one
+    only just stays on its side.
     """
     at, seen, state, tally = node.at, node.seen, node.state, node.tally
     D, C, where = at.D, at.C, at.where
@@ -295,6 +301,9 @@ def _settle(node, units, R, items, low, high, limit, column):  # type: ignore[no
                 return -2
             if status == OPTIMAL:
                 verdict = _BELOW if side == 0 else _ABOVE
+                i = where[first + k]
+                if i < 0 or sign * (D[d, i] - t) > -SURE:
+                    near[0] = 2
         for w in range(before, tally[1]):
             for q in range(m):
                 value = seen[w % kept, q]
@@ -408,8 +417,9 @@ def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, fi
 def split_polytopes(  # type: ignore[no-untyped-def]
     A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, kept, step_limit, stop
 ):
-    """Cut every cell by the units of a layer: arrays of the children, their parents and pieces, `top`, and which
-    children are in doubt (units may still cut those, and their pieces and vertices mean nothing).
+    """Cut every cell by the units of a layer: arrays of the children, their parents and pieces, `top`, which parents
+    a unit comes near to (see `reluscope.cells.split`), and which children are in doubt (units may still cut those, and
+    their pieces and vertices mean nothing).
 
     `kept` points are remembered per cell while it is being split; a search may take `step_limit` simplex steps, and
     ten more per row. Ends early, with cells missing, when `stop[0]` is set.
@@ -426,7 +436,7 @@ def split_polytopes(  # type: ignore[no-untyped-def]
     out_offset, out_parent = np.empty(2 * n + 16, np.int64), np.empty(2 * n + 16, np.int64)
     out_piece, out_basis = np.empty((2 * n + 16, m), np.uint8), np.empty((2 * n + 16, d), np.int32)
     out_clean, doubtful = np.empty(2 * n + 16, np.int32), np.empty(2 * n + 16, np.bool_)
-    top = np.empty((n, m))
+    top, near = np.empty((n, m)), np.zeros(n, np.int8)
     zero = np.int64(0)  # typed: a literal would compile every callee once more
     n_out, r_out = zero, zero
     out_offset[0] = 0
@@ -465,7 +475,9 @@ def split_polytopes(  # type: ignore[no-untyped-def]
         frames = 0
         node = _node(stack, zero)
         rows = load_rows(node.at, units.G, units.error, A, b, error, start, R, basis[c], frame.lower, frame.upper)
-        rows, items = _load_units(units, node.at, rows, R, maps[c], tolerance[c], breaks, frame, top[c])
+        rows, items = _load_units(
+            units, node.at, rows, R, maps[c], tolerance[c], breaks, frame, top[c], near[c : c + 1]
+        )
         limit = step_limit + 10 * (rows + d)
         rows = rebuild(node.at, units.G, R + m, column)
         known = np.int64(clean[c])
@@ -496,7 +508,7 @@ def split_polytopes(  # type: ignore[no-untyped-def]
                 node.tally[3] = 0
                 sure = node.tally[0] >= 0
             if sure:
-                a = _settle(node, units, R, items, low, high, limit, column)
+                a = _settle(node, units, R, items, low, high, limit, column, near[c : c + 1])
                 if a >= 0:
                     k = units.unit[a]
                     took, j = walk_to(node.at, node.tally[0], first + k, units.level[a], limit, column)
@@ -551,5 +563,6 @@ def split_polytopes(  # type: ignore[no-untyped-def]
         out_parent[:n_out].copy(),
         out_piece[:n_out].copy(),
         top,
+        near,
         doubtful[:n_out].copy(),
     )

@@ -23,6 +23,7 @@ from reluscope._text import count
 from reluscope.answer import Answers, Status, Stop, unless_interrupted
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds, half_spaces, law_box, starting_cell
+from reluscope.cells.doubt import Doubts
 from reluscope.cells.split import Geometry
 from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, first_labels, subdivide
 from reluscope.errors import InputError
@@ -129,7 +130,11 @@ class Regions:
     interior : (n, inputs) array
         One point inside each region.
     complete : bool
-        False when a budget or an interrupt ended the search early; `stopped` says which, and what was found is here.
+        Whether every region is here; if not, `reason` says why.
+    stopped : str or None
+        Which budget or interrupt ended the search early. What was found is here.
+    doubt : str or None
+        Which parts of cells are missing, or may be, because hyperplanes are closer together than rounding can tell.
 
     Examples
     --------
@@ -145,6 +150,7 @@ class Regions:
     pattern: Pattern
     maps: FloatArray
     stopped: str | None = None
+    doubt: str | None = None
 
     # -- size and rows -------------------------------------------------------------------------------------------
 
@@ -167,7 +173,12 @@ class Regions:
     @property
     def complete(self) -> bool:
         """Whether every region of the domain is here."""
-        return self.stopped is None
+        return self.reason is None
+
+    @property
+    def reason(self) -> str | None:
+        """Why regions are or may be missing: `stopped` or `doubt`; None when all are here."""
+        return self.stopped or self.doubt
 
     @property
     def C(self) -> FloatArray:
@@ -481,7 +492,7 @@ class Regions:
         return load_regions(path)
 
     def __repr__(self) -> str:
-        state = "" if self.complete else f", incomplete: {self.stopped}"
+        state = "" if self.complete else f", incomplete: {self.reason}"
         return f"Regions({count(len(self), 'region')} of {self.network!r} in {self.domain}{state})"
 
     def _mass_columns(self, masses: Answers | npt.ArrayLike) -> dict[str, FloatArray]:
@@ -582,7 +593,8 @@ def stream_regions(
     Yields
     ------
     Regions
-        A batch of regions. When the budget ends, the batch at hand is the last one and its `stopped` says why.
+        A batch of regions. When the budget ends, the batch at hand is the last one and its `stopped` says why; the
+        `doubt` of the last batch speaks for all.
 
     Raises
     ------
@@ -595,6 +607,30 @@ def stream_regions(
     >>> sum(len(batch) for batch in stream_regions(net, (-2, 2)))
     3
     """
+    return region_batches(
+        net,
+        box,
+        polytope=polytope,
+        law=law,
+        geometry=geometry,
+        budget=budget,
+        progress=progress,
+        settle=True,
+    )
+
+
+def region_batches(
+    net: Network,
+    box: Any = None,
+    *,
+    polytope: Any = None,
+    law: Law | None = None,
+    geometry: str = "auto",
+    budget: Any = None,
+    progress: Any = None,
+    settle: bool = False,
+) -> Iterator[Regions]:
+    """What `stream_regions` gives; without `settle` nobody asks whether parts thinner than rounding are missing."""
     net, domain = _domain(net, box, polytope, law)
     if parse_budget(budget).seconds < float("inf"):
         _warm(net.n_inputs, domain, geometry)
@@ -605,19 +641,24 @@ def stream_regions(
         # Without a region there is no answer: the first ones may take a little longer.
         return visited > 0 and limit.elapsed() >= (limit.seconds if found else 1.2 * limit.seconds + 0.7)
 
+    doubts = Doubts(net, domain.box, domain.half_spaces) if settle else None
+    last: Regions | None = None  # one batch is held back: the last one says why there are no more
     with clean_interrupt(), meter(progress, "regions") as report:
-        for leaves in _leaves(net, domain, geometry, over):
-            batch = _regions(net, domain, leaves)
-            found += len(batch)
+        for leaves in _leaves(net, domain, geometry, over, doubts):
+            if last is not None:
+                yield last
+            last = _regions(net, domain, leaves)
+            found += len(last)
             report(found, f"{found:,} found")
             spent = limit.spent(found)
             if spent is not None:
                 extra = int(max(found - limit.regions, 0))
-                yield replace(_first(batch, len(batch) - extra), stopped=spent)
+                yield replace(_first(last, len(last) - extra), stopped=spent, doubt=doubts.text() if doubts else None)
                 return
-            yield batch
     spent = limit.spent(found)
-    if spent is not None:  # in the middle of a layer
+    if last is not None:
+        yield replace(last, stopped=spent, doubt=doubts.text() if doubts else None)
+    elif spent is not None:  # in the middle of a layer
         yield _none(net, domain, geometry, spent)
 
 
@@ -658,7 +699,7 @@ def regions(
     Returns
     -------
     Regions
-        `complete` says whether these are all, otherwise `stopped` says why not.
+        `complete` says whether these are all, otherwise `reason` says why not.
 
     Raises
     ------
@@ -667,8 +708,10 @@ def regions(
 
     Notes
     -----
-    Cost: linear in the number of regions. Guarantee: the enumeration is complete up to double-precision rounding (see
-    `reluscope.cells.subdivide`). Regions too thin to distinguish from rounding error are skipped.
+    Cost: linear in the number of regions. Guarantee: where hyperplanes meet exactly, or come closer together than
+    double precision can tell (about 1e-13 of the size of the box), whole numbers decide; regions too thin for floats
+    are left out, counted in `doubt`, and `complete` is False. See `reluscope.cells.subdivide` and
+    `reluscope.cells.doubt`.
 
     Examples
     --------
@@ -710,6 +753,7 @@ def regions(
         np.concatenate([b.pattern for b in batches]),
         np.concatenate([b.maps for b in batches]),
         stopped,
+        batches[-1].doubt,
     )
 
 
@@ -756,12 +800,16 @@ def _warm(inputs: int, domain: Domain, geometry: str) -> None:
         pass
 
 
-def _leaves(net: Network, domain: Domain, geometry: str, stop: Callable[[int], bool]) -> Iterator[Batch]:
+def _leaves(
+    net: Network, domain: Domain, geometry: str, stop: Callable[[int], bool], doubts: Doubts | None
+) -> Iterator[Batch]:
     """The traversal with the geometry that fits the dimension and, between the two, what the first cells look like."""
 
     def walk(chosen: str) -> Iterator[Batch]:
         start = starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=chosen)
-        return subdivide(net, start, stop=stop)
+        if doubts is not None:
+            doubts.clear()
+        return subdivide(net, start, stop=stop, doubts=doubts)
 
     batches = walk(geometry)
     if geometry != "auto" or net.n_inputs not in _CONTESTED or domain.box is None:

@@ -15,6 +15,8 @@ from reluscope._check import FloatArray
 
 Index = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int32]
+SHALLOW = 1e-9
+"""The sine of an angle at which a hyperplane crosses an edge: below it, the crossing is known to 1e-6 or less."""
 Cells = TypeVar("Cells", bound="Geometry")
 
 
@@ -24,12 +26,16 @@ class Split(NamedTuple, Generic[Cells]):
     `parent[i]` is the cell that child i was cut from, `piece[i, j]` the piece of unit j on child i (a unit that is
     on a break point all over the cell belongs to the piece below it), and `top[c, j]` is the
     largest `|h_j|` at the vertices of *parent* c (the finite parts of those at infinity): the scale of rounding.
+    `near[c]` is not 0 where a part of parent c that is thinner than rounding may be missing: 1 if a unit comes within
+    its tolerance of a vertex of the cell or its children, 2 or 3 if one crosses an edge at an angle below `SHALLOW`,
+    or if vertices are not known. `reluscope.cells.doubt` then looks.
     """
 
     cells: Cells
     parent: Index
     piece: npt.NDArray[np.uint8]
     top: FloatArray
+    near: npt.NDArray[np.int8] | None = None
 
 
 class Geometry(Protocol):

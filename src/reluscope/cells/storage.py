@@ -62,7 +62,8 @@ def save_regions(regions: Regions, path: str | PathLike[str]) -> None:
     header, arrays = network_to_arrays(regions.network)
     out: Arrays = {f"network.{name}": array for name, array in arrays.items()}
     out |= {"network": _text(header), "geometry": _text(_NAMES[type(regions.cells).__name__])}
-    out |= {"stopped": _text(regions.stopped or ""), "pattern": regions.pattern, "maps": regions.maps}
+    out |= {"stopped": _text(regions.stopped or ""), "doubt": _text(regions.doubt or "")}
+    out |= {"pattern": regions.pattern, "maps": regions.maps}
     if regions.domain.box is not None:
         out |= {"box.lower": regions.domain.box[0], "box.upper": regions.domain.box[1]}
     if regions.domain.half_spaces is not None:
@@ -92,7 +93,8 @@ def load_regions(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -> 
         rows = _pair(arrays, "rows.A", "rows.b", (-1, net.n_inputs))
         cells = _rebuilt(kind, arrays, "cells", {"n": n, "m": n + 1, "d": net.n_inputs, "2d": 2 * net.n_inputs, "2": 2})
         _check_indices(cells, first_labels(net)[-1])
-        found = Regions(net, Domain(box, rows), cells, pattern, maps, _read_text(arrays["stopped"]) or None)
+        stopped, doubt = (_read_text(arrays[name]) or None if name in arrays else None for name in ("stopped", "doubt"))
+        found = Regions(net, Domain(box, rows), cells, pattern, maps, stopped, doubt)
         fits = np.array_equal(net.pattern(found.interior), pattern)
     except InputError as error:
         if what in str(error):

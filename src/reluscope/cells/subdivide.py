@@ -25,7 +25,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -34,7 +34,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
+from reluscope.cells.doubt import Cut, Doubts
 from reluscope.cells.split import Geometry, Index
+from reluscope.cells.wide import first_layer, is_wide
 from reluscope.network import Network, Pattern
 from reluscope.threads import OutOfTimeError, blas_threads, deadline
 
@@ -125,7 +127,8 @@ class CutPlan:
     """How one network cuts: batches of `size` cells, and `group(layer, first, cells)` units at a time.
 
     `order[layer]` lists the units of a layer in the order in which they cut (None: as they are numbered). Facets are
-    labelled by the position in that order. With `output_errors` the errors of the outputs are computed too.
+    labelled by the position in that order. With `output_errors` the errors of the outputs are computed too. `doubts`
+    (for units in their own order, and starting cells in the network's input space) counts what rounding could hide.
     """
 
     net: Network
@@ -133,6 +136,7 @@ class CutPlan:
     order: tuple[Index | None, ...]
     group: Callable[[int, int, int], int]
     output_errors: bool = False
+    doubts: Doubts | None = None
 
     @cached_property
     def depth(self) -> int:
@@ -207,6 +211,9 @@ class CutPlan:
         tolerance = np.ascontiguousarray(PROBABLE_ERRORS * np.sqrt(batch.error2[:, units]))
         found = batch.cells.split(maps, tolerance, breaks[units], label)
         piece, top = found.piece, found.top
+        if self.doubts is not None:
+            cut = Cut(layer, self.labels, batch.pattern, batch.piece)
+            self.doubts.look(cut, np.arange(begin, end), maps, tolerance, found)
         if begin:
             piece = np.concatenate([batch.piece[found.parent], piece], axis=1)
             top = np.concatenate([batch.top, top], axis=1)
@@ -422,16 +429,59 @@ def subdivide(
     *,
     batch: int | None = None,
     stop: Callable[[int], bool] | None = None,
+    doubts: Doubts | None = None,
 ) -> Iterator[Batch]:
     """All cells on which `net` is affine inside the starting cells, in batches.
 
     `cells` is a geometry (see `reluscope.cells.split`). `start` gives the first layer's pre-activations on the starting
     cells, shape (n, dimension + 1, units) or (1, ...); by default the cells live in the network's input space.
-    `stop` is asked as by `traverse`.
+    `stop` is asked as by `traverse`. `doubts` counts what rounding could hide (without `start` only).
     """
-    plan = CutPlan.plain(net, cells.dimension, batch)
+    plan = replace(CutPlan.plain(net, cells.dimension, batch), doubts=doubts)
     with blas_threads(max(net.widths[1:])):
-        yield from traverse(Stack(plan.start(cells, start)), stop=stop)
+        if is_wide(net, cells):
+            yield from _after_wide(plan, cells, start, batch, stop)
+        else:
+            yield from traverse(Stack(plan.start(cells, start)), stop=stop)
+
+
+def _after_wide(
+    plan: CutPlan, cells: Geometry, start: FloatArray | None, size: int | None, stop: Callable[[int], bool] | None
+) -> Iterator[Batch]:
+    """All layers, with a first one that is wide; see `reluscope.cells.wide`."""
+    net, doubts = plan.net, plan.doubts if start is None else None
+    whole = plan.start(cells, start)[0].before
+    rest = max(net.widths[2:])
+    plan = replace(plan, doubts=doubts, size=size or max(64, BATCH_NUMBERS // ((cells.dimension + 2) * rest)))
+    over, visited = False, 0
+
+    def late(more: int) -> bool:
+        nonlocal over
+        over = over or (stop is not None and stop(visited + more))
+        return over
+
+    for found in first_layer(
+        net,
+        cells,
+        whole.maps[0],
+        whole.error2[0],
+        tolerance=PROBABLE_ERRORS * np.sqrt(whole.error2[0]),
+        errors=plan.output_errors or plan.depth > 1,
+        doubts=doubts,
+        stop=late,
+    ):
+        n = len(found.pattern)
+        none, root = np.zeros((n, 0), np.uint8), np.zeros(n, np.int64)
+        made = Batch(plan, 1, found.cells, found.maps, found.error2, found.pattern, root, none, np.zeros((n, 0)))
+        if plan.depth == 1:
+            yield made
+        else:
+            parts = [made.take(np.arange(i, min(i + plan.size, n))) for i in reversed(range(0, n, plan.size))]
+            waiting = [Waiting(part, part.cells, np.arange(len(part.root)), part.piece) for part in parts]
+            yield from traverse(Stack(waiting), stop=late)
+        visited += n
+        if over:
+            return
 
 
 # -- small things --------------------------------------------------------------------------------------------------

@@ -211,7 +211,7 @@ class VertexCells:
             self.scales,
             self.radius,
         )
-        found, top = split_cells(given, maps, tolerance, breaks, first_label)
+        found, top, near = split_cells(given, maps, tolerance, breaks, first_label)
         if self.is_open:
             points, rays, scales = (np.ascontiguousarray(found.x[:, k * d : (k + 1) * d]) for k in range(3))
         else:
@@ -226,7 +226,7 @@ class VertexCells:
             scales,
             found.radius if self.is_open else np.zeros(0),
         )
-        return Split(cells, found.parent, found.piece, top)
+        return Split(cells, found.parent, found.piece, top, near)
 
     def relabelled(self, rename: Callable[[npt.NDArray[np.int32]], npt.NDArray[np.int32]]) -> VertexCells:
         """The same cells with other facet labels; symbolic sides of the whole space must keep theirs."""

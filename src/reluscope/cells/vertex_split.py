@@ -19,13 +19,14 @@ import numpy.typing as npt
 from numba.extending import intrinsic
 
 from reluscope._check import EPS, FloatArray
+from reluscope.cells.split import SHALLOW
 from reluscope.threads import interruptible, stop_flag
 
 Words = npt.NDArray[np.uint64]
 
-_RAY_TOLERANCE = 64 * EPS
+RAY_TOLERANCE = 64 * EPS
 """A hyperplane is parallel to a ray when the inner product is at most this share of the normal's size."""
-_POINT_TOLERANCE = 16 * EPS
+POINT_TOLERANCE = 16 * EPS
 """Rounding of a vertex of the whole space's cells, as a share of the numbers it was made of."""
 
 
@@ -139,8 +140,9 @@ class _Work(NamedTuple):
 
 def split_cells(
     given: Given, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int
-) -> tuple[Out, FloatArray]:
-    """The children of all cells, and the largest `|h_j|` of every unit at the vertices of every cell, shape (n, m).
+) -> tuple[Out, FloatArray, npt.NDArray[np.int8]]:
+    """The children of all cells, the largest `|h_j|` of every unit at the vertices of every cell, shape (n, m), and
+    which cells a unit comes near to (see `reluscope.cells.split`).
 
     Calls the compiled kernel until all cells are done, with larger buffers each time.
     """
@@ -148,6 +150,7 @@ def split_cells(
     maps, tolerance = np.require(maps, requirements=("C", "W")), np.ascontiguousarray(tolerance)
     breaks = np.array(breaks)  # one kind of array (writable) means one compilation
     low, high, top = np.empty((n, m)), np.empty((n, m)), np.empty((n, m))
+    near = np.zeros(n, np.int8)
     _ranges(given.points, given.rays, given.offsets, maps, low, high, top)
 
     wide = 3 * d if len(given.rays) else d
@@ -158,7 +161,7 @@ def split_cells(
     state = np.zeros(4, np.int64)  # next cell, and how many children, vertices, facets are there
     while True:
         short_of = interruptible(
-            _split, given, maps, tolerance, breaks, low, high, first_label, work, out, state, stop_flag()
+            _split, given, maps, tolerance, breaks, low, high, first_label, work, out, state, near, stop_flag()
         )
         if short_of == _DONE:
             break
@@ -179,7 +182,7 @@ def split_cells(
         else:
             room *= 2
         work = _Work.empty(room, d, wide, words, m, breaks.shape[1])
-    return out.first(*state[1:].tolist()), top
+    return out.first(*state[1:].tolist()), top, near
 
 
 def widened(bits: Words, words: int) -> Words:
@@ -268,9 +271,9 @@ def _ranges(points, rays, offsets, maps, low, high, top):  # type: ignore[no-unt
                 rise = 0.0
                 for q in range(d):
                     rise += maps[c, q, j] * rays[v, q]
-                if rise > _RAY_TOLERANCE * weight[j]:
+                if rise > RAY_TOLERANCE * weight[j]:
                     high[c, j] = np.inf
-                elif rise < -_RAY_TOLERANCE * weight[j]:
+                elif rise < -RAY_TOLERANCE * weight[j]:
                     low[c, j] = -np.inf
 
 
@@ -301,11 +304,11 @@ def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: 
         for q in range(d):
             rise += coef[q] * x[d + q, i]
             blur += abs(coef[q]) * x[2 * d + q, i]
-        if abs(rise) <= _RAY_TOLERANCE * weight:
+        if abs(rise) <= RAY_TOLERANCE * weight:
             rise = 0.0
         slope[i] = rise
         sign = rise
-        if rise == 0.0 and abs(value[i]) > eps + _POINT_TOLERANCE * blur:
+        if rise == 0.0 and abs(value[i]) > eps + POINT_TOLERANCE * blur:
             sign = value[i]
         lists[0, n_neg] = i
         lists[1, n_pos] = i
@@ -358,25 +361,39 @@ def _find_edges(bits, size, d, lists, n_neg, n_pos, words_of, edges):  # type: i
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _new_vertices(x, d, open_, value, slope, edges, n_edge, to, at):  # type: ignore[no-untyped-def]
-    """Where the edges cross the hyperplane, into the columns `at...` of `to`."""
+def _new_vertices(x, d, open_, coef, value, slope, edges, n_edge, to, at):  # type: ignore[no-untyped-def]
+    """Where the edges cross the hyperplane, into the columns `at...` of `to`; whether one does at a shallow angle."""
+    size2, shallow = 0.0, False
+    for q in range(d):
+        size2 += coef[q] * coef[q]
     for e in range(n_edge):
         a, b = edges[0, e], edges[1, e]
         if abs(value[a]) > abs(value[b]):
             a, b = b, a  # start at the nearer end: the step is then at most half the edge
         if not open_:
             share = value[a] / (value[a] - value[b])
+            length2 = 0.0
             for q in range(d):
-                to[q, at + e] = x[q, a] + share * (x[q, b] - x[q, a])
+                along = x[q, b] - x[q, a]
+                length2 += along * along
+                to[q, at + e] = x[q, a] + share * along
+            shallow |= (value[a] - value[b]) ** 2 <= SHALLOW**2 * size2 * length2
         elif slope[a] == slope[b]:
             share = value[a] / (value[a] - value[b])
+            length2 = 0.0
             for q in range(3 * d):
                 to[q, at + e] = x[q, a] + share * (x[q, b] - x[q, a])
+            for q in range(d):
+                length2 += (x[q, b] - x[q, a]) ** 2
+            shallow |= (value[a] - value[b]) ** 2 <= SHALLOW**2 * size2 * length2
         else:
             # share = first + second / R: the crossing of an edge that reaches to infinity.
             first = slope[a] / (slope[a] - slope[b])
             second = (value[a] - first * (value[a] - value[b])) / (slope[a] - slope[b])
-            longest = 0.0
+            longest, length2 = 0.0, 0.0
+            for q in range(d):
+                length2 += (x[d + q, b] - x[d + q, a]) ** 2
+            shallow |= (slope[a] - slope[b]) ** 2 <= SHALLOW**2 * size2 * length2
             for q in range(d):
                 p, r, s = q, d + q, 2 * d + q
                 along = x[r, b] - x[r, a]
@@ -387,6 +404,7 @@ def _new_vertices(x, d, open_, value, slope, edges, n_edge, to, at):  # type: ig
             if longest < 0.5:  # a ray is zero or reaches the unit cube's surface
                 for q in range(d, 2 * d):
                     to[q, at + e] = 0.0
+    return shallow
 
 
 @nb.njit(cache=True)
@@ -462,7 +480,7 @@ def _store(x, bits, size, used, label, to_x, to_bits, to_label):  # type: ignore
 
 @nb.njit(cache=True, error_model="numpy", nogil=True)
 def _split(  # type: ignore[no-untyped-def]
-    given, maps, tolerance, breaks, low, high, first_label, work, out, state, stop
+    given, maps, tolerance, breaks, low, high, first_label, work, out, state, near, stop
 ):
     """Cut the cells `state[0]...` and append their children to `out`.
 
@@ -483,14 +501,16 @@ def _split(  # type: ignore[no-untyped-def]
         start, size = given.offsets[c], given.offsets[c + 1] - given.offsets[c]
         if size > room:
             return _MORE_WORK
-        items = 0
+        items, close = 0, 0
         for j in range(m):
             below = 0
             for k in range(steps):
                 t = breaks[j, k]
                 if high[c, j] <= t + tolerance[c, j]:
+                    close |= high[c, j] >= t - tolerance[c, j]
                     break  # below this break point and all later ones
                 if low[c, j] >= t - tolerance[c, j]:
+                    close |= low[c, j] <= t + tolerance[c, j]
                     below += 1
                 else:
                     item_unit[items], item_break[items] = j, k
@@ -537,6 +557,7 @@ def _split(  # type: ignore[no-untyped-def]
                     slope,
                     lists,
                 )
+                close |= n_neg + n_pos < size
                 if n_pos == 0:
                     continue
                 if n_neg == 0:
@@ -549,6 +570,7 @@ def _split(  # type: ignore[no-untyped-def]
                 n_low, n_high = n_neg + n_zero + n_edge, n_pos + n_zero + n_edge
                 if n_zero + n_edge < d:
                     # Only rounding gets here: the common face would have no inner points. Take the larger part.
+                    close |= 2
                     lowest, highest = 0.0, 0.0
                     for i in range(size):
                         lowest, highest = min(lowest, value[i]), max(highest, value[i])
@@ -573,7 +595,10 @@ def _split(  # type: ignore[no-untyped-def]
                             far = max(far, -value[i] / slope[i])
 
                 # The lower part stays at hand, the upper one is put aside.
-                _new_vertices(work.x[hand], d, open_, value, slope, edges, n_edge, work.x[1 - hand], n_neg + n_zero)
+                if _new_vertices(
+                    work.x[hand], d, open_, coef, value, slope, edges, n_edge, work.x[1 - hand], n_neg + n_zero
+                ):
+                    close |= 2
                 _sort_out(
                     work.x[hand],
                     work.bits[hand],
@@ -646,5 +671,6 @@ def _split(  # type: ignore[no-untyped-def]
                 label[0, f] = label[frame, f]
             for q in range(m):
                 piece[0, q] = piece[frame, q]
+        near[c] = close
         state[0], state[1], state[2], state[3] = c + 1, n_out, v_out, f_out
     return _DONE

@@ -52,7 +52,7 @@ def by_facets(u: Unwrapped, factor: FloatArray, centroid: FloatArray, budget: An
     low, high = data_box(u)
     margin = _MARGIN * (high - low)
     listed, _ = box_regions(u, (low - margin, high + margin), budget)
-    if listed is None or not listed.complete:
+    if listed is None or listed.stopped:
         return None
     words = pack(listed.network, listed.pattern)
     mine = u._lookup.find(words)

@@ -151,7 +151,7 @@ def coverage(
         share = _drawn(u, bounds, draws, level, generator)
     count = len(listed) if listed.complete else None
     used = seed if share.guarantee == "confidence" else None
-    return Coverage(bounds, count, len(listed), seen, share, rows, unseen, listed.stopped, used)
+    return Coverage(bounds, count, len(listed), seen, share, rows, unseen, listed.reason, used)
 
 
 def _drawn(

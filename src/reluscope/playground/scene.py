@@ -94,7 +94,7 @@ class Scenes:
         """What a page needs to know about a network when it opens it."""
         net, view = found.net, first_view(found)
         for _ in range(_MOST_HALVINGS):
-            if (drawn := _or_none(self.regions, view)) is None or drawn.complete:
+            if (drawn := _or_none(self.regions, view)) is None or drawn.stopped is None:
                 break
             quarter = 0.25 * (view.upper - view.lower)
             view = replace(view, lower=view.lower + quarter, upper=view.upper - quarter)

@@ -35,7 +35,7 @@ def regions(subject: Subject) -> Section:
     flat, plane, labels = view.flat, view.net, view.labels
     lower, wide, zoom = _window(plane, view.lower, view.upper)
     found = enumerate_regions(plane, box=(lower, wide), budget=f"20000 regions, {subject.allow(0.1):g}s", progress=None)
-    partial = "" if found.complete else f" (the first {len(found):,}: {found.stopped})"
+    partial = "" if found.complete else f" (the first {len(found):,}: {found.reason})"
     grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
     y = plane(grid.reshape(-1, 2))
     chart = Chart((lower[0], wide[0]), (lower[1], wide[1]), x_label=labels[0], y_label=labels[1], height=460,

@@ -44,13 +44,13 @@ def enumerate_regions(
         "network": repr(net),
         "domain": str(found.domain),
         "complete": found.complete,
-        "stopped": found.stopped,
+        "stopped": found.reason,
         "regions": len(found),
         "distinct_linear_models": found.distinct_maps(),
         "seconds": seconds,
         "record": record(net, law, None, found, box=box, budget=budget),
     }
-    state = "complete" if found.complete else f"incomplete: {found.stopped}"
+    state = "complete" if found.complete else f"incomplete: {found.reason}"
     lines = [
         f"{name}: {net!r}",
         f"domain    {found.domain}",

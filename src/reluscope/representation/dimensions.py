@@ -129,7 +129,7 @@ def dimensions(net: Network, layer: int | None = None, *, box: Any = None, budge
     found = uninterrupted(regions(part, box, budget=limit, progress=None))
     cones = uninterrupted(regions(recession(net, k + 1), (-1.0, 1.0), budget=limit, progress=None))
     for listed in (found, cones):
-        if not listed.complete:
+        if listed.stopped:
             raise InputError(f"{listed.stopped}: not all regions of layer {k} were listed; give a larger budget")
     ranks, bounds, hull = [], [], _Span(part.n_outputs)
     for start in range(0, len(found), chunk_size(part)):

@@ -230,7 +230,7 @@ def _cones(free: Network, limit: Budget) -> Any:
     from reluscope.cells.regions import regions, uninterrupted
 
     found = uninterrupted(regions(free, (-1.0, 1.0), budget=limit, progress=None))
-    if not found.complete:
+    if found.stopped:
         raise _UnfinishedError
     size = chunk_size(free)
     for start in range(0, len(found), size):

@@ -46,7 +46,7 @@ class Enumerated:
     @property
     def complete(self) -> bool:
         """Whether every region that can hold mass is here."""
-        return self.regions.complete
+        return self.regions.stopped is None  # parts thinner than rounding hold none
 
     @property
     def stopped(self) -> str | None:

@@ -343,7 +343,9 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
     "merged": {
         "assign": {"X": X}, "decision_function": {"X": X}, "outputs": {"X": X}, "predict": {"X": X},
         "predict_proba": {"X": X}, "score": {"X": X, "y": Y}, "table_rows": {}, "to_pandas": {},
-        "intervals": {"cluster": 0, "penalty": 1.0},
+        "intervals": {"cluster": 0, "penalty": 1.0}, "summary": {"X": X, "y": Y}, "importance": {},
+        "portrait": {"cluster": 0}, "explain": {"x": X[0]}, "monotone": {}, "to_sql": {},
+        "to_onnx": {"path": FOLDER / "merged.onnx"},
         "save": {"path": FOLDER / "merged.npz"}, "plot": {},
     },
     "surrogate": {

@@ -69,7 +69,7 @@ _CONVENIENCES = {
     "cells.complex": "level_set",
     "cells.regions": "facets storage",
     "answers.outputs": "_by_lines",
-    "local_models.merged": "_storage flatten",
+    "local_models.merged": "_storage clusters export flatten",
     "local_models.unwrap": "contributions coverage evaluate explain flatten importance inference merge merged "
     "portrait reasons table",
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count as tickets
 from typing import Any
 
@@ -276,7 +276,7 @@ def counterfactuals(
     labels = schema.classes or tuple(range(max(2, net.n_outputs)))
     outputs = net(rows)
     decisions = schema.decide(outputs)
-    wanted = None if target is None else _class(labels, target)
+    wanted = None if target is None else _class(schema, labels, target)
     limit = parse_budget(budget, f"{2 * len(rows)} s")
     hints = None if known is None else (known, schema.decide(net(known)))
     found: list[list[Counterfactual]] = [[] for _ in rows]
@@ -568,11 +568,17 @@ def _rows(net: Network, X: Any, name: str) -> FloatArray:
     return raw
 
 
-def _class(labels: tuple[Any, ...], target: Any) -> int:
-    spelled = [str(v) for v in labels]
-    if not isinstance(target, (str, bool, int, float, np.generic)) or str(_plain(target)) not in spelled:
+def _class(schema: Schema, labels: tuple[Any, ...], target: Any) -> int:
+    """The number of a class by its label."""
+    if not isinstance(target, (str, bool, int, float, np.generic)):
         raise InputError(f"target must be one of the classes {few(labels)}, got {describe(target)}")
-    return spelled.index(str(_plain(target)))
+    try:
+        at = replace(schema, classes=labels).class_index(target)
+    except InputError:
+        at = -1
+    if at < 0:
+        raise InputError(f"target must be one of the classes {few(labels)}, got {describe(target)}")
+    return at
 
 
 def _features(

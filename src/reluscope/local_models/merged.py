@@ -27,7 +27,9 @@ from reluscope.network import Network
 from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
+    from reluscope.local_models.clusters import ClusterExplanation, ClusterTable
     from reluscope.local_models.inference import Intervals
+    from reluscope.local_models.portrait import Portrait
     from reluscope.local_models.unwrap import Unwrapped
 
 Index = npt.NDArray[np.int64]
@@ -388,6 +390,137 @@ class MergedModels:
         rows = np.flatnonzero(self.cluster_of_region[u.region] == cluster)
         C, d = self.C[cluster, output], float(self.d[cluster, output])
         return of_rows(u, rows, output, C, d, model="merged", **options)
+
+    # -- as a model of its own -----------------------------------------------------------------------------------
+
+    def summary(self, X: Any = None, y: Any = None, *, sample_weight: Any = None, output: int = 0) -> ClusterTable:
+        """One line per cluster for a committee paper: size, event rate, scores on training and test rows, who is in it.
+
+        Parameters
+        ----------
+        X : (n, inputs), optional
+            Test rows, to stand beside the data these models were made from.
+        y : (n,) or (n, outputs), optional
+            Their responses.
+        sample_weight : (n,), optional
+            Their weights.
+        output : int
+            Index of the output (classes: that class against the others).
+
+        Returns
+        -------
+        ClusterTable
+        """
+        from reluscope.local_models.clusters import summary
+
+        return summary(self, X, y, sample_weight, output)
+
+    def importance(self, cluster: int | None = None, *, output: int = 0) -> dict[str, float]:
+        """Share of each feature in the variance of the models' output, feature by feature, largest first.
+
+        Parameters
+        ----------
+        cluster : int, optional
+            One cluster; by default all, each with its own rows.
+        output : int
+
+        Returns
+        -------
+        dict of str to float
+            Shares of `coefficient² × variance`, which sum to 1.
+        """
+        from reluscope.local_models.clusters import importance
+
+        return importance(self, cluster, output)
+
+    def portrait(self, cluster: int, features: int = 3) -> Portrait:
+        """How the rows of one cluster differ from all rows: the features whose means differ most.
+
+        Parameters
+        ----------
+        cluster : int
+        features : int
+
+        Returns
+        -------
+        Portrait
+        """
+        from reluscope.local_models.clusters import portrait
+
+        return portrait(self, cluster, features)
+
+    def explain(self, x: Any) -> ClusterExplanation:
+        """One prediction of the merged models taken apart: its cluster's linear model, feature by feature.
+
+        Parameters
+        ----------
+        x : int or (inputs,)
+            Index of a row of the data, or an input.
+
+        Returns
+        -------
+        ClusterExplanation
+        """
+        from reluscope.local_models.clusters import explain
+
+        return explain(self, x)
+
+    def monotone(self, *, output: int = 0) -> list[dict[str, Any]]:
+        """By feature: the share of rows, and the clusters, in which the output rises or falls with it.
+
+        Parameters
+        ----------
+        output : int
+
+        Returns
+        -------
+        list of dict
+            Exact within clusters, where the models are linear; a row that moves to another cluster may jump.
+        """
+        from reluscope.local_models.clusters import monotone
+
+        return monotone(self, output)
+
+    def to_python(self) -> str:
+        """The models as the text of a Python module that imports nothing but `math`: `outputs(row)` of a dictionary.
+
+        Returns
+        -------
+        str
+        """
+        from reluscope.local_models.export import to_python
+
+        return to_python(self)
+
+    def to_sql(self, table: str = "applicants", *, key: str = "id") -> str:
+        """The models as one SQL query with a `CASE` by cluster: key, cluster and outputs of every row of a table.
+
+        Parameters
+        ----------
+        table : str
+            Name of the table; its columns are those of the data.
+        key : str
+            Column that names its rows.
+
+        Returns
+        -------
+        str
+            Common table expressions and plain arithmetic: runs on SQLite and PostgreSQL.
+        """
+        from reluscope.local_models.export import to_sql
+
+        return to_sql(self, table, key)
+
+    def to_onnx(self, path: str | PathLike[str]) -> None:
+        """Write the models as an ONNX file in double precision: `x` (n, inputs) to `output` and `cluster`.
+
+        Parameters
+        ----------
+        path : path
+        """
+        from reluscope.local_models.export import to_onnx
+
+        to_onnx(self, path)
 
     def flatten(self, **options: Any) -> Network:
         """A network with one hidden layer made from these models; see `reluscope.local_models.flatten`.

@@ -78,6 +78,68 @@ def test_robust_stays_between_a_grid_of_attacks_and_one():
     assert answer.lower - 0.01 <= changed.mean() <= answer.upper
 
 
+SOUND = {"guarantee": "sound", "tolerance": 1e-9}
+
+
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+def test_sound_robustness_of_a_linear_rule_is_tight(norm):
+    law, size = rs.Uniform([-1, -1], [1, 1]), 0.1 * {"inf": 2.0, "2": 2**0.5, "1": 1.0}[norm]
+    answer = rs.robust(rs.Network([([[1.0, 1.0]], [0.0])]), law, 0.1, norm, budget="2000 regions", **SOUND)
+    truth = 1 - (2 - size) ** 2 / 4
+    assert answer.guarantee == "sound" and answer.lower <= truth <= answer.upper < answer.lower + 1e-4
+
+
+def test_sound_robustness_beside_a_closed_form():
+    """The decision is y > |x|. By the largest norm it can change where max(|x| - r, 0) - r < y < |x| + 2 r."""
+    fold = rs.Network([([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], None), ([[-1.0, -1.0, 1.0, -1.0]], None)])
+    answer = rs.robust(fold, rs.Uniform([-1, -1], [1, 1]), 0.1, budget="3000 regions", **SOUND)
+    assert answer.lower <= 0.1875 <= answer.upper < answer.lower + 0.015
+
+
+def test_sound_robustness_holds_the_exact_value_of_one_input():
+    laws = [
+        rs.Gaussian([0.3]),
+        rs.Uniform([-2.0], [1.0]),
+        rs.GaussianMixture([0.4, 0.6], [rs.Gaussian([-1.0], 0.3), rs.Gaussian([1.0], 0.3)]),
+    ]
+    widths = []
+    for seed in range(12):
+        net, law = random_net((1, 6, 6, 1 + seed % 3), seed), laws[seed % 3]
+        exact = rs.robust(net, law, 0.05)
+        answer = rs.robust(net, law, 0.05, budget="1000 regions", **SOUND)
+        assert answer.lower <= exact.upper and exact.lower <= answer.upper, seed
+        widths.append(answer.upper - answer.lower)
+    assert np.median(widths) < 0.05
+
+
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+def test_sound_robustness_holds_what_a_grid_of_moves_sees(norm):
+    grid = np.stack(np.meshgrid(*[np.linspace(-0.1, 0.1, 21)] * 2), axis=-1).reshape(-1, 2)
+    order = {"inf": np.inf, "2": 2, "1": 1}[norm]
+    moves = grid[np.linalg.norm(grid, order, axis=1) <= 0.1 + 1e-12]
+    laws = [rs.Gaussian([0.0, 0.2], [[1.0, 0.7], [0.7, 1.0]]), rs.Truncated(rs.Gaussian([0, 0]), [-1, -1], [1, 2])]
+    for seed, law in enumerate(laws):
+        net = random_net((2, 8, 8, 3), seed)
+        answer = rs.robust(net, law, 0.1, norm, budget="3000 regions", **SOUND)
+        X = law.sample(4000, 1)
+        own = net(X).argmax(axis=1)
+        changed = np.zeros(len(X), bool)
+        for move in moves:
+            changed |= net(X + move).argmax(axis=1) != own
+        error = 5 * np.sqrt(changed.mean() / len(X))
+        # A grid with a step of 0.01 misses little: the decision changes at one of its points or just beyond it.
+        assert answer.lower - error - 0.02 <= changed.mean() <= answer.upper + error
+        assert answer.upper - answer.lower < 0.5
+
+
+def test_sound_robustness_says_what_it_cannot_do():
+    net = random_net((2, 6, 3), 0)
+    with pytest.raises(rs.InputError, match="density"):
+        rs.robust(net, rs.Particles([[0.0, 0.0]]), 0.1, guarantee="sound")
+    with pytest.raises(rs.InputError, match="one input"):
+        rs.robust(net, PLANE, 0.1, guarantee="exact")
+
+
 def test_the_schema_decides():
     net = random_net((2, 6, 3), 0)
     low = net.with_schema(outputs=["a", "b", "c"], rule="smallest")

@@ -329,6 +329,18 @@ def test_atoms_on_the_boundary_respect_strictness():
     assert bound_event(net, law, strict, tolerance=1e-9).upper < 1e-8
 
 
+def test_ties_of_two_inputs_are_decided_beside_rows_on_the_inputs():
+    """The output never falls and is constant below 0.625: a row on the inputs (carried by identity units) must not hide
+    that both outputs of many pairs are exactly equal."""
+    net = rs.Network([([[1.0]], [-0.5]), ([[1.0], [0.5]], [-0.125, -0.125]), ([[1.0, 1.0]], [0.3])])
+    law = rs.Uniform([0.0, 0.0], [1.0, 1.0])
+    falls = rs.probability(net, law, "y'[0] > y[0] and x'[0] <= x[0]", guarantee="sound", budget="6000 regions")
+    assert falls.lower == 0.0 and falls.upper < 0.01
+    rises = rs.probability(net, law, "y'[0] > y[0] and x'[0] >= x[0]", guarantee="sound", budget="6000 regions")
+    exact = (1 - 0.625**2) / 2  # all pairs in order but those below 0.625
+    assert rises.lower <= exact <= rises.upper and rises.upper - rises.lower < 0.01
+
+
 def test_unions_and_intersections():
     net = rs.Network([(np.eye(2), np.zeros(2))])
     law = rs.Uniform([0.0, 0.0], [1.0, 1.0])

@@ -12,10 +12,12 @@
 - `slices`, `slab`, `means`: cuts along a few directions, the rest Gaussian: by relaxation, or by mean and gradient
 - `relu_form`, `linear`, `roots`: the layers as these read them, linear bounds by substitution, where they start
 - `distance`: masses of polyhedra
+- `moves`: whether a decision can change within a radius, by boxes
 - `noise`: Gaussian noise around many points, by the same bounds
 """
 
 from reluscope.measure.sound.bracket import bound_event
+from reluscope.measure.sound.moves import bound_changes
 from reluscope.measure.sound.noise import Noise
 
-__all__ = ["Noise", "bound_event"]
+__all__ = ["Noise", "bound_changes", "bound_event"]

@@ -11,8 +11,9 @@ from __future__ import annotations
 import heapq
 import os
 import time
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,9 +33,17 @@ _TASKS = 3000
 _LOOK_EVERY = 1000
 """Boxes after which a run by count looks whether its bracket is good."""
 
-_FIRST_STEP = 24.0
+_STEP = 24.0
 """How much finer each round is than the one before."""
 
+_GROWTH = 0.55
+"""A round that is f times finer takes about f^0.55 times as long."""
+
+_CLOSING = 30.0
+"""Rounds like the last one for which there is time, below which the next round is sized to end with the budget."""
+
+_STRIPES = 16
+"""In the last round each of so many parts of the tasks is like the others: the first ones show the pace."""
 
 _DEFAULT_SHARE = 0.01
 
@@ -44,6 +53,28 @@ def good_enough(low: float, high: float, tolerance: float | None) -> bool:
     if tolerance is None:
         return high - low <= _DEFAULT_SHARE * high
     return 0.5 * (high - low) <= tolerance
+
+
+@dataclass(eq=False)
+class _Round:
+    """One pass over the tasks: each is bisected until no box has more than `threshold` undecided.
+
+    A round that is cut short goes on when there is time again. The closing round has all the time that is left: its
+    threshold is steered by the pace of the tasks that are done.
+    """
+
+    threshold: float
+    order: list[int]
+    """Tasks that are still to be bisected."""
+    closing: bool = False
+    seconds: float = 0.0
+    boxes: int = 0
+    done: float = 0.0
+    """What the tasks that are done took in the round before, in boxes."""
+    done_here: float = 0.0
+    """What they took in this one, had all had its threshold."""
+    finer: dict[int, float] = field(default_factory=dict)
+    """How much finer than the threshold tasks were bisected, where the pace allowed for it."""
 
 
 @dataclass(eq=False)
@@ -64,12 +95,20 @@ class BoxSearch:
     floor: dict[int, float] = field(default_factory=dict)
     boxes: int = 0
 
-    threshold: float | None = None
+    costs: list[int] = field(default_factory=list)
+    """Boxes that each task took when it was last bisected."""
+    round: _Round | None = None
+    horizon: float = np.inf
+    """The second at which the time of this search ends, at this call or a later one: rounds are sized for it."""
     started: bool = False
 
-    def advance(self, limit: Budget) -> str | None:
-        """Work until the bracket is good or `limit` is spent: why it stopped, "" when it is good."""
+    def advance(self, limit: Budget, horizon: float | None = None) -> str | None:
+        """Work until the bracket is good or `limit` is spent: why it stopped, "" when it is good.
+
+        A round that is cut short goes on at the next call. `horizon`: the second at which the last call will end.
+        """
         self.limit = limit
+        self.horizon = limit.seconds if horizon is None else horizon
         note: str | None = None
         if not self.started:
             self.started = True
@@ -189,8 +228,10 @@ class BoxSearch:
         workers = max(1, min(os.cpu_count() or 1, 8))
         shares = [t.frame.weight / t.frame.total[0] for t in self.tasks]
         total = sum(s * r.gap for s, r in zip(shares, self.results, strict=True))
-        if self.threshold is None:
-            self.threshold = total / (8.0 * len(self.tasks))
+        if self.round is None:
+            self.costs = [1] * len(self.tasks)
+            self.round = _Round(total / (8.0 * len(self.tasks)), self._order(shares))
+        gap = total
         while True:
             low, high = self.bracket()
             if self._done(low, high):
@@ -198,24 +239,33 @@ class BoxSearch:
             spent = self.limit.spent(self.boxes)
             if spent is not None:
                 return spent
-            began = self.limit.elapsed()
-            order = sorted(
-                (i for i, r in enumerate(self.results) if r.gap > 0.0),
-                key=lambda i: (-shares[i] * self.results[i].gap, i),
-            )
-            before = self.boxes
-            reason = self._round(order, [self.threshold / s for s in shares], workers)
+            now, size = self.round, len(self.round.order)
+            began, before = self.limit.elapsed(), self.boxes
+            try:
+                reason = self._work(now, shares, workers)
+            finally:
+                now.seconds += self.limit.elapsed() - began
+                now.boxes += self.boxes - before
             if reason is not None:
                 return reason
-            if self.boxes - before <= len(order) and self.threshold < 1e-30 * total:
+            if now.boxes <= size and now.threshold < 1e-30 * total:
                 return Stop("what is left cannot be decided in double precision", Status.UNDECIDED)
             if self.bracket()[0] == 0.0:
                 self._plant()
-            self.threshold /= self._step(self.limit.elapsed() - began)
+            low, high = self.bracket()
+            step, closing = self._step(now, gap, high - low)
+            gap = high - low
+            self.round = _Round(now.threshold / step, self._order(shares, closing), closing)
+
+    def _order(self, shares: list[float], closing: bool = False) -> list[int]:
+        """Tasks with something undecided, the most first; for the closing round in stripes that are like each other."""
+        gaps = [s * r.gap for s, r in zip(shares, self.results, strict=True)]
+        order = sorted((i for i, gap in enumerate(gaps) if gap > 0.0), key=lambda i: (-gaps[i], i))
+        return [i for k in range(_STRIPES) for i in order[k::_STRIPES]] if closing else order
 
     def _plant(self) -> None:
         """Look for a point of the event and a small box around it that is surely inside: a positive lower bound."""
-        if self.floor:
+        if self.floor or any(frame.free for frame in self.frames):
             return
         for i, root in self.roots.items():
             self.floor[i] = 0.0
@@ -226,60 +276,108 @@ class BoxSearch:
                 if self.limit.spent(self.boxes) is not None:
                     return
 
-    def _step(self, took: float) -> float:
-        """How much finer the next round may be: so that it ends with the budget, if the budget is near.
+    def _step(self, now: _Round, before: float, gap: float) -> tuple[float, bool]:
+        """How much finer the next round may be, and whether it is the closing one.
 
-        A round that is f times finer takes about f^0.55 times as long.
+        It ends with the budget, if that is near, or with the bracket that is wanted.
         """
-        left = self.limit.seconds - self.limit.elapsed()
-        if not left < np.inf:
-            return _FIRST_STEP
-        room = max(left, 1e-3) / max(took, 1e-3)
-        if room > 3.0 * _FIRST_STEP**0.55:
-            return _FIRST_STEP
-        return float(max(1.5, (0.9 * room) ** (1 / 0.55)))
+        high = self.bracket()[1]
+        wanted = _DEFAULT_SHARE * high if self.tolerance is None else 2.0 * self.tolerance
+        enough = np.inf
+        if wanted > 0.0:
+            fall = np.log(max(before / max(gap, 1e-300), 1.0)) / np.log(_STEP)
+            enough = max(1.5, 1.5 * (max(gap, 1e-300) / wanted) ** (1.0 / min(max(fall, 0.2), 1.0)))
+        room = max(self.limit.regions - self.boxes, 1.0) / max(now.boxes, 1)
+        step = _STEP if room > 3.0 * _STEP**_GROWTH else max(1.5, (0.9 * room) ** (1.0 / _GROWTH))
+        room = max(self.horizon - self.limit.elapsed(), 1e-3) / max(now.seconds, 1e-3)
+        closing = room < _CLOSING and np.isinf(self.limit.regions)
+        if closing:
+            step = max(1.5, (0.95 * room) ** (1.0 / _GROWTH))
+        elif np.isfinite(room):
+            step = min(step, max(1.5, (0.9 * room) ** (1.0 / _GROWTH)))
+        return float(min(step, enough)), bool(closing and step <= enough)
 
-    def _round(self, order: list[int], thresholds: list[float], workers: int) -> str | None:
+    def _finer(self, now: _Round, seconds: float, boxes: int) -> float:
+        """How much finer than its threshold the closing round may be from here on, to end with the budget."""
+        left = sum(self.costs[i] for i in now.order)
+        if not now.closing or now.done < 0.03 * (now.done + left) or not left:
+            return 1.0
+        boxes_left = left * now.done_here / now.done
+        seconds_left = 0.98 * (self.horizon - self.limit.elapsed())
+        room = max(seconds_left, 0.0) / (boxes_left * seconds / max(boxes, 1))
+        return float(np.clip(room ** (1.0 / _GROWTH), 0.2, 5.0))
+
+    def _work(self, now: _Round, shares: list[float], workers: int) -> str | None:
+        """Bisect the tasks that this round has not come to yet; why it ended before the last of them.
+
+        Results count in the order of the tasks: a budget of regions ends at the same task for any number of workers.
+        """
         stop = np.zeros(1, np.uint8)
-        # By count, one task after the other: which of several the count would end is a matter of the clock.
-        at_once = 1 if self._counted else workers + 2
+        most = 1 << 60 if self.limit.regions == np.inf else max(2, int(self.limit.regions) - self.boxes)
+        began, before = self.limit.elapsed(), self.boxes
         shown, looked = time.monotonic(), self.boxes
+        finer = 1.0
+        reason: str | None = None
+        complete: set[int] = set()
         with ThreadPoolExecutor(workers) as pool:
-            queue: Iterator[int] = iter(order)
-            running: dict[Future[Result], int] = {}
-            reason: str | None = None
+            queue: Iterator[int] = iter(list(now.order))
+            running: deque[tuple[int, Future[Result]]] = deque()
+
+            def threshold(i: int) -> float:
+                return now.threshold / now.finer[i] / shares[i]
 
             def feed() -> None:
-                while reason is None and len(running) < at_once:
+                while reason is None and len(running) < 4 * workers:
                     i = next(queue, None)
                     if i is None:
                         return
-                    most = 1 << 60 if self.limit.regions == np.inf else max(2, int(self.limit.regions) - self.boxes)
-                    running[pool.submit(bisect, self.tasks[i], self.rows, thresholds[i], most, stop)] = i
+                    now.finer[i] = finer
+                    running.append((i, pool.submit(bisect, self.tasks[i], self.rows, threshold(i), most, stop)))
+
+            def take(i: int, found: Result) -> None:
+                left = self.limit.regions - self.boxes
+                if found.boxes > left:  # the task at which the budget ends, with what is left of it
+                    found = bisect(self.tasks[i], self.rows, threshold(i), max(2, int(left)), stop)
+                elif not found.stopped:
+                    complete.add(i)
+                    now.done += self.costs[i]
+                    now.done_here += found.boxes / now.finer[i] ** _GROWTH
+                    self.costs[i] = max(1, found.boxes)
+                self.boxes += found.boxes
+                if found.gap < self.results[i].gap:
+                    self.results[i] = _tighter(self.results[i], found)
+
+            def look() -> str | None:
+                low, high = self.bracket()
+                self.report(self.boxes, f"[{low:.6g}, {high:.6g}]")
+                return "" if self._done(low, high) else None
 
             feed()
             try:
                 while running:
-                    finished, _ = wait(running, timeout=0.05, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        i, found = running.pop(future), future.result()
-                        self.boxes += found.boxes
-                        if found.gap < self.results[i].gap:
-                            self.results[i] = _tighter(self.results[i], found)
+                    wait([running[0][1]], timeout=0.05)
+                    while running and running[0][1].done():
+                        i, future = running.popleft()
+                        if reason is not None and self._counted:
+                            continue
+                        take(i, future.result())
+                        if reason is None:
+                            reason = self.limit.spent(self.boxes)
+                        if reason is None and self._counted and self.boxes - looked > _LOOK_EVERY:
+                            looked, reason = self.boxes, look()
                     if reason is None:
                         reason = self.limit.spent(self.boxes)
-                    late = self.boxes - looked > _LOOK_EVERY if self._counted else time.monotonic() - shown > 0.2
-                    if reason is None and late:
-                        shown, looked = time.monotonic(), self.boxes
-                        low, high = self.bracket()
-                        self.report(self.boxes, f"[{low:.6g}, {high:.6g}]")
-                        if self._done(low, high):
-                            reason = ""
+                    if reason is None and not self._counted and time.monotonic() - shown > 0.2:
+                        shown, reason = time.monotonic(), look()
+                        now.order = [i for i in now.order if i not in complete]
+                        seconds, boxes = self.limit.elapsed() - began, self.boxes - before
+                        finer = self._finer(now, now.seconds + seconds, now.boxes + boxes)
                     if reason is not None:
                         stop[0] = 1
                     feed()
             finally:
                 stop[0] = 1
+                now.order = [i for i in now.order if i not in complete]
         return reason
 
 

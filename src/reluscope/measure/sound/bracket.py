@@ -201,6 +201,8 @@ class _Portfolio:
     tolerance: float | None
     report: Report
     runners: list[_Runner] = field(default_factory=list)
+    few: bool = False
+    """Whether there are so few dimensions that boxes will have nearly all of the time."""
 
     def run(self) -> Answer:
         rows = self.rows
@@ -212,8 +214,9 @@ class _Portfolio:
             return _answer(*boxes.bracket(), "points evaluated with error bounds", "", 0, self.limit)
         try:
             with blas_threads(max(rows.network.widths)), deadline(lambda: self.limit.spent() is not None):
+                self.few = max(frame.d for frame in parts) <= _FEW
                 self.runners = self._searches(parts, fixed, boxes)
-                note = self._work(max(frame.d for frame in parts) <= _FEW)
+                note = self._work()
         except KeyboardInterrupt:
             note = Stop("interrupted; the bracket so far", Status.BUDGET)
         except OutOfTimeError:
@@ -226,23 +229,22 @@ class _Portfolio:
         own = parts
         if rows.within is not None:
             own, _ = _without_points(self.whole_rows, frames(self.law, self.whole_rows.network, None))
-        few = d <= _FEW
-        found = [_Runner("units", unit_search(own, self.whole_rows, fixed), 0.01 if few else 0.1)]
-        slices = slice_search(own, self.whole_rows, fixed) if not few else None
+        found = [_Runner("units", unit_search(own, self.whole_rows, fixed), 0.01 if self.few else 0.1)]
+        slices = slice_search(own, self.whole_rows, fixed) if not self.few else None
         if slices is not None:
             found.append(_Runner("slices", slices, 0.15))
         hopeless = d > _MANY and all(frame.gaussian and frame.beyond > 0 for frame in parts)  # boxes of +-38 deviations
         if int((rows.network.pieces - 1).sum()) <= MOST_UNITS and not hopeless:
             found.append(_Runner("boxes", boxes, 0.25 if d <= _MANY else 0.08))
         # With few dimensions boxes come first: they decide events exactly where anything can be decided.
-        return found[::-1] if few else found
+        return found[::-1] if self.few else found
 
     def bracket(self) -> tuple[float, float]:
         """The intersection of all brackets."""
         ends = [runner.bracket for runner in self.runners] or [(0.0, 1.0)]
         return max(low for low, _ in ends), min(high for _, high in ends)
 
-    def _work(self, few: bool) -> str:
+    def _work(self) -> str:
         """Time for each search in turn, most of it for the narrowest bracket: why it ended."""
         total = self.limit.seconds if np.isfinite(self.limit.seconds) else _DEFAULT_SECONDS
         counted = np.isinf(self.limit.seconds) and np.isfinite(self.limit.regions)
@@ -251,7 +253,7 @@ class _Portfolio:
             if (why := self._over()) is not None:
                 return why
             share = runner.first
-            if runner.name == "boxes" and not few and self.bracket()[1] < _RARE:
+            if runner.name == "boxes" and not self.few and self.bracket()[1] < _RARE:
                 share = 0.08
             note = self._advance(runner, share * total, 1.0 if counted and runner.name == "boxes" else share)
         turn = 0
@@ -264,7 +266,7 @@ class _Portfolio:
             if not open_:
                 return note or Stop("what is left cannot be decided by splitting further", Status.UNDECIDED)
             # Few dimensions: boxes alone, once they lead. Else the leader has most of the time, the others a little.
-            if few and leader.name == "boxes" and not leader.finished:
+            if self.few and leader.name == "boxes" and not leader.finished:
                 return self._advance(leader, left) or self._over() or ""
             slice_ = 0.3 * left if np.isfinite(left) else 10.0 * 2.0 ** (turn // 2)
             for runner in open_:
@@ -287,7 +289,8 @@ class _Portfolio:
         runner.started = True
         if isinstance(runner.search, BoxSearch):
             others = self._evaluations() - runner.nodes
-            note = runner.search.advance(replace(sub, regions=self.limit.regions - others))
+            own = replace(self.limit if counted else sub, regions=self.limit.regions - others)
+            note = runner.search.advance(own, self.limit.seconds if self.few else None)
             # None: no box is left. Undecided: no box that is left can be split in double precision.
             runner.finished = not note or status_of(note) is Status.UNDECIDED
             return note if note and status_of(note) is Status.UNDECIDED else ""

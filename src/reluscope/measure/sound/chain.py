@@ -80,7 +80,7 @@ def chain(
     gamma = _ROUNDOFF * (len(net.layers) + 2) * (total + max(net.widths) + d + 40)
     expression = np.zeros((d, d + 1 + total))  # of the last layer's values, in (u, 1, z)
     expression[:, :d] = np.eye(d)
-    exact = True  # whether products with the expression round nothing
+    exact = np.ones(d, bool)  # values whose row of the expression is one entry, 1: their products round nothing
     size = reach.copy()  # largest values
     unsure = np.zeros(d)  # of the expression
     rows, firsts, slacks = [], [], []
@@ -90,11 +90,12 @@ def chain(
         h = W @ expression
         h[:, d] += layer.bias
         size = np.abs(W) @ size + np.abs(layer.bias)
-        unsure = np.abs(W) @ unsure + (first_error if index == 0 else 0.0) + (0.0 if exact else gamma * size)
+        unsure = np.abs(W) @ unsure + (first_error if index == 0 else 0.0)
+        unsure += np.where((W[:, ~exact] != 0).any(axis=1), gamma * size, 0.0)
         units = layer.units
         expression = units.slopes[:, :1] * h
         expression[:, d] += units.intercepts[:, 0]
-        exact = not (units.slopes[:, 0].any() or units.intercepts[:, 0].any())
+        exact = (units.slopes[:, 0] == 0) & (units.intercepts[:, 0] == 0)
         amplify, offset = np.abs(units.slopes[:, 0]), np.abs(units.intercepts[:, 0])
         jump = np.zeros(layer.width)
         before = made
@@ -108,7 +109,7 @@ def chain(
             firsts.append(np.full(len(live), before, dtype=np.int64))
             slacks.append(unsure[live] + 2 * _ROUNDOFF * np.where(t == 0, 0.0, size[live] + np.abs(t)) + _FLOOR)
             expression[live, d + 1 + made + np.arange(len(live))] = step
-            exact = exact and m == 0 and bool((step == 1).all())
+            exact[live] &= (m == 0) & (step == 1)
             made += len(live)
             amplify[live] += np.abs(step)
             offset[live] += np.abs(step * t)
@@ -116,15 +117,15 @@ def chain(
             gap = np.abs(units.intercepts[live, m + 1] - (units.intercepts[live, m] - step * t))
             scale = np.abs(units.intercepts[live, m + 1]) + np.abs(units.intercepts[live, m]) + np.abs(step * t)
             jump[live] += gap + 4 * _ROUNDOFF * scale + 4 * _ROUNDOFF * np.abs(step) * (size[live] + np.abs(t))
-        if exact:
-            jump[:] = 0.0
+        jump[exact] = 0.0
         unsure = np.abs(units.slopes[:, 0]) * unsure + jump
         size = amplify * size + offset
     W, bias = net.layers[-1].dense(), net.layers[-1].bias
     y = W @ expression
     y[:, d] += bias
     size = np.abs(W) @ size + np.abs(bias)
-    unsure = np.abs(W) @ unsure + (first_error if not net.hidden else 0.0) + (0.0 if exact else gamma * size)
+    rounded = (W[:, ~exact] != 0).any(axis=1)
+    unsure = np.abs(W) @ unsure + (first_error if not net.hidden else 0.0) + np.where(rounded, gamma * size, 0.0)
     last = G @ y
     last[:, d] -= g
     error = _ROUNDOFF * (net.n_outputs + 8) * (np.abs(G) @ size + np.abs(g)) + np.abs(G) @ unsure + _FLOOR
@@ -132,7 +133,7 @@ def chain(
         # A row of units alone is exactly its constant where they are all off, if that was not rounded.
         terms = zip(G[r], y[:, d], bias, strict=True)
         constant = sum((Fraction(float(c)) * Fraction(float(v)) for c, v, b in terms if v == b), -Fraction(float(g[r])))
-        if exact and (y[:, d] == bias)[G[r] != 0].all() and constant == Fraction(float(last[r, d])):
+        if (~rounded & (y[:, d] == bias))[G[r] != 0].all() and constant == Fraction(float(last[r, d])):
             error[r] = -error[r]
             if strict[r] and constant == 0:
                 last[r, d] = 1e-300  # 0 < 0 is false

@@ -49,6 +49,10 @@ class Frame:
     """Mass of u, as a share of the total, that may lie outside the true box although it is inside this one."""
     beyond: float
     """Mass that lies outside the box; 0 when there is none."""
+    free: int = 0
+    """How many of the last coordinates are moves of the input, over which the worst counts, and not part of the law."""
+    norm: int = 0
+    """By which those are measured (`search.py`)."""
 
     @property
     def d(self) -> int:

@@ -25,13 +25,36 @@ MOST_NODES = 1200
 
 ABSENT, IMPOSSIBLE = -1, -2
 
+NORM_INF, NORM_2, NORM_1 = 0, 1, 2
+"""How moves of the input are measured."""
+
+MOVES_REST = 0.02
+"""Boxes that stretch the relaxed units by less than this share of what moves do are not split further."""
+
 MOST_LEVELS = 64
 """Networks that one search may hold, each a reduction of the one before."""
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
+def farthest(form: np.ndarray, start: int, stop: int, radius: float, norm: int) -> float:
+    """The largest value of `form[start:stop] . m` over moves m of at most a length."""
+    total = 0.0
+    for i in range(start, stop):
+        a = abs(form[i])
+        if norm == NORM_INF:
+            total += a
+        elif norm == NORM_2:
+            total += a * a
+        else:
+            total = max(total, a)
+    return radius * (math.sqrt(total) if norm == NORM_2 else total)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
 def search(
     d: int,
+    free: int,
+    norm: int,
     head: int,
     n_units: int,
     n_rows: int,
@@ -62,6 +85,9 @@ def search(
     Row r belongs to case `case_of[r]`; the event is the union of its cases, a case the intersection of its rows.
     Boxes whose undecided mass is above `threshold` are bisected, at most `most_boxes` of them.
 
+    The last `free` inputs are moves of length at most `upper[d - 1]` by `norm`, and no coordinates of the law: a row
+    holds where it holds for every move. They are not split.
+
     `out` gets: mass surely inside, mass possibly inside, boxes looked at, boxes left, whether it was stopped, mass
     surely outside. With `most_boxes = 1` nothing is bisected: `children` gets the axis and place to split at
     and `child_*` the reduced network.
@@ -89,6 +115,9 @@ def search(
     for i in range(d):
         lo[i], hi[i] = lower[i], upper[i]
         sides[i] = side_mass(lower[i], upper[i]) if gaussian else (upper[i] - lower[i]) / root_width[i]
+    own = d - free
+    for i in range(own, d):
+        sides[i] = 1.0
     waiting = 1
 
     below = np.zeros(stride + 8)
@@ -117,8 +146,8 @@ def search(
     doubt = np.zeros(n_units + 8)
     centre[d] = 1.0
     moments = np.zeros(2 * d)
-    form_low = np.zeros(n_rows * (d + 1))
-    form_high = np.zeros(n_rows * (d + 1))
+    form_low = np.zeros(n_rows * (own + 1))
+    form_high = np.zeros(n_rows * (own + 1))
     state = np.zeros(n_rows, np.int64)
     firm = np.zeros(n_rows, np.bool_)
     case_high = np.zeros(n_cases)
@@ -260,12 +289,21 @@ def search(
             error_high += sums[3]
             if slacks[fbase + k + q] < 0.0 and not touched:
                 error_low = error_high = 0.0
-            at = q * (d + 1)
+            at = q * (own + 1)
             below[d] -= error_low
             above[d] += error_high
-            for i in range(d + 1):
+            if free > 0:  # the worst move, rounded outward
+                below[d] += farthest(below, own, d, half[own], norm) * (1.0 - 1e-15 * (free + 8))
+                above[d] += farthest(above, own, d, half[own], norm) * (1.0 + 1e-15 * (free + 8))
+                below[d] -= 4e-16 * abs(below[d])
+                above[d] += 4e-16 * abs(above[d])
+                for i in range(own, d):
+                    below[i] = above[i] = 0.0
+            for i in range(own):
                 form_low[at + i] = below[i]
                 form_high[at + i] = above[i]
+            form_low[at + own] = below[d]
+            form_high[at + own] = above[d]
             value_low = dot(below, 0, centre, 0, heads)
             value_high = dot(above, 0, centre, 0, heads)
             radius_low = dot_absolute(below, 0, half, 0, heads)
@@ -304,7 +342,7 @@ def search(
         if mass < 1e-290:
             faint = 1.0
         # -- how much is undecided: first a guess, then bounds ---------------------------------------------------
-        for i in range(d):
+        for i in range(own):
             beta = centre[i] * half[i] if gaussian else 0.0
             if abs(beta) > 30.0 or half[i] > 4.0:
                 beta = 0.0
@@ -316,10 +354,10 @@ def search(
             if state[q] != 0:
                 continue
             c = case_of[row_ids[e, q]]
-            at = q * (d + 1)
-            mean_low, mean_high = form_low[at + d], form_high[at + d]
+            at = q * (own + 1)
+            mean_low, mean_high = form_low[at + own], form_high[at + own]
             var_low, var_high = 0.0, 0.0
-            for i in range(d):
+            for i in range(own):
                 a, b = form_low[at + i], form_high[at + i]
                 mean_low += a * moments[i]
                 mean_high += b * moments[i]
@@ -346,10 +384,10 @@ def search(
                 if state[q] != 0:
                     continue
                 c = case_of[row_ids[e, q]]
-                at = q * (d + 1)
-                p = fraction(form_low, at, d, lo, hi, sides, node, gaussian, tolerance, work)
+                at = q * (own + 1)
+                p = fraction(form_low, at, own, lo, hi, sides, node, gaussian, tolerance, work)
                 case_high[c] = min(case_high[c], p[1])
-                p = fraction(form_high, at, d, lo, hi, sides, node, gaussian, tolerance, work)
+                p = fraction(form_high, at, own, lo, hi, sides, node, gaussian, tolerance, work)
                 case_low[c] -= 1.0 - p[0]
             high = 0.0
             low = 0.0
@@ -367,25 +405,28 @@ def search(
                 if kind[j] == 2 and weight[j] > 0.0:
                     add_absolute(score, 0, middle, j * head, weight[j] * gain[j] * twice[j], heads)
             total = 0.0
-            for i in range(d):
+            for i in range(own):
                 score[i] *= half[i]
                 total += score[i]
+            by_moves = 0.0
+            for i in range(own, d):
+                by_moves += score[i] * half[i]
             if n_open > 1 or not total > 0.0:
                 for q in range(rows_here):
                     if state[q] == 0:
-                        at = q * (d + 1)
-                        for i in range(d):
+                        at = q * (own + 1)
+                        for i in range(own):
                             score[i] += 0.25 * half[i] * (abs(form_low[at + i]) + abs(form_high[at + i]))
             best = -1.0
-            for i in range(d):
+            for i in range(own):
                 s = score[i]
                 if not s < np.inf:
                     s = half[i] * 1e300 if gaussian else half[i] / root_width[i] * 1e300
                 if s > best and half[i] > 1e-13 * (abs(centre[i]) + root_width[i]):
                     best = s
                     axis = i
-            if best <= 0.0:
-                axis = -1
+            if best <= 0.0 or (free > 0 and total < MOVES_REST * by_moves and n_open == 1):
+                axis = -1  # nothing to split, or what is left open is left open by the moves
             hopeless = loose == 0  # what varies less than its rounding error is not decided by smaller boxes
             for q in range(rows_here):
                 if state[q] == 0 and not firm[q]:

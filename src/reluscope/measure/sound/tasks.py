@@ -112,7 +112,7 @@ def _call(
     spare: tuple[FloatArray, FloatArray, npt.NDArray[np.int64], FloatArray, npt.NDArray[np.int64]],
 ) -> None:
     search(
-        chain.d, chain.head, chain.n_units, chain.n_rows, chain.net, chain.first, chain.slack,
+        chain.d, frame.free, frame.norm, chain.head, chain.n_units, chain.n_rows, chain.net, chain.first, chain.slack,
         rows.case_of[chain.rows], rows.n_cases, lower, upper, frame.width, frame.gaussian, threshold, most, stop, out,
         *spare,
     )  # fmt: skip

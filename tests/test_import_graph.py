@@ -71,7 +71,7 @@ _CONVENIENCES = {
     "answers.outputs": "_by_lines",
     "local_models.merged": "_storage clusters export flatten",
     "local_models.unwrap": "contributions coverage evaluate explain flatten importance inference merge merged "
-    "portrait reasons table",
+    "outcome portrait reasons table",
 }
 CONVENIENCES = {
     (f"reluscope.{module}", f"reluscope.{module.split('.')[0]}.{name}")

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from reluscope.local_models.importance import Importance, PairProfile, Profile
     from reluscope.local_models.inference import Intervals
     from reluscope.local_models.merged import MergedModels
+    from reluscope.local_models.outcome import Benchmarks, Drift, Monotonicity, NoiseChange, Outcome
     from reluscope.local_models.portrait import Portrait
     from reluscope.local_models.reasons import Reasons
 
@@ -670,6 +671,159 @@ class Unwrapped:
             self, np.flatnonzero(self.region == r), one, C[0, one], d[0, one],
             draws=draws, penalty=penalty, method=method, level=level, rng=rng,
         )  # fmt: skip
+
+    # -- outcome analysis ----------------------------------------------------------------------------------------
+
+    def outcome(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        segments: Any = None,
+        clusters: MergedModels | None = None,
+        regions: int = 20,
+        min_rows: int = 100,
+        cutoff: float | None = None,
+    ) -> Outcome:
+        """How well the score ranks and is calibrated: for all rows, by segment, by region; training beside test rows.
+
+        Parameters
+        ----------
+        X : (n, inputs), optional
+            Test rows.
+        y : (n,), optional
+            Their labels.
+        sample_weight : (n,), optional
+            Their weights.
+        segments : str or sequence of str, optional
+            Columns whose levels, values or fifths are groups.
+        clusters : MergedModels, optional
+            `u.merge(...)`, whose clusters are groups too.
+        regions : int
+            How many of the largest regions are groups.
+        min_rows : int
+            Groups with fewer rows of the data are left out.
+        cutoff : float, optional
+            A probability; by default that of the schema, or one half.
+
+        Returns
+        -------
+        Outcome
+            AUC, Gini, KS, Brier score, calibration; `.weak()`, `.calibration(group)`.
+
+        Raises
+        ------
+        InputError
+            If the response is not of two classes.
+
+        Examples
+        --------
+        >>> import numpy as np, reluscope as rs
+        >>> net = rs.Network([([[1.0]], [0.0]), ([[1.0]], [-1.0])])
+        >>> u = rs.unwrap(net, np.arange(8.0)[:, None], [0, 0, 1, 0, 1, 0, 1, 1])
+        >>> line = u.outcome(min_rows=2)["all"]
+        >>> line["auc"], line["ks"]
+        (0.78125, 0.5)
+        """
+        from reluscope.local_models.outcome import outcome
+
+        return outcome(
+            self, X, y, sample_weight=sample_weight, segments=segments, clusters=clusters, regions=regions,
+            min_rows=min_rows, cutoff=cutoff,
+        )  # fmt: skip
+
+    def drift(self, X: Any, *, bins: int = 10, min_rows: int = 50) -> Drift:
+        """How new rows differ from the data: PSI of the score, of each column, and of the shares of regions.
+
+        Parameters
+        ----------
+        X : (n, inputs)
+            New rows.
+        bins : int
+            Bins of equal numbers of rows of the data.
+        min_rows : int
+            Regions with fewer rows of the data count as one.
+
+        Returns
+        -------
+        Drift
+        """
+        from reluscope.local_models.outcome import drift
+
+        return drift(self, X, bins=bins, min_rows=min_rows)
+
+    def benchmarks(self, X: Any = None, y: Any = None, *, sample_weight: Any = None, rng: Rng = None) -> Benchmarks:
+        """The network beside a logistic regression and boosted trees of scikit-learn, fitted to the same rows.
+
+        Parameters
+        ----------
+        X : (n, inputs), optional
+            Test rows.
+        y : (n,), optional
+            Their labels.
+        sample_weight : (n,), optional
+            Their weights.
+        rng : None, int, SeedSequence or Generator
+            Seed of the trees (None: 0).
+
+        Returns
+        -------
+        Benchmarks
+        """
+        from reluscope.local_models.outcome import benchmarks
+
+        return benchmarks(self, X, y, sample_weight=sample_weight, rng=rng)
+
+    def noise(
+        self,
+        X: Any = None,
+        *,
+        percent: float = 5.0,
+        draws: int = 100,
+        level: float = DEFAULT_LEVEL,
+        rng: Rng = None,
+    ) -> NoiseChange:
+        """How likely normal noise on every number changes the decision: by row, and on average.
+
+        Parameters
+        ----------
+        X : (n, inputs), optional
+            Rows; by default the data.
+        percent : float
+            Standard deviation of the noise, in percent of that of each input over the data. Categories stay.
+        draws : int
+            Draws of noise for each row.
+        level : float
+            Confidence level.
+        rng : None, int, SeedSequence or Generator
+            Source of the noise.
+
+        Returns
+        -------
+        NoiseChange
+        """
+        from reluscope.local_models.outcome import noise
+
+        return noise(self, X, percent=percent, draws=draws, level=level, rng=rng)
+
+    def monotonicity(self, expected: Any = None, *, output: int = 0) -> Monotonicity:
+        """By feature: the share of rows and regions in which the output rises or falls with it, exact on regions.
+
+        Parameters
+        ----------
+        expected : mapping of feature to "up" or "down", optional
+            Signs that are wanted; `wrong` is the share of rows with the other one.
+        output : int
+            Index of the output.
+
+        Returns
+        -------
+        Monotonicity
+        """
+        from reluscope.local_models.outcome import monotonicity
+
+        return monotonicity(self, expected, output)
 
     # -- simpler models ------------------------------------------------------------------------------------------
 

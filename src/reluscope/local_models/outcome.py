@@ -1,0 +1,682 @@
+"""Outcome analysis of a scoring model: how well it ranks and how well it is calibrated, where, and whether that lasts.
+
+Two classes; the score is the probability of the second (PD). Gini is `2 AUC - 1`; KS the largest difference between the
+distribution functions of the scores of the two classes; the Brier score the mean squared error of the probability. The
+calibration slope and intercept are those of a logistic regression of the outcome on the model's logit: 1 and 0 for a
+model whose probabilities are right, a slope below 1 for one that is too sure. PSI is `sum (q - p) log(q / p)` by bin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray, Rng, choice, describe, integer, real, seeded, several
+from reluscope._columns import few
+from reluscope._extras import require
+from reluscope._lazy import late
+from reluscope._tables import Tabular
+from reluscope._text import table as text_table
+from reluscope.answer import Answer
+from reluscope.errors import InputError
+from reluscope.intervals import DEFAULT_LEVEL, binomial, normal_quantile
+from reluscope.local_models import scores
+from reluscope.local_models._data import read, weights_of
+
+if TYPE_CHECKING:
+    from reluscope.local_models.merged import MergedModels
+    from reluscope.local_models.unwrap import Unwrapped
+
+Index = npt.NDArray[np.int64]
+
+_SMALL = 1e-4
+"""An empty bin counts as this share in a PSI, as is usual: its logarithm must exist."""
+_BINS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Rows with their scores: network's logit and probability, outcome, weight, region, inputs."""
+
+    logit: FloatArray
+    pd: FloatArray
+    bad: FloatArray
+    weight: FloatArray | None
+    region: Index
+    X: Any
+
+    def __len__(self) -> int:
+        return len(self.pd)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome(Tabular):
+    """Performance by group: one line for all rows, then for each segment and each region (or merged cluster).
+
+    Attributes
+    ----------
+    lines : list of dict
+        `kind` ("all", "segment", "region", "cluster"), `group`, `rows`, `share`, `bads`, `rate`, `pd` (mean), `above`
+        (share above the cut-off), `auc`, `gini`, `ks`, `brier`, `log_loss`, `slope` and `intercept` of the calibration;
+        the same with `test_`, and `gap`, the AUC on training rows less that on test rows.
+    cutoff : float
+        The probability from which on rows count as `above`.
+    min_rows : int
+        Groups with fewer training rows are left out.
+    """
+
+    lines: list[dict[str, Any]]
+    cutoff: float
+    min_rows: int
+    _train: _Sample
+    _test: _Sample | None
+    _members: dict[tuple[str, str], tuple[Index, Index | None]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per group."""
+        return self.lines
+
+    def __getitem__(self, group: str) -> dict[str, Any]:
+        for line in self.lines:
+            if line["group"] == group:
+                return line
+        raise InputError(f"there is no group {group!r}; there are {few([line['group'] for line in self.lines])}")
+
+    def calibration(
+        self, group: str = "all", *, bins: int = _BINS, test: bool = False, level: float = DEFAULT_LEVEL
+    ) -> list[dict[str, Any]]:
+        """The calibration curve: mean score and observed rate in bins of equal numbers of rows, with exact intervals.
+
+        Parameters
+        ----------
+        group : str
+        bins : int
+        test : bool
+            Of the test rows.
+        level : float
+            Confidence level of the intervals.
+
+        Returns
+        -------
+        list of dict
+            `pd` (mean score), `rate`, `lower`, `upper` (binomial interval of the rate, by rows), `rows`.
+        """
+        level = real(level, "level", low=0.0, high=1.0, open_=True)
+        line = self[group]
+        sample = self._test if test else self._train
+        if sample is None:
+            raise InputError("test=True needs test rows; pass X and y to outcome")
+        inside = self._members[line["kind"], group][int(bool(test))]
+        assert inside is not None
+        order = inside[np.argsort(sample.pd[inside], kind="stable")]
+        out = []
+        for part in np.array_split(order, integer(bins, "bins", low=1)):
+            if not len(part):
+                continue
+            w = None if sample.weight is None else sample.weight[part]
+            low, high = binomial(int(sample.bad[part].sum()), len(part), level)
+            rate, pd = scores.mean(sample.bad[part], w), scores.mean(sample.pd[part], w)
+            out.append({"pd": pd, "rate": rate, "lower": low, "upper": high, "rows": len(part)})
+        return out
+
+    def weak(self, n: int = 5, *, level: float = DEFAULT_LEVEL) -> list[dict[str, Any]]:
+        """The groups where the model does worst on training rows, tested on rows that were held out.
+
+        Parameters
+        ----------
+        n : int
+            How many groups.
+        level : float
+            Confidence level of the intervals.
+
+        Returns
+        -------
+        list of dict
+            Chosen by the log loss in excess of that of the group's own rate (a model that only knew the rate), on
+            training rows. With test rows: `excess`, the mean log loss in the group less that of the other rows, with a
+            large-sample interval, and `p_value`, one-sided, with Holm's correction for the number of groups tested.
+        """
+        n = integer(n, "n", low=1)
+        level = real(level, "level", low=0.0, high=1.0, open_=True)
+        groups = [line for line in self.lines if line["kind"] != "all" and math.isfinite(line["skill"])]
+        worst = sorted(groups, key=lambda line: line["skill"])[:n]
+        out = []
+        for line in worst:
+            keep = ("kind", "group", "rows", "rate", "pd", "auc", "log_loss", "skill", "test_rows", "test_auc", "gap")
+            found = {k: line[k] for k in keep if k in line}
+            if self._test is not None:
+                found |= self._tested(line, level)
+            out.append(found)
+        order = sorted((i for i in range(len(out)) if "p_value" in out[i]), key=lambda i: out[i]["p_value"])
+        running = 0.0
+        for place, i in enumerate(order):  # Holm: the smallest counts times the number of tests, and so on
+            running = max(running, min(1.0, out[i]["p_value"] * (len(order) - place)))
+            out[i]["p_value"] = running
+        return out
+
+    def _tested(self, line: dict[str, Any], level: float) -> dict[str, Any]:
+        ndtr = late("scipy.special", "ndtr")
+        sample, inside = self._test, self._members[line["kind"], line["group"]][1]
+        assert sample is not None
+        assert inside is not None
+        loss = _losses(sample)
+        mine = np.zeros(len(sample), dtype=bool)
+        mine[inside] = True
+        a, b = loss[mine], loss[~mine]
+        if len(a) < 2 or len(b) < 2:
+            return {}
+        excess = float(a.mean() - b.mean())
+        error = float(np.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b)))
+        z = normal_quantile(level)
+        p = float(ndtr(-excess / error)) if error > 0 else 1.0
+        return {"excess": excess, "lower": excess - z * error, "upper": excess + z * error, "p_value": p}
+
+    def __repr__(self) -> str:
+        names = ("kind", "group", "rows", "rate", "pd", "auc", "ks", "brier", "slope", "test_rows", "test_auc", "gap")
+        shown = [{k: _short(v) for k, v in line.items() if k in names} for line in self.lines[:30]]
+        more = f"\n{len(self.lines) - 30:,} more groups (to_pandas())" if len(self.lines) > 30 else ""
+        return f"{text_table(shown)}{more}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Drift(Tabular):
+    """How new rows differ from the data, by population stability index.
+
+    Attributes
+    ----------
+    score, regions : float
+        PSI of the network's score (in tenths of the data) and of the shares of regions (regions of fewer rows than
+        `min_rows` together; regions without data are a bin of their own).
+    unseen : float
+        Share of the new rows in regions without data.
+    features : dict of str to float
+        PSI by column: tenths of numbers, levels of categories.
+    shares : list of dict
+        By region: its share of the data and of the new rows, and its part of the PSI, largest first.
+    rows_then, rows_now : int
+    """
+
+    score: float
+    regions: float
+    unseen: float
+    features: dict[str, float]
+    shares: list[dict[str, Any]]
+    rows_then: int
+    rows_now: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for the score, the regions, and each feature."""
+        own = [{"what": "score", "psi": self.score}, {"what": "regions", "psi": self.regions}]
+        return own + [{"what": name, "psi": value} for name, value in self.features.items()]
+
+    def __repr__(self) -> str:
+        head = (
+            f"{self.rows_now:,} new rows against {self.rows_then:,}: PSI {self.score:.3g} of the score, "
+            f"{self.regions:.3g} of the regions; {100 * self.unseen:.1f} % in regions without data"
+        )
+        return f"{head}\n{text_table([{k: _short(v) for k, v in r.items()} for r in self.rows()])}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Benchmarks(Tabular):
+    """The network beside models fitted to the same rows.
+
+    Attributes
+    ----------
+    lines : list of dict
+        `model`, then AUC, Gini, KS, Brier score and log loss on training rows, with `test_` on test rows, and `gap`.
+    """
+
+    lines: list[dict[str, Any]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per model."""
+        return self.lines
+
+    def __repr__(self) -> str:
+        return text_table([{k: _short(v) for k, v in line.items()} for line in self.lines])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoiseChange:
+    """How often noise changes decisions.
+
+    Attributes
+    ----------
+    percent : float
+    by_row : (n,) array
+        Share of the draws in which a row's decision changed.
+    lower, upper : (n,) arrays
+        Exact binomial interval of each, at `level`.
+    average : Answer
+        The probability for a random row of these with fresh noise: interval over rows.
+    draws : int
+    level : float
+    seed : int or None
+    """
+
+    percent: float
+    by_row: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    average: Answer
+    draws: int
+    level: float
+    seed: int | None
+
+    def __repr__(self) -> str:
+        return (
+            f"noise of {self.percent:g} % of each feature's standard deviation changes {self.average} of decisions; "
+            f"{int((self.by_row > 0).sum()):,} of {len(self.by_row):,} rows changed in some of {self.draws:,} draws"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Monotonicity(Tabular):
+    """By feature: in what share of the rows, and of the regions, the output rises or falls with it; exact on regions.
+
+    Attributes
+    ----------
+    lines : list of dict
+        `feature`, `rises`, `falls` (shares of rows, by weight), `rises_regions`, `falls_regions`, `steepest_fall` and
+        `steepest_rise` (coefficients); where a sign is expected: `expected` and `wrong`, the share with the other sign.
+    """
+
+    lines: list[dict[str, Any]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per feature."""
+        return self.lines
+
+    def __repr__(self) -> str:
+        return text_table([{k: _short(v) for k, v in line.items()} for line in self.lines])
+
+
+# -- the questions -------------------------------------------------------------------------------------------------
+
+
+def outcome(
+    u: Unwrapped, X: Any, y: Any, *, sample_weight: Any, segments: Any, clusters: MergedModels | None, regions: int,
+    min_rows: int, cutoff: float | None,
+) -> Outcome:  # fmt: skip
+    """See `Unwrapped.outcome`."""
+    min_rows, regions = integer(min_rows, "min_rows", low=2), integer(regions, "regions", low=0)
+    train = _own(u)
+    test = None if X is None else _other(u, X, y, sample_weight)
+    if X is None and y is not None:
+        raise InputError("y goes with X, the test rows")
+    limit = _cutoff(u) if cutoff is None else real(cutoff, "cutoff", low=0.0, high=1.0)
+    groups: list[tuple[str, str, Any, Any]] = [("all", "all", np.ones(len(train), bool), _all(test))]
+    for name in _listed(segments):
+        groups += _segments(u, name, train, test, min_rows)
+    if clusters is not None:
+        if getattr(clusters, "unwrapped", None) is not u:
+            raise InputError("clusters must be merged models of this network and these data, u.merge(...)")
+        mine = clusters.cluster_of_region[train.region]
+        theirs = None if test is None else clusters.assign(test.X)
+        groups += [
+            ("cluster", f"cluster {i}", mine == i, None if theirs is None else theirs == i)
+            for i in range(len(clusters))
+        ]
+    for r in range(min(regions, len(u))):
+        if u.count[r] >= min_rows:
+            groups.append(("region", f"region {r}", train.region == r, None if test is None else test.region == r))
+    lines, members = [], {}
+    for kind, name, here, there in groups:
+        inside = np.flatnonzero(here)
+        new = None if there is None else np.flatnonzero(there)
+        if len(inside) < min_rows:
+            continue
+        line: dict[str, Any] = {"kind": kind, "group": name} | _measures(train, inside, limit)
+        if test is not None and new is not None:
+            line |= {f"test_{k}": v for k, v in _measures(test, new, limit).items()}
+            line["gap"] = line["auc"] - line["test_auc"]
+        lines.append(line)
+        members[kind, name] = inside, new
+    return Outcome(lines, limit, min_rows, train, test, members)
+
+
+def drift(u: Unwrapped, X: Any, *, bins: int, min_rows: int) -> Drift:
+    """See `Unwrapped.drift`."""
+    bins, min_rows = integer(bins, "bins", low=2), integer(min_rows, "min_rows", low=1)
+    rows = u._rows(X)
+    region, outputs = u._assign(rows)
+    old, new = read(u.X, slice(None)), read(rows, slice(None))
+    score = psi_of(u.prediction[:, -1], outputs[:, -1], bins)
+    large = np.flatnonzero(u.count >= min_rows)
+    n = len(large)
+    place = np.full(len(u) + 1, n, dtype=np.int64)
+    place[large] = np.arange(n)
+    place[-1] = n + 1  # regions without data
+    then = np.bincount(place[u.region], minlength=n + 2) / len(old)
+    now = np.bincount(place[region], minlength=n + 2) / len(new)
+    parts = _psi_parts(then, now)
+    names = [*(f"region {r}" for r in large.tolist()), f"regions of fewer than {min_rows} rows", "regions without data"]
+    order = [i for i in np.argsort(-parts, kind="stable").tolist() if then[i] or now[i]]
+    shares = [{"group": names[i], "then": float(then[i]), "now": float(now[i]), "psi": float(parts[i])} for i in order]
+    schema = u.network.schema
+    features: dict[str, float] = {}
+    if schema is not None and schema.columns:
+        before, after = schema.decode(old), schema.decode(new)
+        for c in schema.columns:
+            if c.kind == "category":
+                p, q = (np.bincount(c.nearest(z[:, schema.place(c.name)]), minlength=len(c.levels)) for z in (old, new))
+                features[c.name] = float(_psi_parts(p / len(old), q / len(new)).sum())
+            else:
+                features[c.name] = psi_of(before[c.name], after[c.name], bins)
+    else:
+        features = {name: psi_of(old[:, j], new[:, j], bins) for j, name in enumerate(u.feature_names)}
+    features = dict(sorted(features.items(), key=lambda pair: -pair[1]))
+    return Drift(score, float(parts.sum()), float((region < 0).mean()), features, shares, len(old), len(new))
+
+
+def benchmarks(u: Unwrapped, X: Any, y: Any, *, sample_weight: Any, rng: Rng) -> Benchmarks:
+    """See `Unwrapped.benchmarks`."""
+    require("sklearn", "sklearn")
+    LogisticRegression = late("sklearn.linear_model", "LogisticRegression")
+    Boosted = late("sklearn.ensemble", "HistGradientBoostingClassifier")
+    train = _own(u)
+    test = None if X is None else _other(u, X, y, sample_weight)
+    draw, _ = seeded(0 if rng is None else rng)
+    inputs = read(train.X, slice(None))
+    centre, size = inputs.mean(axis=0), inputs.std(axis=0)
+    size = np.where(size > 0, size, 1.0)
+    lines = [_compared("network", train, test)]
+    for name, model in (
+        ("logistic regression", LogisticRegression(C=1e6, max_iter=2000)),
+        ("boosted trees", Boosted(random_state=int(draw.integers(2**31 - 1)))),
+    ):
+        with late("threadpoolctl", "threadpool_limits")(1):
+            model.fit((inputs - centre) / size, train.bad, sample_weight=train.weight)
+            again = [
+                None if s is None else _rescored(s, model.predict_proba((read(s.X, slice(None)) - centre) / size)[:, 1])
+                for s in (train, test)
+            ]
+        assert again[0] is not None
+        lines.append(_compared(name, again[0], again[1]))
+    return Benchmarks(lines)
+
+
+def noise(u: Unwrapped, X: Any, *, percent: float, draws: int, level: float, rng: Rng) -> NoiseChange:
+    """See `Unwrapped.noise`."""
+    percent = real(percent, "percent", low=0.0, open_=True)
+    draws = integer(draws, "draws", low=1, high=100_000)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    rows = read(u.X if X is None else u._rows(X), slice(None))
+    draw, seed = seeded(rng)
+    size = percent / 100 * u.spread
+    schema = u.network.schema
+    if schema is not None and schema.columns:  # categories stay: a fraction of a level is none
+        for c in schema.columns:
+            if c.kind == "category":
+                size[schema.place(c.name)] = 0.0
+    own = _decided(u, u.network(rows))
+    changed = np.zeros(len(rows))
+    for _ in range(draws):
+        moved = rows + size * draw.standard_normal(rows.shape)
+        changed += _decided(u, u.network(moved)) != own
+    ends = np.array([binomial(int(k), draws, level) for k in range(draws + 1)])
+    at = changed.astype(np.int64)
+    share = changed / draws
+    mean, error = float(share.mean()), float(share.std(ddof=1) / np.sqrt(len(share))) if len(share) > 1 else math.inf
+    z = normal_quantile(level)
+    average = Answer(
+        mean, max(0.0, mean - z * error), min(1.0, mean + z * error), "confidence", level,
+        "rows with fresh noise; normal interval over rows", evaluations=draws * len(rows), seed=seed,
+    )  # fmt: skip
+    return NoiseChange(percent, share, ends[at, 0], ends[at, 1], average, draws, level, seed)
+
+
+def monotonicity(u: Unwrapped, expected: Any, output: int) -> Monotonicity:
+    """See `Unwrapped.monotonicity`."""
+    k = integer(output, "output", low=0, high=u.network.n_outputs - 1)
+    if expected is not None and not isinstance(expected, Mapping):
+        raise InputError(f'expected must be a mapping of features to "up" or "down", got {describe(expected)}')
+    wanted = {u._feature(f, "expected"): choice(way, f"expected of {f}", ("up", "down"))
+              for f, way in dict(expected or {}).items()}  # fmt: skip
+    mass = np.bincount(u.region, u.weight, minlength=len(u))
+    mass = mass / mass.sum()
+    n = u.network.n_inputs
+    rises, falls = np.zeros(n), np.zeros(n)
+    up, down = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    for part, C, _ in u._map_chunks():
+        slope = C[:, k]
+        rises += mass[part] @ (slope > 0)
+        falls += mass[part] @ (slope < 0)
+        up += (slope > 0).sum(axis=0)
+        down += (slope < 0).sum(axis=0)
+        low, high = np.minimum(low, slope.min(axis=0)), np.maximum(high, slope.max(axis=0))
+    lines = []
+    for j, name in enumerate(u.feature_names):
+        line: dict[str, Any] = {
+            "feature": name, "rises": float(rises[j]), "falls": float(falls[j]), "rises_regions": int(up[j]),
+            "falls_regions": int(down[j]), "steepest_fall": float(low[j]), "steepest_rise": float(high[j]),
+        }  # fmt: skip
+        if wanted:
+            line["expected"] = wanted.get(j)
+            line["wrong"] = None if j not in wanted else float(falls[j] if wanted[j] == "up" else rises[j])
+        lines.append(line)
+    return Monotonicity(lines)
+
+
+# -- measures ------------------------------------------------------------------------------------------------------
+
+
+def ks_of(score: FloatArray, bad: npt.NDArray[np.bool_], weight: FloatArray | None = None) -> float:
+    """Largest difference between the distribution functions of the scores of the two classes; nan if one is missing."""
+    if not bad.any() or bad.all():
+        return math.nan
+    order = np.argsort(score, kind="stable")
+    w = np.ones(len(score)) if weight is None else weight[order]
+    hit = bad[order]
+    good, ill = np.cumsum(w * ~hit), np.cumsum(w * hit)
+    last = np.append(score[order][1:] != score[order][:-1], True)  # after all rows of equal score
+    return float(np.abs(good[last] / good[-1] - ill[last] / ill[-1]).max())
+
+
+def calibration_line(logit: FloatArray, bad: FloatArray, weight: FloatArray | None = None) -> tuple[float, float]:
+    """Slope and intercept of the logistic regression of outcomes on logits; nan where there is no finite estimate."""
+    expit = late("scipy.special", "expit")
+    if not 0 < bad.sum() < len(bad) or np.ptp(logit) == 0 or _apart(logit, bad):
+        return math.nan, math.nan
+    w = np.ones(len(bad)) if weight is None else weight
+    centre, size = float(logit.mean()), float(logit.std())
+    z = np.column_stack([(logit - centre) / size, np.ones(len(bad))])
+    beta = np.zeros(2)
+    for _ in range(100):
+        p = expit(z @ beta)
+        gradient = z.T @ (w * (bad - p))
+        hessian = (z * (w * p * (1 - p))[:, None]).T @ z
+        try:
+            step = np.linalg.solve(hessian, gradient)
+        except np.linalg.LinAlgError:
+            return math.nan, math.nan
+        beta = beta + step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-300))
+        if np.abs(step).max() < 1e-12:
+            break
+    slope = float(beta[0] / size)
+    return slope, float(beta[1] - beta[0] * centre / size)
+
+
+def _apart(logit: FloatArray, bad: FloatArray) -> bool:
+    """Whether one number separates the classes: then the slope is infinite."""
+    low, high = logit[bad == 0], logit[bad == 1]
+    return bool(low.max() <= high.min() or high.max() <= low.min())
+
+
+def psi_of(old: FloatArray, new: FloatArray, bins: int) -> float:
+    """Population stability index over quantile bins of the old numbers."""
+    old, new = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
+    edges = np.unique(np.quantile(old, np.linspace(0, 1, bins + 1)[1:-1]))
+    p = np.bincount(np.searchsorted(edges, old, side="left"), minlength=len(edges) + 1) / len(old)
+    q = np.bincount(np.searchsorted(edges, new, side="left"), minlength=len(edges) + 1) / len(new)
+    return float(_psi_parts(p, q).sum())
+
+
+def _psi_parts(p: FloatArray, q: FloatArray) -> FloatArray:
+    used = (p > 0) | (q > 0)
+    a, b = np.maximum(p, _SMALL), np.maximum(q, _SMALL)
+    return np.where(used, (b - a) * np.log(b / a), 0.0)
+
+
+def _measures(s: _Sample, inside: Index, cutoff: float) -> dict[str, Any]:
+    part = _Sample(
+        s.logit[inside], s.pd[inside], s.bad[inside], None if s.weight is None else s.weight[inside],
+        s.region[inside], None,
+    )  # fmt: skip
+    w, hit = part.weight, part.bad == 1
+    total = len(s) if s.weight is None else float(s.weight.sum())
+    size = len(inside) if w is None else float(w.sum())
+    auc = scores.auc(part.pd, hit, w) if hit.any() and not hit.all() else math.nan
+    slope, intercept = calibration_line(part.logit, part.bad, w)
+    rate = scores.mean(part.bad, w)
+    loss = scores.mean(_losses(part), w)
+    know = -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate)) if 0 < rate < 1 else math.nan
+    return {
+        "rows": len(inside),
+        "share": size / total,
+        "bads": int(hit.sum()),
+        "rate": rate,
+        "pd": scores.mean(part.pd, w),
+        "above": scores.mean((part.pd > cutoff).astype(np.float64), w),
+        "auc": auc,
+        "gini": 2 * auc - 1,
+        "ks": ks_of(part.pd, hit, w),
+        "brier": scores.mean((part.pd - part.bad) ** 2, w),
+        "log_loss": loss,
+        "skill": 1 - loss / know if know == know and know > 0 else math.nan,
+        "slope": slope,
+        "intercept": intercept,
+    }
+
+
+def _losses(s: _Sample) -> FloatArray:
+    p = np.clip(s.pd, 1e-15, 1 - 1e-15)
+    return np.asarray(-np.where(s.bad == 1, np.log(p), np.log1p(-p)))
+
+
+def _compared(name: str, train: _Sample, test: _Sample | None) -> dict[str, Any]:
+    keep = ("auc", "gini", "ks", "brier", "log_loss", "slope")
+    line: dict[str, Any] = {"model": name}
+    line |= {k: v for k, v in _measures(train, np.arange(len(train)), 0.5).items() if k in keep}
+    if test is not None:
+        line |= {f"test_{k}": v for k, v in _measures(test, np.arange(len(test)), 0.5).items() if k in keep}
+        line["gap"] = line["auc"] - line["test_auc"]
+    return line
+
+
+def _rescored(s: _Sample, pd: FloatArray) -> _Sample:
+    p = np.clip(pd, 1e-12, 1 - 1e-12)
+    return _Sample(np.log(p) - np.log1p(-p), pd, s.bad, s.weight, s.region, s.X)
+
+
+# -- inside --------------------------------------------------------------------------------------------------------
+
+
+def _own(u: Unwrapped) -> _Sample:
+    if u.task != "binary":
+        raise InputError(
+            f"outcome analysis needs two classes, but the task is {u.task!r}; pass y with two labels to unwrap"
+        )
+    assert u.response.code is not None
+    pd = _pd(u, u.prediction)
+    return _Sample(_logit(u, u.prediction, pd), pd, u.response.code.astype(np.float64), u.weight, u.region, u.X)
+
+
+def _other(u: Unwrapped, X: Any, y: Any, sample_weight: Any) -> _Sample:
+    if y is None:
+        raise InputError("y must be given with X: the outcomes of the test rows")
+    rows = u._rows(X)
+    response = u.response.encode(y, len(rows))
+    region, outputs = u._assign(rows)
+    assert response.code is not None
+    pd = _pd(u, outputs)
+    bad = response.code.astype(np.float64)
+    return _Sample(_logit(u, outputs, pd), pd, bad, weights_of(sample_weight, len(rows)), region, rows)
+
+
+def _pd(u: Unwrapped, outputs: FloatArray) -> FloatArray:
+    """The probability of the second class: as the schema says (link and calibration), else by the logistic function."""
+    schema = u.network.schema
+    if (
+        schema is not None
+        and len(schema.outputs) == 1
+        and (schema.outputs[0].link != "raw" or schema.outputs[0].calibration)
+    ):
+        return np.asarray(schema.values(outputs)[:, 0])
+    return scores.probabilities(outputs)[:, 1]
+
+
+def _logit(u: Unwrapped, outputs: FloatArray, pd: FloatArray) -> FloatArray:
+    schema = u.network.schema
+    if schema is not None and len(schema.outputs) == 1 and schema.outputs[0].calibration:
+        p = np.clip(pd, 1e-12, 1 - 1e-12)
+        return np.asarray(np.log(p) - np.log1p(-p))
+    return outputs[:, 0]
+
+
+def _cutoff(u: Unwrapped) -> float:
+    """The cut-off as a probability: the schema's, else one half."""
+    schema = u.network.schema
+    limit = None if schema is None else schema.threshold()
+    if limit is None or not math.isfinite(limit):
+        return 0.5
+    return float(_pd(u, np.array([[limit]]))[0])
+
+
+def _decided(u: Unwrapped, outputs: FloatArray) -> Index:
+    schema = u.network.schema
+    if schema is not None and schema.outputs:
+        return schema.decide(outputs)
+    return scores.winners(outputs)
+
+
+def _all(s: _Sample | None) -> Any:
+    return None if s is None else np.ones(len(s), dtype=bool)
+
+
+def _listed(segments: Any) -> tuple[str, ...]:
+    if segments is None:
+        return ()
+    return (segments,) if isinstance(segments, str) else several(segments, "segments", "columns")
+
+
+def _segments(u: Unwrapped, name: Any, train: _Sample, test: _Sample | None, min_rows: int) -> list[Any]:
+    """The levels of a category, few values of a number, or fifths of many."""
+    schema = u.network.schema
+    if schema is not None and schema.columns and isinstance(name, str) and name in schema.names:
+        place = schema.place(name)
+        column = schema.column(name)
+        own, new = (None if s is None else column.decode(read(s.X, slice(None))[:, place]) for s in (train, test))
+    else:
+        j = u._feature(name, "segments")
+        own, new = (None if s is None else read(s.X, slice(None))[:, j] for s in (train, test))
+        name = u.feature_names[j]
+    assert own is not None
+    values = list(dict.fromkeys(own.tolist()))
+    if own.dtype.kind == "O" or len(values) <= 12:
+        values.sort(key=lambda v: (isinstance(v, str), v is None, v))
+        return [("segment", f"{name} = {_figure(v)}", own == v, None if new is None else new == v) for v in values]
+    edges = np.unique(np.quantile(own, [0.2, 0.4, 0.6, 0.8]))
+    a = np.searchsorted(edges, own, side="left")
+    b = None if new is None else np.searchsorted(edges, new, side="left")
+    out = []
+    for i in range(len(edges) + 1):
+        low = "" if i == 0 else f"{_figure(edges[i - 1])} < "
+        high = "" if i == len(edges) else f" <= {_figure(edges[i])}"
+        out.append(("segment", f"{low}{name}{high}", a == i, None if b is None else b == i))
+    return out
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -49,7 +49,7 @@ def bound_changes(
     if note and status_of(note) is Status.UNDECIDED:
         note = Stop("what is left open is left open by the moves, which are not split", Status.UNDECIDED)
     keeps = search.bracket()
-    low, high = 1.0 - keeps[1], 1.0 - keeps[0]
+    low, high = 1.0 - float(keeps[1]), 1.0 - float(keeps[0])
     low, high = max(0.0, low - 1e-15 * (low < 1.0)), min(1.0, high + 1e-15 * (high > 0.0))
     work: dict[str, Any] = {"evaluations": search.boxes, "seconds": limit.elapsed(), "status": status_of(note or None)}
     method = "linear bounds with the worst move, splitting boxes"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reluscope._extras import require
-from reluscope._text import percent_in
+from reluscope._text import count, percent_in
 from reluscope._version import __version__
 
 
@@ -43,7 +43,7 @@ def overview(batch: Any) -> str:
     return str(
         page.render(
             style=style,
-            title=Path(batch.source).name or "batch",
+            title=_title(batch),
             batch=batch,
             counts=sorted(batch.counts.items(), key=lambda item: -item[1]),
             verdicts=sorted(batch.verdicts.items(), key=lambda item: -item[1]),
@@ -68,11 +68,11 @@ def _line(batch: Any, row: Any) -> Line:
         row.verdict or "",
         percent_in(row.value, row.lower, row.upper) if known else "",
         row.value,
-        outward(row.lower, row.upper) if known else "",
+        "" if not known else f"{row.value:.6g}" if row.guarantee == "exact" else outward(row.lower, row.upper),
         row.upper - row.lower if known else None,
         "" if row.guarantee is None else row.guarantee if row.level is None else f"confidence {100 * row.level:g} %",
         row.status,
-        row.reason or row.note,
+        row.reason or ("" if row.note.startswith("budget of") else row.note),
         row.seconds,
         f"{report.parent.name}/{report.name}" if report.exists() else "",
     )
@@ -87,6 +87,11 @@ def outward(lower: float, upper: float, digits: int = 4) -> str:
     down, up = Context(prec=digits, rounding=ROUND_FLOOR), Context(prec=digits, rounding=ROUND_CEILING)
     ends = [float(c.create_decimal(Decimal(v))) for c, v in ((down, lower), (up, upper))]
     return f"[{ends[0]:.{digits}g}, {ends[1]:.{digits}g}]"
+
+
+def _title(batch: Any) -> str:
+    known = Path(batch.source).suffix.lower() in (".csv", ".jsonl", ".gz")
+    return Path(batch.source).name if known else f"A batch of {count(len(batch), 'question')}"
 
 
 def _file_name(name: str) -> str:

@@ -13,6 +13,7 @@ do the part of a worker that died again, and pin BLAS to one thread for each wor
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import sys
 import tempfile
@@ -288,6 +289,33 @@ def _value(outcome: _Outcome, number: int, task: Any, lost: Callable[[Any, str],
     if outcome.error is not None:
         raise outcome.error
     return outcome.value
+
+
+OVERHEAD = 0.001
+"""Seconds that a scheduler spends on a task: measured by `benchmarks/cluster_model.py` (Dask; joblib takes a third)."""
+
+_SMALL_SHARE = 0.02
+"""Of the time of a worker, that may go to overhead."""
+
+_TURNS = 4
+"""Times that each worker should come back for more, so that none is left with the long end."""
+
+
+def grain(tasks: int, workers: int, seconds: float, overhead: float = OVERHEAD) -> int:
+    """How many tasks of so many `seconds` each to hand out at a time.
+
+    Enough that overhead is a small share of a worker's time, and that one scheduler can serve all workers in the
+    time a parcel takes. But each worker should come back four times, so that none is left with the long end; where
+    the scheduler is the slowest part, only as far as its time and that of the last parcel are balanced.
+    `docs/scale.md` has the model behind it.
+
+    >>> grain(10_000, 8, 10.0), grain(1_000_000, 8, 1e-4), grain(1_000_000, 1_000, 1e-3)
+    (1, 500, 1000)
+    """
+    ratio = overhead / max(seconds, 1e-9)
+    wanted = ratio * max(1.0 / _SMALL_SHARE, workers)
+    most = max(tasks / (_TURNS * max(workers, 1)), math.sqrt(tasks * ratio))
+    return max(1, min(round(wanted), int(most), tasks))
 
 
 # -- a tree --------------------------------------------------------------------------------------------------------

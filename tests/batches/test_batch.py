@@ -26,7 +26,7 @@ from reluscope.answers.properties import box_law
 from reluscope.batches.instances import read_instances
 from reluscope.batches.store import open_store
 from reluscope.errors import InputError, InputTypeError, MissingExtraError
-from reluscope.workers import run_as_finished
+from reluscope.workers import grain, run_as_finished
 
 DRIVER = Path(__file__).parent / "kill_driver.py"
 NET = rs.Network([([[1.0]], [0.0]), ([[1.0]], None)], name="positive part")
@@ -543,6 +543,61 @@ def test_a_question_that_kills_its_worker_is_named_and_the_others_stand(tmp_path
     assert found.failed[0].row == 2 and "worker process died twice" in found.failed[0].reason
 
 
+@pytest.fixture
+def sizes(monkeypatch) -> list[int]:
+    """The sizes of parcels, as they are sent; all of seven once the pace is known."""
+    seen: list[int] = []
+    real = run_as_finished
+
+    def watched(function, tasks, **options):
+        def kept():
+            for parcel in tasks:
+                seen.append(len(parcel))
+                yield parcel
+
+        return real(function, kept(), **options)
+
+    monkeypatch.setattr("reluscope.batches.run.run_as_finished", watched)
+    monkeypatch.setattr("reluscope.batches.run.grain", lambda left, workers, seconds: 7)
+    return seen
+
+
+def short(n: int) -> list[dict[str, object]]:
+    return [{"network": NET, "law": rs.Gaussian([0.0]), "event": f"y[0] > 1.{k:02d}"} for k in range(n)]
+
+
+def test_short_questions_travel_together(tmp_path, sizes):
+    found = rs.batch(short(40), tmp_path / "r.sqlite", jobs=2)
+    assert found.counts == {"done": 40} and max(sizes) == 7 and sum(sizes) == 40
+    assert [row.value for row in found] == pytest.approx(stats.norm.sf(1 + np.arange(40) / 100), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_in_a_parcel_the_question_that_kills_is_singled_out(tmp_path, sizes, monkeypatch):
+    monkeypatch.setattr("reluscope.batches.run.answer_task", die)
+    rows = short(60)
+    rows[40] = {**rows[0], "event": "y[0] > 2"}
+    found = rs.batch(rows, tmp_path / "r.sqlite", jobs=2)
+    assert found.counts == {"done": 59, "failed": 1} and found.failed[0].row == 40
+    assert max(sizes) == 7 and sum(sizes) == 60 + 7  # the parcel of the row that kills, one by one
+
+
+@pytest.mark.parametrize(
+    ("tasks", "workers", "seconds", "expected"),
+    [
+        (180, 2, 20.0, 1),  # long tasks go one by one
+        (10**6, 2, 1e-4, 500),  # overhead is a fiftieth
+        (10**9, 1000, 1e-3, 1000),  # a scheduler serves 1000 workers in a second
+        (10**4, 2, 1e-4, 500),
+        (1000, 2, 1e-4, 125),  # four turns for each worker
+        (10**6, 10**4, 0.1, 100),  # the scheduler is the slowest part: 10 s of it, and 10 s of the last parcel
+        (10, 100, 1e-6, 10),  # it takes longer to hand them out than to do them
+    ],
+)
+def test_the_grain_follows_the_model(tasks, workers, seconds, expected):
+    assert grain(tasks, workers, seconds) == expected
+
+
 @pytest.fixture(scope="module")
 def scheduler():
     distributed = pytest.importorskip("distributed")
@@ -561,9 +616,9 @@ def test_a_cluster_gives_the_same_table_without_seeing_the_files(tmp_path, sched
 
     def watched(function, tasks, **options):
         def kept():
-            for task in tasks:
-                sent.append(task)
-                yield task
+            for parcel in tasks:
+                sent.extend(parcel)
+                yield parcel
 
         return real(function, kept(), **options)
 

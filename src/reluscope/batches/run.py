@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,12 +18,15 @@ from reluscope._text import count
 from reluscope.batches.instances import Instance, read_instances
 from reluscope.batches.record import Batch, of_store, reports_folder
 from reluscope.batches.store import Store, copied_store, open_store
-from reluscope.batches.task import FAILED, Result, Task, answer_task, failed, report_task, shipped
+from reluscope.batches.task import FAILED, Result, Task, answer_task, each_of, failed, report_task, shipped
 from reluscope.errors import InputError
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
 from reluscope.workers import cluster as on_cluster
-from reluscope.workers import resolve_jobs, run_as_finished
+from reluscope.workers import grain, resolve_jobs, run_as_finished
+
+_LONGEST = 0.5
+"""Seconds of a parcel of short questions: what is lost when the process ends is less."""
 
 
 class Watch(Protocol):
@@ -163,20 +168,57 @@ def run_batch(
         return of_store(store, tuple(notes))
 
 
+class _Parcels:
+    """Tasks in parcels for workers: one at a time until the pace is known, then as many short ones as `grain` says."""
+
+    def __init__(self, tasks: list[Task], jobs: int, far: bool) -> None:
+        self._waiting, self._suspects = deque(tasks), deque[Task]()
+        self._jobs, self._far = jobs, far
+        self._last: deque[float] = deque(maxlen=max(8, 2 * jobs))  # the first ones wait for compiled code
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting or self._suspects)
+
+    def __iter__(self) -> Iterator[list[Task]]:
+        while self:
+            source, size = (self._suspects, 1) if self._suspects else (self._waiting, self._size())
+            parcel = [source.popleft() for _ in range(min(size, len(source)))]
+            yield [shipped(task) for task in parcel] if self._far else parcel
+
+    def _size(self) -> int:
+        if len(self._last) < 2 * self._jobs or self._jobs == 1:
+            return 1
+        each = sum(self._last) / len(self._last)
+        return max(1, min(grain(len(self._waiting), self._jobs, each), int(_LONGEST / max(each, 1e-9))))
+
+    def took(self, result: Result) -> None:
+        """Learn the pace."""
+        self._last.append(result.seconds)
+
+    def lost(self, parcel: list[Task], why: str) -> list[Result]:
+        """A worker died twice: which task did it shows when each is asked alone."""
+        if len(parcel) == 1:
+            return [failed(parcel[0], why)]
+        self._suspects.extend(parcel)
+        return []
+
+
 def _answer(store: Store, tasks: list[Task], jobs: int, far: bool, watch: Watch) -> None:
-    started = time.monotonic()
-    found = run_as_finished(
-        answer_task,
-        _sent(tasks, far),
-        jobs=jobs,
-        kind="processes",
-        ahead=jobs + 1,
-        lost=lambda task, why: failed(task, why),
-    )
-    for done, (number, result) in enumerate(found, start=1):
-        store.keep(result)
-        left = (time.monotonic() - started) / done * (len(tasks) - done)
-        watch.finished(tasks[number].instance, result, left)
+    """Ask the tasks, and keep each parcel of answers in one transaction."""
+    started, done = time.monotonic(), 0
+    parcels = _Parcels(tasks, jobs, far)
+    instances = {task.instance.digest: task.instance for task in tasks}
+    work = partial(each_of, answer_task)
+    while parcels:
+        for _, results in run_as_finished(
+            work, parcels, jobs=jobs, kind="processes", ahead=jobs + 1, lost=parcels.lost
+        ):
+            store.keep(results)
+            for result in results:
+                done += 1
+                parcels.took(result)
+                left = (time.monotonic() - started) / done * (len(tasks) - done)
+                watch.finished(instances[result.digest], result, left)
 
 
 def _report(results: Path, tasks: list[Task], jobs: int, far: bool) -> None:
@@ -187,7 +229,7 @@ def _report(results: Path, tasks: list[Task], jobs: int, far: bool) -> None:
     names = list(missing)
     found = run_as_finished(
         report_task,
-        _sent(missing.values(), far),
+        (shipped(task) if far else task for task in missing.values()),
         jobs=jobs,
         kind="processes",
         ahead=jobs + 1,
@@ -197,11 +239,6 @@ def _report(results: Path, tasks: list[Task], jobs: int, far: bool) -> None:
         if page:
             with atomic_write(folder / names[number]) as file:
                 file.write(page.encode())
-
-
-def _sent(tasks: Any, far: bool) -> Iterator[Task]:
-    """Tasks as workers get them: those far away get what files hold."""
-    return (shipped(task) if far else task for task in tasks)
 
 
 def _patterns(only: Any) -> tuple[str, ...]:

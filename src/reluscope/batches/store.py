@@ -105,11 +105,11 @@ class Store:
         with self.writing():
             self._db.executemany("DELETE FROM answers WHERE digest = ? AND status = 'failed'", [(d,) for d in digests])
 
-    def keep(self, result: Result) -> None:
-        """Commit one result."""
-        values = (*astuple(result), datetime.now(UTC).isoformat(timespec="seconds"))
+    def keep(self, results: Sequence[Result]) -> None:
+        """Commit results, all or none."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         with self.writing():
-            self._db.execute(_KEEP, values)
+            self._db.executemany(_KEEP, [(*astuple(result), now) for result in results])
 
     def rows(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """Columns of instances and their answers, in the order of the instances; None where there is no answer."""

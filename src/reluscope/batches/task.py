@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -114,6 +115,11 @@ def report_task(task: Task) -> str:
             return report(net, law, events=events, title=title, budget=seconds, rng=task.seed).html()
     except (ReluscopeError, OSError, MemoryError):
         return ""
+
+
+def each_of(function: Callable[[Task], Result], tasks: list[Task]) -> list[Result]:
+    """What a worker does with a parcel of tasks."""
+    return [function(task) for task in tasks]
 
 
 def failed(task: Task, reason: str, seconds: float = 0.0) -> Result:

@@ -13,8 +13,8 @@ import reluscope as rs
 from reluscope.intervals import DEFAULT_LEVEL
 from test_import_graph import MODULES, TREES
 
-ORDER = ("method", "guarantee", "tolerance", "relative", "level", "budget", "rng", "progress")
-DEFAULTS = {"level": DEFAULT_LEVEL, "budget": None, "rng": None, "progress": None}
+ORDER = ("method", "guarantee", "tolerance", "relative", "level", "budget", "jobs", "rng", "progress")
+DEFAULTS = {"level": DEFAULT_LEVEL, "budget": None, "jobs": None, "rng": None, "progress": None}
 FUNCTIONS = sorted(name for name in rs.__all__ if inspect.isfunction(getattr(rs, name)))
 BANNED = {"confidence", "seed", "thing", "net1", "net2", "law_a", "law_b", "law_or_box", "tol", "verbose", "n_jobs"}
 

@@ -21,13 +21,13 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from concurrent.futures import ThreadPoolExecutor as Threads
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
 
 from reluscope._check import describe, integer
 from reluscope._extras import require
@@ -37,6 +37,7 @@ from reluscope.errors import InputError, WorkerError
 from reluscope.threads import OutOfTimeError, blas_threads, deadline, deadline_at_hand, look, stoppable
 
 Kind = Literal["threads", "processes"]
+P = ParamSpec("P")
 Given = TypeVar("Given")
 Task = TypeVar("Task")
 
@@ -55,6 +56,7 @@ _IDLE = 120
 
 class _Here(threading.local):
     worker: bool = False
+    jobs: int | None = None
 
 
 _HERE = _Here()
@@ -71,8 +73,8 @@ def cores() -> int:
 def resolve_jobs(jobs: Any) -> int:
     """How many workers `jobs=` means: a number of them, -1 for all cores, or None for the setting.
 
-    The setting is `RELUSCOPE_JOBS`, else the `n_jobs` of the `joblib.parallel_config` around the call, else 1. Inside a
-    worker it is 1.
+    Inside of another call that is what the other was given. Else the setting is `RELUSCOPE_JOBS`, else the `n_jobs` of
+    the `joblib.parallel_config` around the call, else 1. Inside a worker it is 1.
     """
     if jobs is not None:
         jobs = _count(jobs, "jobs")
@@ -80,6 +82,8 @@ def resolve_jobs(jobs: Any) -> int:
         return 1
     if jobs is not None:
         return jobs
+    if _HERE.jobs is not None:
+        return _HERE.jobs
     said = os.environ.get(SETTING, "").strip()
     if said:
         try:
@@ -96,6 +100,39 @@ def resolve_jobs(jobs: Any) -> int:
     if configured is None:
         return 1
     return max(1, int(late("joblib").effective_n_jobs(configured)))
+
+
+@contextmanager
+def sharing(jobs: Any) -> Iterator[int]:
+    """In this block (without a `yield` inside) work is shared by so many, as `jobs_at_hand` says to the engines."""
+    before = _HERE.jobs
+    _HERE.jobs = resolve_jobs(jobs)
+    try:
+        yield _HERE.jobs
+    finally:
+        _HERE.jobs = before
+
+
+def jobs_at_hand() -> int:
+    """How many workers share the call at hand: 1 where nobody said more, and inside a worker."""
+    return 1 if _HERE.worker or _HERE.jobs is None else _HERE.jobs
+
+
+def together() -> float:
+    """How much more the workers of the call at hand get done in a second than one of them, carefully put."""
+    jobs = jobs_at_hand()
+    return 1.0 if jobs == 1 else 1.0 + 0.6 * (min(jobs, cores() if _dask_client() is None else jobs) - 1)
+
+
+def with_jobs(function: Callable[P, Given]) -> Callable[P, Given]:
+    """A public function whose `jobs=` holds for all that it calls."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Given:
+        with sharing(kwargs.get("jobs")):
+            return function(*args, **kwargs)
+
+    return call
 
 
 def _count(value: Any, name: str) -> int:
@@ -188,7 +225,7 @@ def run(
     budget: Budget | None = None,
     ahead: int | None = None,
     lost: Callable[[Task, str], Given] | None = None,
-) -> Iterator[Given]:
+) -> Generator[Given, None, None]:
     """`function(task, *shared)` for every task, in the order of the tasks; `jobs` of them at a time.
 
     Parameters
@@ -233,7 +270,7 @@ def run_as_finished(
     budget: Budget | None = None,
     ahead: int | None = None,
     lost: Callable[[Task, str], Given] | None = None,
-) -> Iterator[tuple[int, Given]]:
+) -> Generator[tuple[int, Given], None, None]:
     """Like `run`, each result with the number of its task as soon as it is there, in any order."""
     yield from _outcomes(function, tasks, jobs, kind, shared, budget, ahead, lost, False)
 
@@ -334,16 +371,24 @@ class _Part:
 class Unfolding(Generic[Given, Task]):
     """The walk of `unfold`: iterate over it; when you leave early, `left` has what was not given out, in order."""
 
-    def __init__(self, step: Callable[..., Any], start: list[Task], jobs: int, kind: Kind, shared: tuple[Any, ...]):
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        start: list[Task],
+        jobs: int,
+        kind: Kind,
+        shared: tuple[Any, ...],
+        over: Callable[[], bool] | None,
+    ) -> None:
         self._parts: deque[_Part] = deque(_Part(node) for node in start)
-        self._arguments = step, jobs, kind, shared
+        self._arguments = step, jobs, kind, shared, over
         self._most = max(64, 16 * jobs)
 
     def __iter__(self) -> Iterator[Given]:
-        step, jobs, kind, shared = self._arguments
+        step, jobs, kind, shared, over = self._arguments
         parts, running = self._parts, dict[int, _Part]()
         numbers = itertools.count()
-        with _Crew(step, jobs, kind, shared, None) as crew:
+        with _Crew(step, jobs, kind, shared, None, over) as crew:
             while parts:
                 while parts and (out := parts[0].out) is not None:
                     while out:
@@ -370,14 +415,14 @@ class Unfolding(Generic[Given, Task]):
                         parts.rotate(place)
 
     @property
-    def left(self) -> list[tuple[Literal["value", "node"], Given | Task]]:
+    def left(self) -> list[Given | Task]:
         """What was not given out, in order: values that were there already, and nodes."""
-        found: list[tuple[Literal["value", "node"], Given | Task]] = []
+        found: list[Given | Task] = []
         for part in self._parts:
             if part.out is None:
-                found.append(("node", part.node))
+                found.append(part.node)
             else:
-                found += [("value", value) for value in part.out]
+                found += part.out
         return found
 
 
@@ -388,14 +433,15 @@ def unfold(
     jobs: int,
     kind: Kind = "threads",
     shared: tuple[Any, ...] = (),
+    over: Callable[[], bool] | None = None,
 ) -> Unfolding[Given, Task]:
     """Walk a tree depth first: `step(node, *shared)` gives what the node holds and the nodes to go on with.
 
     What it gives out comes first, then what comes of those nodes, in their order: the same sequence for any number of
     workers. The nodes that come first are worked on first, so little has to be kept that is not yet due; a step should
-    take some hundredths of a second.
+    take some hundredths of a second. As soon as `over()`, workers are told to stop, and `OutOfTimeError` is raised.
     """
-    return Unfolding(step, start, jobs, kind, shared)
+    return Unfolding(step, start, jobs, kind, shared, over)
 
 
 # -- workers -------------------------------------------------------------------------------------------------------
@@ -405,6 +451,11 @@ class _Outcome(NamedTuple):
     value: Any = None
     error: BaseException | None = None
     died: str | None = None
+
+
+def on_cluster() -> bool:
+    """Whether the workers are those of a Dask cluster."""
+    return not _HERE.worker and _dask_client() is not None
 
 
 def alone(jobs: int) -> bool:
@@ -426,7 +477,13 @@ class _Crew:
     """Workers for one function: `put` tasks in, take what is `finished` out, leave the block and all of them stop."""
 
     def __init__(
-        self, function: Callable[..., Any], jobs: int, kind: Kind, shared: tuple[Any, ...], budget: Budget | None
+        self,
+        function: Callable[..., Any],
+        jobs: int,
+        kind: Kind,
+        shared: tuple[Any, ...],
+        budget: Budget | None,
+        over: Callable[[], bool] | None = None,
     ) -> None:
         self._function, self._jobs, self._shared, self._budget = function, jobs, shared, budget
         self._client = _dask_client()
@@ -434,7 +491,9 @@ class _Crew:
         self._running: dict[Future[Any], int] = {}
         self._tasks: dict[int, Any] = {}
         self._queue: deque[int] = deque()
-        self._over = _over(budget)
+        self._over = over or _over(budget)
+        # A caller's own `over` is asked in the caller's thread alone; workers hear of it when the crew is left.
+        self._workers_over = None if over is not None else self._over
         self._halt = threading.Event()
         self._on_exit = ExitStack()
         self._name = f"reluscope-{uuid.uuid4().hex}"
@@ -446,9 +505,9 @@ class _Crew:
         if self._kind == "threads":
             self._on_exit.enter_context(blas_threads(0))
         elif self._kind == "processes":
-            self._blob = _shipped(self._shared, self._on_exit)
+            self._blob = _shipped((self._function, self._shared), self._on_exit)
         else:
-            self._blob = self._client.scatter([self._shared], broadcast=True, hash=False)[0] if self._shared else ()
+            self._blob = self._client.scatter([(self._function, self._shared)], broadcast=True, hash=False)[0]
         self._executor = self._new_executor()
         return self
 
@@ -494,10 +553,10 @@ class _Crew:
 
     def _submit(self, task: Any) -> Future[Any]:
         if self._kind == "threads":
-            return self._executor.submit(_in_thread, self._function, task, self._shared, self._halt, self._over)
+            return self._executor.submit(_in_thread, self._function, task, self._shared, self._halt, self._workers_over)
         left = None if self._budget is None else self._budget
         name = self._name if self._kind == "dask" else None
-        return self._executor.submit(_in_process, self._function, task, self._blob, left, name)
+        return self._executor.submit(_in_process, self._blob, task, left, name)
 
     def finished(self) -> dict[int, _Outcome]:
         """What has been done since, at least one task; `OutOfTimeError` when the time is over."""
@@ -569,6 +628,23 @@ def _cause(error: BaseException) -> str:
     )
 
 
+class PerThread(Generic[Given]):
+    """One object of a kind for every thread: `make()` on first use. It may travel to other processes."""
+
+    def __init__(self, make: Callable[[], Given]) -> None:
+        self._make, self._own = make, threading.local()
+
+    def __call__(self) -> Given:
+        """This thread's own."""
+        if not hasattr(self._own, "made"):
+            self._own.made = self._make()
+        found: Given = self._own.made
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PerThread, (self._make,)
+
+
 @contextmanager
 def _as_worker() -> Iterator[None]:
     before, _HERE.worker = _HERE.worker, True
@@ -590,9 +666,9 @@ def _in_thread(
         return function(task, *shared)
 
 
-def _in_process(function: Callable[..., Any], task: Any, blob: Any, budget: Budget | None, name: str | None) -> Any:
-    """What a worker process does: the shared arguments are unpacked once, BLAS has one thread."""
-    shared = _received(*blob) if isinstance(blob, _Shipped) else blob
+def _in_process(blob: Any, task: Any, budget: Budget | None, name: str | None) -> Any:
+    """What a worker process does: function and shared arguments are unpacked once, BLAS has one thread."""
+    function, shared = _received(*blob) if isinstance(blob, _Shipped) else blob
     halted = None if name is None else _halted(name)
     with _as_worker(), blas_threads(0), stoppable(halted), deadline(_over(budget)):
         return function(task, *shared)
@@ -617,15 +693,13 @@ def _halted(name: str) -> Callable[[], bool]:
 
 
 class _Shipped(NamedTuple):
-    """Shared arguments in a file of this user's own, for worker processes on this machine."""
+    """Function and shared arguments in a file of this user's own, for worker processes on this machine."""
 
     path: str
     name: str
 
 
-def _shipped(shared: tuple[Any, ...], on_exit: ExitStack) -> Any:
-    if not shared:
-        return ()
+def _shipped(shared: tuple[Any, ...], on_exit: ExitStack) -> _Shipped:
     folder = on_exit.enter_context(tempfile.TemporaryDirectory(prefix="reluscope-", ignore_cleanup_errors=True))
     path = str(Path(folder) / "shared")
     Path(path).write_bytes(late("joblib.externals.loky.backend.reduction").dumps(shared))

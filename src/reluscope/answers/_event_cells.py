@@ -31,6 +31,7 @@ from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, CutPlan, Stack, fi
 from reluscope.events import PlacedEvent, feature_errors
 from reluscope.network import Network, Pattern
 from reluscope.threads import blas_threads
+from reluscope.workers import jobs_at_hand
 
 if TYPE_CHECKING:
     from reluscope.budget import Budget
@@ -95,7 +96,6 @@ class Walk:
         stack = Stack(plan.start(self.start))
 
         def screen(batch: Batch) -> tuple[Index, Index]:
-            self.visited += len(batch.root)
             near = np.arange(len(batch.root)) if self.skip is None else np.flatnonzero(~self.skip(batch.cells))
             if batch.final or not len(near):
                 return near[:0], near
@@ -110,8 +110,13 @@ class Walk:
             self.stopped = self.budget.spent(visited) if visited else None
             return self.stopped is not None
 
+        def seen(cells: int) -> None:
+            self.visited += cells
+
+        # What may be skipped depends on what came before.
+        jobs = jobs_at_hand() if self.skip is None else 1
         with blas_threads(max(net.widths[1:])):
-            for batch in traverse(stack, screen=screen, stop=stop):
+            for batch in traverse(stack, screen=screen, stop=stop, seen=seen, jobs=jobs):
                 if batch.final:
                     yield from self._final(batch)
                 else:

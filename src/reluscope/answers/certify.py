@@ -7,10 +7,11 @@ that are undecided, the nearest first.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from reluscope.measure.sound import Noise
 from reluscope.network import Network
 from reluscope.progress import Report, meter
 from reluscope.threads import OutOfTimeError, blas_threads, clean_interrupt, deadline
+from reluscope.workers import alone, jobs_at_hand, run, with_jobs
 
 Decisions = npt.NDArray[np.int64]
 
@@ -47,7 +49,12 @@ _SHARE = 0.35
 _DRAWS = 256
 
 
+_FIRST, _BLOCK = 4, 8
+"""Rows that teach the others where to begin, and rows that learn from one another."""
+
+
 @clean_interrupt()
+@with_jobs
 def certify(
     net: Network,
     X: Any,
@@ -58,6 +65,7 @@ def certify(
     scale: Any = None,
     box: float | None = 4.5,
     budget: Any = None,
+    jobs: Any = None,
     progress: Any = None,
 ) -> Certificates:
     """How much Gaussian noise the decisions of a network on a data set bear, proved row by row.
@@ -80,6 +88,8 @@ def certify(
     budget : optional
         A time, such as "60s". Rows are first bounded without splitting; what is left of the budget goes to splitting
         units for rows that are undecided at the sigmas asked for. None: no splitting.
+    jobs : int, optional
+        Workers that share the rows, -1 for all cores; the same answer for any number of them.
     progress : optional
         None, "auto" or a function `f(done, text)`.
 
@@ -226,16 +236,14 @@ class _Work:
         rows = range(len(self.X))
         try:
             with deadline(lambda: self.limit.spent() is not None):
-                for i in rows:
-                    self._table(i)
-                    self.looked += 1
-                    self.report(i + 1, f"row {i + 1:,} of {len(rows):,}")
-                for i in rows:
-                    self._largest(i)
-                    self.report(i + 1, f"largest sigma of row {i + 1:,} of {len(rows):,}")
+                for done in self._rows("_table"):
+                    self.looked = done
+                    self.report(done, f"row {done:,} of {len(rows):,}")
+                for done in self._rows("_largest"):
+                    self.report(done, f"largest sigma of row {done:,} of {len(rows):,}")
                 if self.box is not None:
-                    for i in rows:
-                        self._box(i)
+                    for _ in self._rows("_box"):
+                        pass
                     self.boxed = True
                 if split:
                     self._split()
@@ -247,6 +255,47 @@ class _Work:
         except KeyboardInterrupt:
             return Stop("interrupted; what was proved so far", Status.INTERRUPTED)
         return None
+
+    def _rows(self, work: str) -> Iterator[int]:
+        """`self.work(i)` for every row; after each, how many are done.
+
+        The first rows teach where to begin. Then blocks of rows go their ways, each learning for itself, so that
+        several workers may take them.
+        """
+        n, jobs = len(self.X), jobs_at_hand()
+        for i in range(min(_FIRST, n)):
+            getattr(self, work)(i)
+            yield i + 1
+        blocks = [range(i, min(i + _BLOCK, n)) for i in range(_FIRST, n, _BLOCK)]
+        learnt = self.ratio, self.tail_radius
+        if alone(jobs):
+            for block in blocks:
+                self.ratio, self.tail_radius = learnt
+                for i in block:
+                    getattr(self, work)(i)
+                    yield i + 1
+            self.ratio, self.tail_radius = learnt
+            return
+        cap = self.limit.regions - self.count
+        bare = copy.copy(self)
+        bare.report = _silent
+        for block, found in zip(
+            blocks, run(_of_block, blocks, shared=(bare, work, learnt, cap), jobs=jobs), strict=True
+        ):
+            if (
+                found is None or self.count + found.relaxations > self.limit.regions
+            ):  # here the count of relaxations ends
+                self.ratio, self.tail_radius = learnt
+                for i in block:
+                    getattr(self, work)(i)
+                    yield i + 1
+                continue
+            here = slice(block.start, block.stop)
+            for name, rows in found.rows.items():
+                getattr(self, name)[here] = rows
+            self.count += found.relaxations
+            yield block.stop
+        self.ratio, self.tail_radius = learnt
 
     def _check(self) -> None:
         if self.limit.spent(self.count) is not None:
@@ -363,7 +412,10 @@ class _Work:
                 self.boxes[i] = max(self.boxes[i], t)
             return kept
 
-        seen = self.boxes[:i][self.boxes[:i] > 0]
+        # The first rows, and those of this row's own block.
+        block = max(i - (i - _FIRST) % _BLOCK, 0) if i >= _FIRST else 0
+        before = np.concatenate([self.boxes[: min(_FIRST, i)], self.boxes[max(block, _FIRST) : i]])
+        seen = before[before > 0]
         self._bisect(holds, float(np.median(seen)) if len(seen) else 0.2 * float(self.sigma[0]), 0.0, 1.3, 1.02)
 
     def _margin_network(self, decision: int) -> Network:
@@ -413,3 +465,35 @@ class _Work:
         draws = np.random.default_rng(0).standard_normal((_DRAWS, self.net.n_inputs))
         X = self.X[i] + self.sigma[k] * self.scale * draws
         return bool((_decisions(self.net, X) != self.decision[i]).any())
+
+
+class _Found(NamedTuple):
+    """What a worker has found about a block of rows, and how many relaxations that took."""
+
+    rows: dict[str, npt.NDArray[Any]]
+    relaxations: int
+
+
+def _silent(done: int, text: str) -> None:
+    """Workers report nothing: who shares their work out does."""
+
+
+_RESULTS = ("upper", "lower", "radius", "largest", "boxes")
+
+
+def _of_block(block: range, whole: Any, work: str, learnt: tuple[float, float], cap: float) -> _Found | None:
+    """What a worker does; None where the count of relaxations ends inside of the block."""
+    own = copy.copy(whole)
+    for name in _RESULTS:
+        setattr(own, name, getattr(whole, name).copy())
+    own.ratio, own.tail_radius = learnt
+    own.count, own.limit = 0, replace(whole.limit, regions=cap)
+    try:
+        for i in block:
+            getattr(own, work)(i)
+    except OutOfTimeError:
+        if own.count >= cap:
+            return None
+        raise
+    here = slice(block.start, block.stop)
+    return _Found({name: getattr(own, name)[here] for name in _RESULTS}, own.count)

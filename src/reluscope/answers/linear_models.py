@@ -30,6 +30,7 @@ from reluscope.inputs import Component, Law, standard
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.network import Network, Pattern, check_network
 from reluscope.threads import clean_interrupt
+from reluscope.workers import with_jobs
 
 METHODS = ("auto", "enumeration", "lines", *ORTHANT_METHODS)
 
@@ -481,6 +482,7 @@ def _equal_rows(rows: FloatArray, agreement: float) -> npt.NDArray[np.int64]:
 
 
 @clean_interrupt()
+@with_jobs
 def linear_models(
     net: Network,
     law: Law,
@@ -491,6 +493,7 @@ def linear_models(
     relative: float = 1e-3,
     level: float = DEFAULT_LEVEL,
     budget: Any = None,
+    jobs: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> LinearModels:
@@ -513,6 +516,8 @@ def linear_models(
         Confidence level of each estimated mass.
     budget : optional
         A time or a number of regions.
+    jobs : int, optional
+        Workers that share the enumeration, -1 for all cores; the same answer for any number of them.
     rng : optional
         None, an int, a SeedSequence or a Generator.
     progress : optional

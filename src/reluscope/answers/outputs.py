@@ -26,6 +26,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import LIMITS, is_exact
 from reluscope.network import Network, Pattern, check_network
 from reluscope.threads import clean_interrupt
+from reluscope.workers import with_jobs
 
 METHODS = ("auto", "enumeration", "lines")
 
@@ -598,6 +599,7 @@ def truncated_network(net: Network, layer: int) -> Network:
 
 
 @clean_interrupt()
+@with_jobs
 def outputs(
     net: Network,
     law: Law,
@@ -605,6 +607,7 @@ def outputs(
     method: str = "auto",
     level: float = DEFAULT_LEVEL,
     budget: Any = None,
+    jobs: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Outputs:
@@ -621,6 +624,8 @@ def outputs(
         Confidence level of each interval by lines.
     budget : optional
         Enumeration: a time or a number of regions. Lines: the time for each question, one second by default.
+    jobs : int, optional
+        Workers that share the work, -1 for all cores. A budget in counts gives the same answer for any number of them.
     rng : optional
         None, an int, a SeedSequence or a Generator.
     progress : optional

@@ -37,6 +37,7 @@ from reluscope.measure.sound import bound_event
 from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
+from reluscope.workers import with_jobs
 
 GUARANTEES = ("auto", "exact", "sound", "confidence")
 INTERVALS = ("finite-sample", "replicate")
@@ -101,6 +102,7 @@ _POINTS_AT_ONCE = 1 << 15
 
 
 @clean_interrupt()
+@with_jobs
 def probability(
     net: Network | Mapping[str, Network],
     law: Law,
@@ -112,6 +114,7 @@ def probability(
     tolerance: float | None = None,
     level: float = DEFAULT_LEVEL,
     budget: Any = None,
+    jobs: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Answer:
@@ -142,6 +145,8 @@ def probability(
         Confidence level of estimates.
     budget : optional
         A time (`"60s"`) or a number of regions.
+    jobs : int, optional
+        Workers that share the work, -1 for all cores. A budget in counts gives the same answer for any number of them.
     rng : optional
         None, an int, a SeedSequence or a Generator. The same `rng` and the same amount of work give the same answer.
     progress : optional

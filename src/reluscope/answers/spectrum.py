@@ -33,6 +33,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact
 from reluscope.network import Network, Pattern
 from reluscope.threads import blas_threads, clean_interrupt, look
+from reluscope.workers import with_jobs
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -366,6 +367,7 @@ class Spectrum:
 
 
 @clean_interrupt()
+@with_jobs
 def spectrum(
     net: Network,
     law: Law,
@@ -374,6 +376,7 @@ def spectrum(
     method: str = "auto",
     level: float = DEFAULT_LEVEL,
     budget: Any = None,
+    jobs: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Spectrum:
@@ -393,6 +396,8 @@ def spectrum(
     budget : optional
         A time or a number of regions. Where both ways may be taken, half of the time is for the enumeration (30 s and
         200,000 regions if not given).
+    jobs : int, optional
+        Workers that share the enumeration, -1 for all cores; the same answer for any number of them.
     rng : optional
         None, an int, a SeedSequence or a Generator.
     progress : optional

@@ -7,7 +7,7 @@ A region is an activation pattern whose cell has a full-dimensional interior. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -33,6 +33,7 @@ from reluscope.limits import DEFAULT_LIMITS, Limits
 from reluscope.network import Network, Pattern, check_network
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
+from reluscope.workers import resolve_jobs, sharing
 
 Index = npt.NDArray[np.int64]
 
@@ -373,6 +374,7 @@ class Regions:
         level: float = DEFAULT_LEVEL,
         rng: Any = None,
         budget: Any = None,
+        jobs: Any = None,
         progress: Any = None,
     ) -> Answers:
         """Probability of each region under `law`: exact in up to three dimensions (six for uniform laws).
@@ -396,6 +398,8 @@ class Regions:
         rng : optional
             None, an int, a SeedSequence or a Generator.
         budget, progress : optional
+        jobs : int, optional
+            Workers that share the regions, -1 for all cores; the same masses for any number of them.
 
         Returns
         -------
@@ -406,16 +410,17 @@ class Regions:
         InputError
             If a region is unbounded, or the law does not fit the network.
         """
-        return door("Regions.masses")(
-            self,
-            law,
-            tolerance=tolerance,
-            relative=relative,
-            level=level,
-            rng=rng,
-            budget=budget,
-            progress=progress,
-        )
+        with sharing(jobs):
+            return door("Regions.masses")(
+                self,
+                law,
+                tolerance=tolerance,
+                relative=relative,
+                level=level,
+                rng=rng,
+                budget=budget,
+                progress=progress,
+            )
 
     # -- out -----------------------------------------------------------------------------------------------------
 
@@ -581,13 +586,14 @@ def stream_regions(
     law: Law | None = None,
     geometry: str = "auto",
     budget: Any = None,
+    jobs: Any = None,
     progress: Any = None,
 ) -> Iterator[Regions]:
     """The regions in batches, without holding all of them in memory.
 
     Parameters
     ----------
-    net, box, polytope, law, geometry, budget, progress
+    net, box, polytope, law, geometry, budget, jobs, progress
         Those of `regions`.
 
     Yields
@@ -614,6 +620,7 @@ def stream_regions(
         law=law,
         geometry=geometry,
         budget=budget,
+        jobs=resolve_jobs(jobs),
         progress=progress,
         settle=True,
     )
@@ -627,11 +634,13 @@ def region_batches(
     law: Law | None = None,
     geometry: str = "auto",
     budget: Any = None,
+    jobs: int | None = None,
     progress: Any = None,
     settle: bool = False,
 ) -> Iterator[Regions]:
     """What `stream_regions` gives; without `settle` nobody asks whether parts thinner than rounding are missing."""
     net, domain = _domain(net, box, polytope, law)
+    workers = resolve_jobs(jobs)
     if parse_budget(budget).seconds < float("inf"):
         _warm(net.n_inputs, domain, geometry)
     limit: Budget = parse_budget(budget)  # the clock starts here
@@ -644,7 +653,7 @@ def region_batches(
     doubts = Doubts(net, domain.box, domain.half_spaces) if settle else None
     last: Regions | None = None  # one batch is held back: the last one says why there are no more
     with clean_interrupt(), meter(progress, "regions") as report:
-        for leaves in _leaves(net, domain, geometry, over, doubts):
+        for leaves in _leaves(net, domain, geometry, over, doubts, workers):
             if last is not None:
                 yield last
             last = _regions(net, domain, leaves)
@@ -672,6 +681,7 @@ def regions(
     geometry: str = "auto",
     limits: Limits = DEFAULT_LIMITS,
     budget: Any = None,
+    jobs: Any = None,
     progress: Any = None,
 ) -> Regions:
     """All regions of a network: the maximal sets on which it is affine, each with its linear model.
@@ -691,6 +701,8 @@ def regions(
         linear programs.
     budget : str or float, optional
         `"60s"`, `"10000 regions"`: ends the search early. So does Ctrl-C. What was found by then is kept.
+    jobs : int, optional
+        Workers that share the search, -1 for all cores; the regions and their order are the same for any number.
     progress : optional
         Whether to show how far the work is.
     limits : Limits
@@ -727,7 +739,7 @@ def regions(
     held = 0
     try:
         for batch in stream_regions(
-            net, box, polytope=polytope, law=law, geometry=geometry, budget=budget, progress=progress
+            net, box, polytope=polytope, law=law, geometry=geometry, budget=budget, jobs=jobs, progress=progress
         ):
             if held > limits.region_bytes:
                 stopped = (
@@ -801,15 +813,15 @@ def _warm(inputs: int, domain: Domain, geometry: str) -> None:
 
 
 def _leaves(
-    net: Network, domain: Domain, geometry: str, stop: Callable[[int], bool], doubts: Doubts | None
+    net: Network, domain: Domain, geometry: str, stop: Callable[[int], bool], doubts: Doubts | None, jobs: int
 ) -> Iterator[Batch]:
     """The traversal with the geometry that fits the dimension and, between the two, what the first cells look like."""
 
-    def walk(chosen: str) -> Iterator[Batch]:
+    def walk(chosen: str) -> Generator[Batch, None, None]:
         start = starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=chosen)
         if doubts is not None:
             doubts.clear()
-        return subdivide(net, start, stop=stop, doubts=doubts)
+        return subdivide(net, start, stop=stop, doubts=doubts, jobs=jobs)
 
     batches = walk(geometry)
     if geometry != "auto" or net.n_inputs not in _CONTESTED or domain.box is None:
@@ -819,6 +831,7 @@ def _leaves(
     if first is None:
         return
     if len(first.cells.corners()[0]) > _MANY_VERTICES * len(first.cells):
+        batches.close()  # its workers stop
         yield from walk("polytope")
     else:
         yield first

@@ -24,10 +24,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +36,11 @@ from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
 from reluscope.cells.doubt import Cut, Doubts
-from reluscope.cells.split import Geometry, Index
+from reluscope.cells.split import Geometry, Index, Split
 from reluscope.cells.wide import first_layer, is_wide
 from reluscope.network import Network, Pattern
 from reluscope.threads import OutOfTimeError, blas_threads, deadline
+from reluscope.workers import Unfolding, alone, on_cluster, unfold
 
 BATCH_NUMBERS = 1 << 17
 """Numbers in the affine maps of one batch of cells: 1 MB, so that a batch stays in the cache."""
@@ -280,7 +282,7 @@ class Stack:
 
     def back(self, batch: Batch) -> None:
         """The batch that was popped last waits again: there was no time to cut it."""
-        self.waiting.append(Waiting(batch, batch.cells, np.arange(len(batch.root)), batch.piece))
+        self.waiting.append(_as_waiting(batch))
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -390,19 +392,32 @@ Screen = Callable[[Batch], tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]
 
 
 def traverse(
-    frontier: Frontier, *, screen: Screen | None = None, stop: Callable[[int], bool] | None = None
+    frontier: Frontier,
+    *,
+    screen: Screen | None = None,
+    stop: Callable[[int], bool] | None = None,
+    seen: Callable[[int], None] | None = None,
+    jobs: int = 1,
+    keep: bool = True,
 ) -> Iterator[Batch]:
     """Cut until nothing waits; gives out final cells, and cells that the screen settled before (`final` tells which).
 
     `stop(visited)` is asked before every batch with the number of cells looked at so far. What then still waits stays
-    in the frontier.
+    in the frontier. `seen` hears how many cells each batch has. A stack may be worked on by several workers (`jobs`),
+    with the same batches in the same order; the screen is then asked by several at once. Without `keep` they need not
+    leave what still waits in the frontier.
     """
+    if isinstance(frontier, Stack) and not alone(jobs):
+        yield from _together(frontier, screen, stop, seen, jobs, keep)
+        return
     visited = 0
     while len(frontier):
         if stop is not None and stop(visited):
             return
         batch = frontier.pop()
         visited += len(batch.root)
+        if seen is not None:
+            seen(len(batch.root))
         if screen is not None:
             settled, left = screen(batch)
             if len(settled):
@@ -422,6 +437,141 @@ def traverse(
         frontier.push(children)
 
 
+_AT_ONCE = 0.01
+_AT_ONCE_FAR = 0.5
+"""Seconds that a worker walks before it says what it has found and what is left; on a cluster."""
+
+
+class _Node(NamedTuple):
+    """A batch that waits, so many cuts below the first one."""
+
+    waiting: Waiting
+    depth: int
+
+
+class _Event(NamedTuple):
+    """A batch was popped: how many cells it had, what it gave out, and (if asked for) what it was before."""
+
+    cells: int
+    out: list[Batch]
+    node: _Node | None
+    looks: list[tuple[Any, ...]]
+    """What is to be asked of the plan's `doubts`: in order, so that they say the same for any number of workers."""
+
+
+class _Later:
+    """In the place of `Doubts` in a worker: keeps what there is to ask."""
+
+    def __init__(self) -> None:
+        self.looks: list[tuple[Any, ...]] = []
+
+    def look(self, batch: Cut, units: Index, maps: FloatArray, tolerance: FloatArray, found: Split[Geometry]) -> None:
+        """See `Doubts.look`, which has nothing to do for most batches."""
+        if found.near is not None and found.near.any():
+            self.looks.append((batch, units, maps, tolerance, found))
+
+
+def _some(
+    node: _Node, plan: CutPlan, screen: Screen | None, seconds: float, keep: bool, doubtful: bool
+) -> tuple[list[_Event], list[_Node]]:
+    """What a worker does: walk the tree below a batch for a while; what has happened, and what waits then, in order."""
+    until = time.monotonic() + seconds
+    stack, events = [node], list[_Event]()
+    later = _Later()
+    plan = replace(plan, doubts=cast("Doubts", later) if doubtful else None)
+    while stack and (not events or time.monotonic() < until):
+        waiting, depth = node = stack.pop()
+        batch = _with(waiting, plan).ready()
+        n, out = len(batch.root), list[Batch]()
+        if screen is not None:
+            settled, left = screen(batch)
+            if len(settled):
+                out.append(batch.take(settled))
+            batch = batch.take(left)
+        if len(batch.root):
+            if batch.final:
+                out.append(batch)
+            else:
+                stack += [_Node(_with(child, _NO_PLAN), depth + 1) for child in plan.cut(batch)]
+        looks, later.looks = later.looks, []
+        events.append(_Event(n, [b._replace(plan=_NO_PLAN) for b in out], node if keep else None, looks))
+    return events, stack[::-1]
+
+
+_NO_PLAN = cast("CutPlan", None)
+"""In the place of the plan while a batch travels: the plan travels once."""
+
+
+def _with(waiting: Waiting, plan: CutPlan) -> Waiting:
+    return waiting._replace(before=waiting.before._replace(plan=plan))
+
+
+def _together(
+    stack: Stack,
+    screen: Screen | None,
+    stop: Callable[[int], bool] | None,
+    seen: Callable[[int], None] | None,
+    jobs: int,
+    keep: bool,
+) -> Iterator[Batch]:
+    """`traverse` by several workers, each below a batch of its own; the order is that of one."""
+    if not stack.waiting:
+        return
+    plan = stack.waiting[0].before.plan
+    doubts = plan.doubts
+    visited = 0
+    walk: Unfolding[_Event, _Node] = unfold(
+        _some,
+        [_Node(_with(w, _NO_PLAN), 0) for w in reversed(stack.waiting)],
+        jobs=jobs,
+        shared=(
+            replace(plan, doubts=None),
+            screen,
+            _AT_ONCE_FAR if on_cluster() else _AT_ONCE,
+            keep,
+            doubts is not None,
+        ),
+        over=None if stop is None else lambda: stop(visited),
+    )
+    refused: list[_Event] = []
+    try:
+        if stop is not None and stop(visited):
+            return
+        for event in walk:
+            if stop is not None and stop(visited):
+                refused = [event]
+                return
+            visited += event.cells
+            if seen is not None:
+                seen(event.cells)
+            for look in event.looks:
+                assert doubts is not None
+                doubts.look(*look)
+            for batch in event.out:
+                yield batch._replace(plan=plan)
+    except OutOfTimeError:
+        return
+    finally:
+        stack.waiting[:] = reversed(_before([*refused, *walk.left], plan)) if keep else []
+
+
+def _before(left: list[_Event | _Node], plan: CutPlan) -> list[Waiting]:
+    """The batches that waited before those of `left`, in order, were worked on ahead of their time.
+
+    What comes of a batch follows it, deeper down: only what is not below another one counts.
+    """
+    out: list[_Node] = []
+    for item in left:
+        node = item.node if isinstance(item, _Event) else item
+        if node is not None and (not out or node.depth <= out[-1].depth):
+            out.append(node)
+    return [_with(node.waiting, plan) for node in out]
+
+
+def _as_waiting(batch: Batch) -> Waiting:
+    return Waiting(batch, batch.cells, np.arange(len(batch.root)), batch.piece)
+
+
 def subdivide(
     net: Network,
     cells: Geometry,
@@ -430,23 +580,30 @@ def subdivide(
     batch: int | None = None,
     stop: Callable[[int], bool] | None = None,
     doubts: Doubts | None = None,
-) -> Iterator[Batch]:
+    jobs: int = 1,
+) -> Generator[Batch, None, None]:
     """All cells on which `net` is affine inside the starting cells, in batches.
 
     `cells` is a geometry (see `reluscope.cells.split`). `start` gives the first layer's pre-activations on the starting
     cells, shape (n, dimension + 1, units) or (1, ...); by default the cells live in the network's input space.
-    `stop` is asked as by `traverse`. `doubts` counts what rounding could hide (without `start` only).
+    `stop` is asked as by `traverse`, and `jobs` workers share the work. `doubts` counts what rounding could hide
+    (without `start` only).
     """
     plan = replace(CutPlan.plain(net, cells.dimension, batch), doubts=doubts)
     with blas_threads(max(net.widths[1:])):
         if is_wide(net, cells):
-            yield from _after_wide(plan, cells, start, batch, stop)
+            yield from _after_wide(plan, cells, start, batch, stop, jobs)
         else:
-            yield from traverse(Stack(plan.start(cells, start)), stop=stop)
+            yield from traverse(Stack(plan.start(cells, start)), stop=stop, jobs=jobs, keep=False)
 
 
 def _after_wide(
-    plan: CutPlan, cells: Geometry, start: FloatArray | None, size: int | None, stop: Callable[[int], bool] | None
+    plan: CutPlan,
+    cells: Geometry,
+    start: FloatArray | None,
+    size: int | None,
+    stop: Callable[[int], bool] | None,
+    jobs: int,
 ) -> Iterator[Batch]:
     """All layers, with a first one that is wide; see `reluscope.cells.wide`."""
     net, doubts = plan.net, plan.doubts if start is None else None
@@ -478,7 +635,7 @@ def _after_wide(
         else:
             parts = [made.take(np.arange(i, min(i + plan.size, n))) for i in reversed(range(0, n, plan.size))]
             waiting = [Waiting(part, part.cells, np.arange(len(part.root)), part.piece) for part in parts]
-            yield from traverse(Stack(waiting), stop=late)
+            yield from traverse(Stack(waiting), stop=late, jobs=jobs, keep=False)
         visited += n
         if over:
             return
@@ -488,8 +645,9 @@ def _after_wide(
 
 
 def batch_size(net: Network, dimension: int) -> int:
-    """How many cells make a batch."""
-    return max(64, BATCH_NUMBERS // ((dimension + 2) * max(net.widths[1:])))
+    """How many cells make a batch; where a cell takes long, few enough for several workers to have some."""
+    most = 1 << 16 if dimension < 3 else 512 if dimension < 6 else 256
+    return min(most, max(64, BATCH_NUMBERS // ((dimension + 2) * max(net.widths[1:]))))
 
 
 def _group(dimension: int, units: int, steps: int, cells: int) -> int:

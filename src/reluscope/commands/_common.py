@@ -23,6 +23,20 @@ def command(commands: Any, name: str, run: Callable[[Options], int], about: str)
     return parser
 
 
+def offer_workers(parser: argparse.ArgumentParser, run: Callable[[Options], int]) -> None:
+    """`--jobs` and `--cluster`: who shares the work of a command whose calls all have `jobs=`."""
+    parser.add_argument("--jobs", type=int, metavar="N", help="workers that share the work, -1 for all cores")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler whose workers share the work")
+
+    def shared(options: Options) -> int:
+        from reluscope.workers import cluster, sharing
+
+        with cluster(options.cluster), sharing(options.jobs):
+            return run(options)
+
+    parser.set_defaults(run=shared)
+
+
 _FILES = ("model", "data", "test", "law", "vnnlib", "weights", "answer")
 """Options of commands that name a file to be read."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reluscope.commands._common import Options, command, numbers, show
+from reluscope.commands._common import Options, command, numbers, offer_workers, show
 
 
 def add(commands: Any) -> None:
@@ -21,6 +21,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--budget", help='such as "60s": then units are split for undecided rows')
     parser.add_argument("--share", type=float, help="exit code 1 unless this share of rows is certified at every sigma")
     parser.add_argument("--out", type=Path, help="folder for the table (CSV) and the curve (PNG)")
+    offer_workers(parser, run)
 
 
 def run(options: Options) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reluscope.commands._common import Options, command, show
+from reluscope.commands._common import Options, command, offer_workers, show
 from reluscope.errors import InputError, ReluscopeWarning
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--results-file", type=Path, help="with --vnnlib: write the verdict and a counterexample")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
+    offer_workers(parser, run)
 
 
 def run(options: Options) -> int:

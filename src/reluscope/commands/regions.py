@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reluscope.commands._common import Options, command, numbers, show
+from reluscope.commands._common import Options, command, numbers, offer_workers, show
 
 
 def add(commands: Any) -> None:
@@ -27,6 +27,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--budget", help='stop early, such as "60s" or "10000 regions"')
     parser.add_argument("--faces", action="store_true", help="count faces of every dimension (up to 4 inputs)")
     parser.add_argument("--out", type=Path, help="folder for the table (CSV) and, with two inputs, the picture")
+    offer_workers(parser, run)
 
 
 def run(options: Options) -> int:

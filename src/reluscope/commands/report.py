@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reluscope.commands._common import Options, command, names, numbers, show
+from reluscope.commands._common import Options, command, names, numbers, offer_workers, show
 
 
 def add(commands: Any) -> None:
@@ -28,6 +28,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--budget", default="60s", help='time for all sections together (default "60s")')
     parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
     parser.add_argument("--out", type=Path, default=Path("reluscope-report"), help="folder (default: reluscope-report)")
+    offer_workers(parser, run)
 
 
 def run(options: Options) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reluscope.commands._common import Options, command, names, show
+from reluscope.commands._common import Options, command, names, offer_workers, show
 
 
 def add(commands: Any) -> None:
@@ -22,6 +22,7 @@ def add(commands: Any) -> None:
         "--merge", nargs="?", type=int, const=0, metavar="N", help="merge to N models (without N: by cross-validation)"
     )
     parser.add_argument("--out", type=Path, help="folder for the table (CSV, JSON) and the pictures")
+    offer_workers(parser, run)
 
 
 def run(options: Options) -> int:

@@ -20,11 +20,12 @@ from reluscope.errors import InputError, InputTypeError
 from reluscope.local_models import table
 from reluscope.local_models._data import Response, names_of, prepare, weights_of
 from reluscope.local_models._source import arranged
-from reluscope.local_models.training import Recipe, train
+from reluscope.local_models.training import Recipe, Trained, train
 from reluscope.local_models.unwrap import Unwrapped, unwrap
 from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
+from reluscope.workers import alone, jobs_at_hand, run, with_jobs
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ class L1Path(Tabular):
 
 
 @clean_interrupt()
+@with_jobs
 def l1_path(
     X: Any,
     y: Any,
@@ -167,6 +169,7 @@ def l1_path(
     test_share: float = 0.2,
     feature_names: Any = None,
     sample_weight: Any = None,
+    jobs: Any = None,
     rng: Rng = None,
     progress: Any = None,
     **recipe: Any,
@@ -191,6 +194,8 @@ def l1_path(
         Share of the rows that is set aside.
     feature_names : sequence of str, optional
     sample_weight : (n,), optional
+    jobs : int, optional
+        Worker processes that share the penalties, -1 for all cores; the same result for any number of them.
     rng : None, int, SeedSequence or Generator
         First weights, batches, and the rows that are set aside.
     progress : optional
@@ -246,16 +251,23 @@ def l1_path(
         base = Recipe(hidden=hidden, **recipe)
     except TypeError as error:
         raise InputError(f"unknown option for training: {error}") from error
-    points, networks, views = [], [], []
+    points: list[PathPoint] = []
+    networks, views = [], []
     kind = response.task
     classes = list(response.classes) or None
     with meter(progress, "L1 path") as report:
-        for k, penalty in enumerate(strengths.tolist()):
+        jobs_here = jobs_at_hand()
 
-            def note(done: int, text: str, k: int = k, penalty: float = penalty) -> None:
-                report(done, f"penalty {penalty:g} ({k + 1} of {len(strengths)}), {text}")
+        def note(done: int, text: str) -> None:
+            k = len(points)
+            report(done, f"penalty {strengths[k]:g} ({k + 1} of {len(strengths)}), {text}")
 
-            done = train(rows, response, replace(base, l1=penalty), sample_weight=weight, rng=common, progress=note)
+        # Training is many small steps in Python: each penalty has a process of its own.
+        told = note if alone(jobs_here) else None
+        shared = (rows, response, base, weight, common, told)
+        trained = run(_trained, strengths.tolist(), shared=shared, jobs=jobs_here, kind="processes")
+        for penalty, done in zip(strengths.tolist(), trained, strict=True):
+            note(len(done.objective), "unwrapping")
             u = unwrap(
                 done.network, rows, labels, task=kind, classes=classes, feature_names=names, sample_weight=weight
             )
@@ -279,6 +291,13 @@ def l1_path(
             networks.append(done.network)
             views.append(u)
     return L1Path(views[0].metric, tuple(points), tuple(networks), tuple(views), seed)
+
+
+def _trained(
+    penalty: float, rows: FloatArray, response: Response, base: Recipe, weight: FloatArray | None, seed: int, note: Any
+) -> Trained:
+    """One network of the path."""
+    return train(rows, response, replace(base, l1=penalty), sample_weight=weight, rng=seed, progress=note)
 
 
 def response_of(y: Any, n: int, task: str) -> Response:

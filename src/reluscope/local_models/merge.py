@@ -9,6 +9,7 @@ the best.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,8 @@ from reluscope.local_models._data import Response, read
 from reluscope.local_models.glm import Linear
 from reluscope.local_models.merged import Dendrogram, MergedModels, Validation
 from reluscope.progress import meter
-from reluscope.threads import blas_threads
+from reluscope.threads import blas_threads, look
+from reluscope.workers import jobs_at_hand, run, with_jobs
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
@@ -45,6 +47,7 @@ _REMEMBERED_NUMBERS = 1 << 25
 """Numbers in the Gram matrices of a tree that is remembered (256 MB)."""
 
 
+@with_jobs
 def merge(
     u: Unwrapped,
     n: int | None = None,
@@ -57,6 +60,7 @@ def merge(
     most: int = 30,
     folds: int = 5,
     budget: Any = None,
+    jobs: Any = None,
     rng: Rng = None,
     progress: Any = None,
 ) -> MergedModels:
@@ -88,6 +92,9 @@ def merge(
         Folds of the cross-validation.
     budget : str, optional
         Time for listing the regions of the data's box (None: "10s").
+    jobs : int, optional
+        Workers that share cuts, folds and fits, -1 for all cores; the same result for any number of them. The tree
+        itself is made by one.
     rng : None, int, SeedSequence or Generator
         Deals the rows to the folds.
     progress : optional
@@ -197,10 +204,14 @@ class _Cut:
 
     def __call__(self, n: int) -> Index:
         if n not in self.done:
-            j = self.joined
-            label = np.unique(j.tree.nodes(n), return_inverse=True)[1].astype(np.int64)
-            self.done[n] = polish(label, j.models.theta, j.models.gram, j.graph.edges, self.rounds)
+            self.done[n] = self.polished(n)
         return self.done[n]
+
+    def polished(self, n: int) -> Index:
+        """The same, made anew."""
+        j = self.joined
+        label = np.unique(j.tree.nodes(n), return_inverse=True)[1].astype(np.int64)
+        return polish(label, j.models.theta, j.models.gram, j.graph.edges, self.rounds)
 
 
 def prune(
@@ -284,7 +295,8 @@ def _assemble(
     cluster = rank[cluster]
     of_row = cluster[u.region]
     by_cluster = np.split(np.argsort(of_row, kind="stable"), np.cumsum(count[order])[:-1])
-    models = [fitter(node[k], rows) for k, rows in zip(order, by_cluster, strict=True)]
+    pairs = ((node[k], rows) for k, rows in zip(order, by_cluster, strict=True))
+    models = list(run(lambda pair: fitter(*pair), pairs, jobs=jobs_at_hand()))
     centroid, of_centroid = table.pooled(centroid, spread, u.count, cluster)
     return MergedModels(
         u.network,
@@ -347,26 +359,36 @@ def _validate(
     fold = np.empty(n, dtype=np.int64)
     fold[_stratified(u.response, rng)] = np.arange(n) % folds
     tried = candidates(most)
-    clusters = []
-    for k in tried:
+    clusters, jobs = [], jobs_at_hand()
+    for k, label in zip(tried, run(cut.polished, tried, jobs=jobs), strict=True):
         report(k, f"cutting the tree, {k} of at most {tried[-1]} models")
-        clusters.append(cut(k)[u.region])
+        cut.done[k] = label
+        clusters.append(label[u.region])
     loss = np.empty((folds, len(tried)))
-    for f in range(folds):
-        kept, held = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-        fitter = _Refit(u, penalty, kept)
-        for i, cluster in enumerate(clusters):
-            report(f * len(tried) + i, f"fold {f + 1} of {folds}, {tried[i]} of at most {tried[-1]} models")
-            eta = np.empty((len(held), u.network.n_outputs))
-            of_kept, of_held = cluster[kept], cluster[held]
-            for k in np.unique(of_held):
-                there = of_held == k
-                eta[there] = fitter(k, kept[of_kept == k])(fitter.X[held[there]])
-            loss[f, i] = _loss(u.response.part(held), eta, None if u.weight is None else u.weight[held])
+    fitters = list(run(lambda f: _Refit(u, penalty, np.flatnonzero(fold != f)), range(folds), jobs=jobs))
+    pairs = list(itertools.product(range(folds), range(len(tried))))
+    for (f, i), found in zip(pairs, run(_fold_loss, pairs, shared=(fitters, clusters, fold), jobs=jobs), strict=True):
+        report(f * len(tried) + i, f"fold {f + 1} of {folds}, {tried[i]} of at most {tried[-1]} models")
+        loss[f, i] = found
     mean, error = loss.mean(axis=0), loss.std(axis=0, ddof=1) / np.sqrt(folds)
     best = int(mean.argmin())
     chosen = int(np.flatnonzero(mean <= mean[best] + error[best])[0])
     return tuple(Validation(k, float(mean[i]), float(error[i]), i == chosen) for i, k in enumerate(tried))
+
+
+def _fold_loss(pair: tuple[int, int], fitters: list[_Refit], clusters: list[Index], fold: Index) -> float:
+    """The loss of one number of clusters on the rows of one fold, fitted to the others."""
+    look()
+    f, i = pair
+    fitter, cluster = fitters[f], clusters[i]
+    u = fitter.u
+    kept, held = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+    eta = np.empty((len(held), u.network.n_outputs))
+    of_kept, of_held = cluster[kept], cluster[held]
+    for k in np.unique(of_held):
+        there = of_held == k
+        eta[there] = fitter(k, kept[of_kept == k])(fitter.X[held[there]])
+    return _loss(u.response.part(held), eta, None if u.weight is None else u.weight[held])
 
 
 def _stratified(response: Response, rng: np.random.Generator) -> Index:

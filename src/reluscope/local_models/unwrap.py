@@ -37,7 +37,8 @@ from reluscope.local_models._source import Source, check_scaler, source_of
 from reluscope.local_models.table import RegionTable, Rows
 from reluscope.network import Network, Pattern
 from reluscope.progress import meter
-from reluscope.threads import blas_threads, clean_interrupt
+from reluscope.threads import blas_threads, clean_interrupt, look
+from reluscope.workers import jobs_at_hand, run, with_jobs
 
 if TYPE_CHECKING:
     from reluscope.answers.counterfactual import Counterfactuals
@@ -997,6 +998,7 @@ class Unwrapped:
 
 
 @clean_interrupt()
+@with_jobs
 def unwrap(
     model: Any,
     X: Any,
@@ -1007,6 +1009,7 @@ def unwrap(
     task: str = "auto",
     classes: Any = None,
     scaler: Any = None,
+    jobs: Any = None,
     progress: Any = None,
 ) -> Unwrapped:
     """The network as the local linear models of the regions that hold rows of `X`.
@@ -1033,6 +1036,8 @@ def unwrap(
         What turned original features into `X` (an array then), for explanations in original units. Tables that are
         passed later, to `explain` or `evaluate`, are in original units and are scaled; arrays are scaled already. A
         pipeline that scales by itself takes original features and no scaler.
+    jobs : int, optional
+        Workers that share the rows, -1 for all cores; the same result for any number of them.
     progress : optional
         None (silent), "auto", or a function of (done, text).
 
@@ -1079,12 +1084,12 @@ def unwrap(
     outputs = np.empty((n, net.n_outputs))
     words: Words | None = None
     with meter(progress, "unwrap") as report, blas_threads(max(net.widths)):
-        for part in net._chunks(n):
-            pattern, outputs[part] = trace(net, read(rows, part))
-            packed = pack(net, pattern)
+        parts = list(net._chunks(n))
+        traced = run(_traced, parts, shared=(net, rows), jobs=jobs_at_hand())
+        for part, (packed, values) in zip(parts, traced, strict=True):
             if words is None:
                 words = np.empty((n, packed.shape[1]), dtype=np.uint64)
-            words[part] = packed
+            words[part], outputs[part] = packed, values
             report(part.stop, f"{part.stop:,} of {n:,} rows")
         assert words is not None
         region, first = group(words)
@@ -1128,15 +1133,35 @@ def _local_maps(
     order = np.argsort(region, kind="stable")
     ends = np.concatenate([[0], np.cumsum(count)])
     worst = 0.0
-    for part in spans(n_regions, max(1, _MAP_NUMBERS // (m * k))):
-        C, d = net.output_maps(unpack(net, words[part]))
+    parts = list(spans(n_regions, max(1, _MAP_NUMBERS // (m * k))))
+    shared = (net, X, region, words, outputs, order, ends)
+    for part, (C, d, off) in zip(parts, run(_maps_of, parts, shared=shared, jobs=jobs_at_hand()), strict=True):
         if stored is not None:
             stored[0][part], stored[1][part] = C, d
-        rows = np.sort(order[ends[part.start] : ends[part.stop]])  # in the order of the file, for memory maps
-        for some in spans(len(rows), max(1, _MAP_NUMBERS // (m * k))):
-            at = region[rows[some]] - part.start
-            local = np.einsum("rok,rk->ro", C[at], read(X, rows[some])) + d[at]
-            worst = max(worst, float(np.abs(local - outputs[rows[some]]).max()))
+        worst = max(worst, off)
         report(part.stop, f"{part.stop:,} of {n_regions:,} local models")
     scale = float(np.abs(outputs).max())
     return Certificate(worst, worst / scale if scale > 0 else worst, scale, len(region)), stored
+
+
+def _traced(part: slice, net: Network, rows: Any) -> tuple[Words, FloatArray]:
+    """Packed patterns and outputs of some rows."""
+    look()
+    pattern, outputs = trace(net, read(rows, part))
+    return pack(net, pattern), outputs
+
+
+def _maps_of(
+    part: slice, net: Network, X: Any, region: Index, words: Words, outputs: FloatArray, order: Index, ends: Index
+) -> tuple[FloatArray, FloatArray, float]:
+    """Local models of some regions, and how far they are from the network on the rows there, at the most."""
+    look()
+    m, k = net.n_outputs, net.n_inputs
+    C, d = net.output_maps(unpack(net, words[part]))
+    worst = 0.0
+    rows = np.sort(order[ends[part.start] : ends[part.stop]])  # in the order of the file, for memory maps
+    for some in spans(len(rows), max(1, _MAP_NUMBERS // (m * k))):
+        at = region[rows[some]] - part.start
+        local = np.einsum("rok,rk->ro", C[at], read(X, rows[some])) + d[at]
+        worst = max(worst, float(np.abs(local - outputs[rows[some]]).max()))
+    return C, d, worst

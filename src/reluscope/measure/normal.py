@@ -18,8 +18,8 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
 def kernel(function: Kernel) -> Kernel:
-    """Compile a kernel: cached on disk, IEEE division, never fastmath."""
-    return cast(Kernel, njit(cache=True, error_model="numpy")(function))
+    """Compile a kernel: cached on disk, IEEE division, never fastmath; other threads go on while it runs."""
+    return cast(Kernel, njit(cache=True, error_model="numpy", nogil=True)(function))
 
 
 def inlined_kernel(function: Kernel) -> Kernel:

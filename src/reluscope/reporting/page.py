@@ -34,6 +34,7 @@ from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.first_screen import Screen, chances, first_screen
 from reluscope.reporting.subject import Subject
 from reluscope.threads import OutOfTimeError, clean_interrupt, deadline
+from reluscope.workers import with_jobs
 
 _MORE = 0.3
 """Seconds, and a tenth of the budget, that a section under way may take beyond the budget."""
@@ -159,6 +160,7 @@ class Report:
 
 
 @clean_interrupt()
+@with_jobs
 def report(
     net: Network,
     law: Law | ClassMixtures | None = None,
@@ -171,6 +173,7 @@ def report(
     decision: str | None = None,
     title: str | None = None,
     budget: Any = None,
+    jobs: Any = None,
     rng: int | None = None,
     progress: Any = None,
 ) -> Report:
@@ -200,6 +203,8 @@ def report(
         Title of the page.
     budget : str, optional
         Time for all sections together (None: "60s").
+    jobs : int, optional
+        Workers that share the work, -1 for all cores.
     rng : int, optional
         Seed of all draws; the page names it.
     progress : optional

@@ -64,6 +64,7 @@ from reluscope.measure.lines.records import Request as Request
 from reluscope.measure.lines.records import level_map
 from reluscope.network import Network, Pattern
 from reluscope.threads import blas_threads, look
+from reluscope.workers import sharing, together
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -152,12 +153,13 @@ def integrate(
             )
             cpu = time.thread_time()
             scout, rng = rng.spawn(2)
-            plans = make_plans(sampled, settings, scout)
+            with sharing(1):  # what a line costs
+                plans = make_plans(sampled, settings, scout)
             chosen, name = plans[0].kind, plans[0].source.name if plans[0].method == "lines" else "none"
             spent = time.perf_counter() - begin
             # The budget is time on the clock, costs are CPU time: the pilot shows how they compare just now.
             pace = np.clip((time.thread_time() - cpu) / max(spent, 1e-9), 0.1, 1.0)
-            left = pace * max(0.95 * (limit.seconds - spent), 0.25 * limit.seconds)
+            left = pace * max(0.95 * (limit.seconds - spent), 0.25 * limit.seconds) * together()
             two = interval == "finite-sample" and lines is None
             sizes, note = sizes_of(plans, lines, tolerance, level, 0.5 * left if two else left, settings)
             if two:

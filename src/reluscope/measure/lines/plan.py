@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +25,16 @@ from reluscope.measure.shared import (
     normals,
 )
 from reluscope.threads import look
+from reluscope.workers import PerThread, alone, jobs_at_hand, run
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
 
 CHUNK = 256
 """Lines traced together: their segments stay in the cache."""
+
+_AT_ONCE = 4
+"""Batches that a worker takes at a time."""
 
 _SMALL_CHUNK = 2048
 
@@ -158,6 +164,7 @@ def run_plan(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_
     draws: Any = IndependentDraws(dimensions, rng)
     if per_scramble:
         draws = SobolDraws(dimensions, groups, each, rng, per_scramble=per_scramble)
+    jobs = jobs_at_hand() if tally.adds_up else 1
     started = time.thread_time()
     if plan.aimed is not None:
         plan.aimed.run(each, groups, rng, per_scramble, tally)
@@ -165,8 +172,11 @@ def run_plan(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_
         return tally
     if not by_lines and (quick := plan.quick or single_forms(plan)) is not None:
         started = time.thread_time()
-        _run_single(quick, draws, each, groups, tally)
-        tally.seconds = time.thread_time() - started
+        if alone(jobs):
+            _run_single(quick, draws, each, groups, tally)
+        else:
+            _run_single_together(quick, draws, each, groups, tally, jobs)
+        tally.seconds += time.thread_time() - started
         return tally
     chunk = CHUNK if by_lines else max(64, (1 << 18) // max(net.widths))
     small = None
@@ -175,6 +185,10 @@ def run_plan(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_
         small = SmallForms(net, plan.job.forms, np.eye(net.n_inputs) if turn is None else turn)
         chunk = min(chunk, _SMALL_CHUNK)
     tracer = plan.tracer or Tracer(net, plan.job.forms) if by_lines else None
+    if not alone(jobs) and n > chunk:
+        _run_together(plan, tracer, small, draws, (each, groups, chunk), rng, tally, jobs)
+        tally.seconds += time.thread_time() - started
+        return tally
     room = np.empty((chunk, dimensions))
     for parts, fills in batches(each, groups, chunk):
         look()
@@ -190,6 +204,60 @@ def run_plan(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_
             tally.add_points(plan.source.points(rows, rng), parts)
     tally.seconds = time.thread_time() - started
     return tally
+
+
+def _run_together(
+    plan: LinePlan,
+    tracer: Tracer | None,
+    small: SmallForms | None,
+    draws: Any,
+    counts: tuple[int, int, int],
+    rng: np.random.Generator,
+    tally: Tally,
+    jobs: int,
+) -> None:
+    """The same draws in the same batches; workers trace or evaluate them, and their sums are added in order."""
+    by_lines = tracer is not None
+    own = PerThread((tracer or Tracer(plan.component.network, plan.job.forms)).twin)
+
+    def tasks() -> Iterator[tuple[Any, Any]]:
+        for parts, fills in batches(*counts):
+            rows = np.empty((fills[-1][2], draws.dimensions))
+            for group, begin, end in fills:
+                draws.fill(group, rows[begin:end])
+            if tracer is not None:
+                yield plan.source.lines(rows, rng), parts
+            elif small is not None and plan.source.turn is not None:
+                yield rows, parts
+            else:
+                yield plan.source.points(rows, rng), parts
+
+    def work(some: list[tuple[Any, Any]]) -> list[Tally]:
+        out = []
+        for drawn, parts in some:
+            look()
+            started = time.thread_time()
+            part = tally.part()
+            if by_lines:
+                part.add_lines(own(), drawn, parts)
+            elif small is not None:
+                part.add_outputs(small(normals(drawn) if plan.source.turn is not None else drawn), parts)
+            else:
+                part.add_points(drawn, parts)
+            part.seconds = time.thread_time() - started
+            out.append(part)
+        return out
+
+    for parts in run(work, _several(tasks(), _AT_ONCE), jobs=jobs):
+        for part in parts:
+            tally.add(part)
+            tally.seconds += part.seconds
+
+
+def _several(tasks: Iterator[Any], n: int) -> Iterator[list[Any]]:
+    """The tasks in lists of n."""
+    while some := list(itertools.islice(tasks, n)):
+        yield some
 
 
 def single_forms(plan: LinePlan) -> SingleForms | None:
@@ -209,6 +277,32 @@ def _run_single(single: SingleForms, draws: Any, each: int, groups: int, tally: 
         for group, begin, end in fills:
             draws.fill_bits(group, bits, begin, end)
         tally.add_outputs(single(bits, fills[-1][2]), parts)
+
+
+def _run_single_together(single: SingleForms, draws: Any, each: int, groups: int, tally: Tally, jobs: int) -> None:
+    """The same by several workers."""
+    chunk = int(np.clip(_SINGLE_BITS // draws.dimensions, 1024, 16384)) // SIDE * SIDE
+    own = PerThread(single.twin)
+
+    def tasks() -> Iterator[tuple[Any, Any, int]]:
+        for parts, fills in batches(each, groups, chunk):
+            bits = np.zeros((draws.dimensions, chunk), np.uint32)
+            for group, begin, end in fills:
+                draws.fill_bits(group, bits, begin, end)
+            yield parts, bits, fills[-1][2]
+
+    def work(task: tuple[Any, Any, int]) -> Tally:
+        look()
+        started = time.thread_time()
+        parts, bits, n = task
+        part = tally.part()
+        part.add_outputs(own()(bits, n), parts)
+        part.seconds = time.thread_time() - started
+        return part
+
+    for part in run(work, tasks(), jobs=jobs):
+        tally.add(part)
+        tally.seconds += part.seconds
 
 
 def per_scramble_of(interval: str, groups: int) -> int:

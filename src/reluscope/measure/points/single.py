@@ -12,6 +12,7 @@ The points are what 32 random bits make them: each coordinate is the normal quan
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -126,6 +127,12 @@ class SingleForms:
         if count:
             out[self._near[:count]] = self.exact(self._again[:count])
         return out
+
+    def twin(self) -> SingleForms:
+        """The same with buffers of its own, for another thread."""
+        other = copy.copy(self)
+        other._lanes, other._near, other._again = self._lanes.copy(), self._near.copy(), self._again.copy()
+        return other
 
     def _rough(self, bits: Bits, n: int) -> tuple[FloatArray, int]:
         """The forms in single precision, and how many points are to be done again."""

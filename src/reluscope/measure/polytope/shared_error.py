@@ -15,7 +15,7 @@ Cells go through compiled code in portions, between which time is looked at; wha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +25,10 @@ from reluscope._check import FloatArray
 from reluscope._lazy import late
 from reluscope.answer import Answers, Status, Stop, status_of
 from reluscope.budget import Budget
+from reluscope.measure.polytope.masses import Draws, seeded_masses
 from reluscope.progress import Report
 from reluscope.threads import OutOfTimeError, deadline
+from reluscope.workers import alone, jobs_at_hand, run
 
 Index = npt.NDArray[np.int64]
 RowsOf = Callable[[Index], tuple[FloatArray, FloatArray, Index]]
@@ -133,8 +135,9 @@ class _Work(NamedTuple):
 
     def run(self, order: Index, goal: FloatArray, seeds: npt.NDArray[np.uint64], state: _State) -> Stop | None:
         """Measure the cells of `order`, each to its relative goal, in portions; why it ended early, or None."""
-        from reluscope.measure.polytope.masses import seeded_masses
-
+        jobs = jobs_at_hand()
+        if not alone(jobs):
+            return self._together(order, goal, seeds, state, jobs)
         done, size = 0, 1
         try:
             while done < len(order):
@@ -161,3 +164,44 @@ class _Work(NamedTuple):
                 raise
             return Stop(f"interrupted: {done:,} of {len(order):,} cells measured", Status.INTERRUPTED)
         return None
+
+    def _together(
+        self, order: Index, goal: FloatArray, seeds: npt.NDArray[np.uint64], state: _State, jobs: int
+    ) -> Stop | None:
+        """The same by several workers: each cell has a seed of its own, so portions may be of any size."""
+        wanted = order[: int(min(len(order), max(self.budget.regions, 1)))]
+        done, size = 0, 1
+        took: list[float] = []
+
+        def portions() -> Iterator[Index]:
+            begin = 0
+            while begin < len(wanted):
+                end = begin + size  # which grows while the portion is out
+                yield wanted[begin:end]
+                begin = end
+
+        def measured(cells: Index) -> tuple[Index, Answers, Draws, float]:
+            started = time.perf_counter()
+            found, draws = seeded_masses(*self.rows_of(cells), goal[cells], self.level, self.max_points, seeds[cells])
+            return cells, found, draws, (time.perf_counter() - started) / len(cells)
+
+        def words(reason: str) -> str:
+            return f"{reason}: {done:,} of {len(order):,} cells measured"
+
+        try:
+            for cells, found, draws, pace in run(measured, portions(), jobs=jobs, budget=self.budget):
+                for mine, theirs in zip(state, (found.value, found.lower, found.upper, draws.points), strict=True):
+                    mine[cells] = theirs
+                done += len(cells)
+                took = [*took[-15:], pace]
+                ahead = max(1, (len(wanted) - done) // (8 * jobs))
+                size = int(np.clip(_PORTION / max(sum(took) / len(took), 1e-9), 1, min(4 * size, ahead)))
+                self.report(done, f"{done:,} of {len(order):,} cells measured")
+        except OutOfTimeError:
+            return Stop(words(str(self.budget.spent())), Status.BUDGET)
+        except KeyboardInterrupt:
+            if done == 0 and not state.points.any():
+                raise
+            return Stop(words("interrupted"), Status.INTERRUPTED)
+        spent = self.budget.spent(done) if done < len(order) else None
+        return None if spent is None else Stop(words(spent), spent.status)

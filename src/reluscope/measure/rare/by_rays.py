@@ -32,6 +32,7 @@ from reluscope.errors import InputError
 from reluscope.measure.rare.pieces import Piece
 from reluscope.measure.shared import Drawn, RayPlan, SobolDraws, make_plan
 from reluscope.progress import Report
+from reluscope.workers import jobs_at_hand, run, together
 
 REPLICATES = 16
 """Independent repetitions of the sampling, at the least."""
@@ -142,14 +143,15 @@ class RayRun:
         draws = [(plan, Draws(plan, size, count, self.rng), divisor) for plan, divisor, size in parts]
         tops, bottoms = np.zeros((count, len(draws))), np.ones((count, len(draws)))
         done = 0
-        for i in range(count):
+        # Replicates have points of their own: workers may take them in any order.
+        for i, drawn in enumerate(run(_drawn, range(count), shared=(draws,), jobs=jobs_at_hand())):
+            for k, (plan, _, other) in enumerate(draws):
+                tops[i, k] = plan.weight * self._mean(drawn[k][0], plan)
+                if other is not None:
+                    bottoms[i, k] = self._mean(drawn[k][1])
+            done = i + 1
             if self._stop() and done >= 2:
                 break
-            for k, (plan, mine, other) in enumerate(draws):
-                tops[i, k] = plan.weight * self._mean(mine, i, plan)
-                if other is not None:
-                    bottoms[i, k] = self._mean(other, i)
-            done = i + 1
         # A ratio is made linear about the mean of its lower part: r = t/b + t/b^2 (b - b_i).
         tops, bottoms = tops[:done], bottoms[:done]
         middle = bottoms.mean(axis=0)
@@ -160,16 +162,15 @@ class RayRun:
         """An allowance for kinds of rays not yet seen: so likely as to have stayed away, as large as the largest."""
         return max((intervals.unseen(n, self.level) * largest for n, largest in self.seen.values()), default=0.0)
 
-    def _mean(self, draws: Draws, group: int, plan: RayPlan | None = None) -> float:
-        begin = time.perf_counter()
-        drawn = draws.replicate(group)
+    def _mean(self, timed: tuple[Drawn, float], plan: RayPlan | None = None) -> float:
+        drawn, seconds = timed
         if plan is not None:
             n, largest = self.seen.get(id(plan), (0, 0.0))
             most = max(largest, plan.weight * float(drawn.value.max(initial=0.0)))
             self.seen[id(plan)] = n + len(drawn.value), most
         self.evaluations += drawn.segments
         self.rays += len(drawn.value)
-        self.sampling += time.perf_counter() - begin
+        self.sampling += seconds / together()
         return float(drawn.value.mean())
 
     def _affordable(self) -> float:
@@ -295,6 +296,16 @@ class RayRun:
 
     def _stop(self) -> bool:
         return self.limit.spent() is not None
+
+
+def _drawn(group: int, draws: list[tuple[RayPlan, Draws, Draws | None]]) -> list[list[tuple[Drawn, float]]]:
+    """One replicate of every plan (and of what it is divided by), each with the seconds it took."""
+    return [[_timed(source, group) for source in (mine, other) if source is not None] for _, mine, other in draws]
+
+
+def _timed(source: Draws, group: int) -> tuple[Drawn, float]:
+    begin = time.perf_counter()
+    return source.replicate(group), time.perf_counter() - begin
 
 
 class Draws:

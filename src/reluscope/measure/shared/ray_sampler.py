@@ -23,6 +23,7 @@ from reluscope.measure.shared.mixture import Directions
 from reluscope.measure.shared.ray_event import RayRows, ray_intervals
 from reluscope.measure.shared.rays import CHI, Rays
 from reluscope.measure.shared.trace import Tracer
+from reluscope.workers import PerThread
 
 CHUNK = 256
 """Rays traced together: their segments stay in the cache."""
@@ -79,7 +80,7 @@ class Sampler:
 
     def __init__(self, event: RayRows, rays: Rays, cut: float) -> None:
         self.event, self.rays, self.cut = event, rays, cut
-        self._tracer: Tracer = event.tracer()
+        self._tracer: PerThread[Tracer] = PerThread(event.tracer)
 
     def shortened(self, probability: float) -> tuple[Sampler, float]:
         """The same with rays that end where 1e-12 of `probability` is beyond, and what is beyond."""
@@ -149,7 +150,7 @@ class Sampler:
         end = np.minimum(high, self.cut)
         for begin in range(0, n, CHUNK):
             part = slice(begin, begin + CHUNK)
-            found = self._tracer(np.zeros_like(W[part]), W[part], low[part], end[part])
+            found = self._tracer()(np.zeros_like(W[part]), W[part], low[part], end[part])
             segments += len(found.t)
             stretches = ray_intervals(self.event, found, W[part])
             value[part] = rays.fractions(low[part], high[part], *stretches)

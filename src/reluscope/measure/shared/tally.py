@@ -103,6 +103,26 @@ class Tally:
         self.flats = [{} for _ in self.job.atom_forms]
         self.grids = [0.0] * len(self.job.atom_forms)
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether sums of parts of the draws, added in order, are the sums of all, bit for bit."""
+        return not (self.job.switches or self.job.atom_forms)
+
+    def part(self) -> Tally:
+        """An empty tally of the same kind, for some of the draws."""
+        return Tally(self.job, self.net, self.replicates, self.lead)
+
+    def add(self, part: Tally) -> None:
+        """Add what a part holds (only where `adds_up`)."""
+        for name, total in part.total.items():
+            self._make(name, total.shape[1:])
+            self.total[name] += total
+            self.square[name] += part.square[name]
+            np.maximum(self.most[name], part.most[name], out=self.most[name])
+            np.minimum(self.least[name], part.least[name], out=self.least[name])
+        self.count += part.count
+        self.lines += part.lines
+
     def ending_in(self, net: Network) -> Tally:
         """The same sums without the first units, which are the law's own: `net` is the end of the network."""
         if self.lead:

@@ -21,6 +21,7 @@ belong to the piece below it); crossings closer than `SNAP (1 + |t|)` count as o
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,6 +246,12 @@ class Tracer:
             self._switches = int(max(2 * self._switches, 1.25 * switch_stop / share * (n - reached)))
             done = reached
         return Segments(offsets, t, value, slope, low, high, switch_offsets, at, unit, piece, pattern)
+
+    def twin(self) -> Tracer:
+        """The same with buffers of its own, for another thread."""
+        other = copy.copy(self)
+        other._numbers, other._marks = None, None
+        return other
 
     def _segment_buffers(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Kept from call to call: fresh ones would cost a page fault for every 4096 bytes."""

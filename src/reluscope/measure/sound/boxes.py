@@ -9,7 +9,6 @@ box are folded away, so that small boxes cost little however deep the network is
 from __future__ import annotations
 
 import heapq
-import os
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from reluscope.measure.sound.frame import Frame
 from reluscope.measure.sound.tasks import Result, Task, bisect, halves, start
 from reluscope.measure.sound.witness import around, witnesses
 from reluscope.progress import Report
+from reluscope.workers import jobs_at_hand
 
 _TASKS = 3000
 """Boxes that get a reduced network of their own before the compiled search takes over."""
@@ -225,7 +225,7 @@ class BoxSearch:
 
     def _rounds(self) -> str:
         """Refine all tasks to a common threshold, then to a finer one, until the bracket is good or time is up."""
-        workers = max(1, min(os.cpu_count() or 1, 8))
+        workers = jobs_at_hand()
         shares = [t.frame.weight / t.frame.total[0] for t in self.tasks]
         total = sum(s * r.gap for s, r in zip(shares, self.results, strict=True))
         if self.round is None:

@@ -49,11 +49,11 @@ def batch(
     retry: str | None = None,
     dry_run: bool = False,
     reports: bool = False,
-    jobs: int | None = None,
     cluster: str | None = None,
     guarantee: str | None = None,
     tolerance: float | None = None,
     budget: Any = None,
+    jobs: int | None = None,
     rng: int | None = None,
     progress: Any = None,
 ) -> Batch:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import csv
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import reluscope as rs
+from browser import Browser
+from colour_vision import differences
 from nets import random_net
 from reluscope.activations import leaky_relu
 from reluscope.budget import Budget
 from reluscope.cli import main
-from reluscope.reporting.charts import Chart, diverging, png, sequential
+from reluscope.events import output_intervals
+from reluscope.reporting.charts import CATEGORIES, Chart, diverging, png, sequential
+from reluscope.reporting.levers import by_input
 from reluscope.reporting.page import fingerprint
 from reluscope.reporting.region_pictures import plane_of
 from reluscope.reporting.subject import Subject
@@ -45,7 +51,7 @@ def page(report) -> str:
 class Outline(HTMLParser):
     """Tags with their attributes, and whether every one is closed."""
 
-    VOID = ("meta", "br", "rect", "path", "circle", "image", "link")
+    VOID = ("meta", "br", "rect", "path", "circle", "image", "link", "input")
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,14 +133,18 @@ def test_error_rates_from_labelled_rows():
 def test_the_page_needs_nothing_else(page):
     parsed = outline(page)
     names = {tag for tag, _ in parsed.tags}
-    assert not names & {"script", "link", "iframe", "object", "embed"}
+    assert not names & {"link", "iframe", "object", "embed"}
     for tag, attributes in parsed.tags:
         for key in ("src", "href", "xlink:href"):
             value = attributes.get(key, "#")
-            assert value.startswith(("#", "data:image/png;base64,")), (tag, value)
+            own = tag == "a" and value.startswith("http://127.0.0.1:8474/#")  # followed only if clicked
+            assert own or value.startswith(("#", "data:image/png;base64,")), (tag, value)
+        assert tag != "script" or set(attributes) <= {"type", "id"}
         assert not any(key.startswith("on") for key in attributes)
     assert "url(http" not in page
     assert "@import" not in page
+    for word in ("fetch(", "XMLHttpRequest", "import(", "innerHTML", "eval("):
+        assert word not in page
 
 
 def test_a_hostile_title_stays_text(page):
@@ -145,15 +155,18 @@ def test_a_hostile_title_stays_text(page):
 def test_hostile_feature_names_stay_text():
     net = random_net((2, 4, 1), 0)
     text = rs.report(net, feature_names=[HOSTILE, "b"], budget="20s").html()
-    assert "<script" not in text
+    assert HOSTILE not in text
+    assert text.count("<script") == 2  # the map and what draws it
     assert "&lt;script&gt;" in text
+    assert "\\u003cscript>alert" in text  # in the map
 
 
 def test_figures_have_labels_and_captions(page):
     figures = re.findall(r"<figure>(.*?)</figure>", page, flags=re.S)
-    assert len(figures) >= 5
+    assert len(figures) >= 7
     for figure in figures:
-        assert len(re.findall(r'class="label"[^>]*>[^<]+<', figure)) == 2
+        bars = "Sensitivity to each input" in figure  # the inputs' names say what is upright
+        assert len(re.findall(r'class="label"[^>]*>[^<]+<', figure)) == (1 if bars else 2)
         assert re.search(r"<figcaption>[^<]{10,}</figcaption>", figure)
 
 
@@ -313,6 +326,56 @@ def test_colour_scales():
     assert sequential(np.array([0.0, 1.0, np.nan])).tolist() == [[68, 1, 84], [253, 231, 37], [68, 1, 84]]
 
 
+def test_colours_differ_for_all_eyes():
+    apart = differences(CATEGORIES)[np.triu_indices(10, 1)]
+    assert apart.min() >= 20  # any two outputs may be neighbours on a map
+    for scale in (diverging(np.linspace(-1, 1, 5)), sequential(np.linspace(0, 1, 5))):
+        assert np.diag(differences(scale), 1).min() >= 10
+    style = files("reluscope.reporting").joinpath("page.html").read_text()
+    for theme in re.findall(r"--c1: (#\w+); --c2: (#\w+); --c3: (#\w+);", style):
+        colours = [[int(c[k : k + 2], 16) for k in (1, 3, 5)] for c in theme]
+        assert differences(colours)[np.triu_indices(3, 1)].min() >= 10
+    # What the simulation is worth: red and green of equal lightness are one to eyes without medium cones.
+    assert differences([[197, 90, 17], [110, 125, 20]])[0, 1] < 10
+
+
+@pytest.mark.parametrize("file", ["reporting/page.html", "playground/static/page.css"])
+def test_words_stand_out_from_the_paper(file):
+    style = files("reluscope").joinpath(*file.split("/")).read_text()
+    themes = [
+        dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", style, flags=re.S)
+    ]
+    assert len(themes) == 2
+
+    def light(colour):
+        full = colour if len(colour) == 7 else "#" + "".join(2 * c for c in colour[1:])
+        c = np.array([int(full[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+        return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722] + 0.05
+
+    for theme in themes:
+        for ground in ("paper", "panel"):
+            for ink in {"ink", "soft", "exact", "sound", "confidence", "estimate"} & theme.keys():
+                ends = sorted([light(theme[ground]), light(theme[ink])])
+                assert ends[1] / ends[0] >= 4.5, (ground, ink)  # what WCAG asks of small text
+
+
+def test_logarithmic_axes_have_powers():
+    chart = Chart((-9.0, 0.0), (0.0, 4.0), x_label="x", y_label="y", x_powers=True, y_powers=True)
+    ticks = re.findall(r'class="tick"[^>]*>([^<]+)<', chart.svg())
+    assert ticks == ["10⁻⁸", "10⁻⁶", "10⁻⁴", "0.01", "1", "1", "10", "100", "1000", "10⁴"]
+    short = Chart((-0.6, 0.6), (0.0, 1.0), x_label="x", y_label="y", x_powers=True)
+    assert re.findall(r'class="tick"[^>]*>([^<]+)<', short.svg())[:3] == ["0.5", "1", "2"]
+
+
+def test_tables_that_scroll_can_be_reached(page):
+    tables = [a for tag, a in outline(page).tags if tag == "div" and a.get("class") == "scroll"]
+    assert len(tables) >= 5
+    for attributes in tables:
+        assert attributes["tabindex"] == "0"
+        assert attributes["role"] == "region"
+        assert len(attributes["aria-label"]) > 5
+
+
 def test_chart_places_data_where_the_ticks_say():
     chart = Chart((0, 10), (0, 1), x_label="a & b", y_label="c")
     chart.dots([5.0], [0.5])
@@ -342,6 +405,7 @@ MEASURE = """
 window.onerror = e => document.title = 'error ' + e;
 addEventListener('load', () => {
   const frame = document.querySelector('iframe'), page = frame.contentDocument, found = [];
+  page.querySelectorAll('details').forEach(d => { d.open = true; });
   const wide = page.documentElement.scrollWidth - frame.clientWidth;
   if (wide > 0) found.push('the page is ' + wide + ' px too wide');
   const hit = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
@@ -355,6 +419,8 @@ addEventListener('load', () => {
     const box = s.getBoundingClientRect();
     s.querySelectorAll('text').forEach(t => {
       const r = t.getBoundingClientRect();
+      const size = parseFloat(page.defaultView.getComputedStyle(t).fontSize) * box.width / s.viewBox.baseVal.width;
+      if (size < 11) found.push('too small: ' + t.textContent + ' at ' + size.toFixed(1) + ' px');
       if (r.left < box.left - 1 || r.right > box.right + 1) found.push('cut off: ' + t.textContent);
     });
   });
@@ -390,6 +456,118 @@ def test_lines_answer_where_enumeration_does_not_finish():
     assert subject.outputs().guarantee == "confidence"
     assert np.isfinite(subject.outputs().mean.upper).all()
     assert subject.linear_models().guarantee == "confidence"
+
+
+# -- under the first screen -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "mixture", "uniform"])
+def test_sensitivity_is_that_of_the_moved_law(kind, moons):
+    net = moons.network
+    law = {
+        "gaussian": rs.Gaussian([0.2, -0.1], [[0.5, 0.2], [0.2, 0.3]]),
+        "mixture": rs.GaussianMixture([0.3, 0.7], [rs.Gaussian([1.0, 0.0], 0.2), rs.Gaussian([-0.5, 0.4], 0.4)]),
+        "uniform": rs.Uniform([-1.0, -0.5], [1.0, 1.5]),
+    }[kind]
+    by_mean, by_spread = by_input(law, rs.sensitivity(net, law, "y[0] > 0.1"))
+    sd, h = np.sqrt(law.variance), 1e-4
+    for i in range(2):
+        unit = np.eye(2)[i]
+        moved = [rs.probability(net, law.move(mean=law.mean + s * h * sd * unit), "y[0] > 0.1").value for s in (1, -1)]
+        wider = [rs.probability(net, law.move(scale=np.exp(s * h * unit)), "y[0] > 0.1").value for s in (1, -1)]
+        assert by_mean[i] == pytest.approx((moved[0] - moved[1]) / (2 * h), abs=1e-5)
+        assert by_spread[i] == pytest.approx((wider[0] - wider[1]) / (2 * h), abs=1e-5)
+    assert np.abs(by_mean).max() > 0.01 and np.abs(by_spread).max() > 0.01
+
+
+def test_the_sweep_is_the_law_stretched(report, moons):
+    found = next(s for s in report.sections if s.key == "sweep")
+    assert found.guarantee == "exact"
+    table = next(b for b in found.blocks if getattr(b, "name", "") == "sweep").columns
+    for k in (0, 4, 8):
+        law = moons.law.move(scale=np.full(2, table["factor"][k]))
+        assert table["probability"][k] == pytest.approx(rs.probability(moons.network, law, "y[0] > 0").value, rel=1e-9)
+
+
+def test_the_filled_part_of_the_density_has_the_probability(report, moons):
+    found = next(s for s in report.sections if s.key == "density").blocks[0].svg
+    areas = []
+    for shape in ("band c2 full", "line ink"):
+        path = re.search(rf'class="{shape}" d="M([^"Z]+)', found)[1]
+        x, y = np.array([[float(v) for v in p.split()] for p in path.split("L")]).T
+        areas.append(abs(np.trapezoid(np.append(y, y[0]), np.append(x, x[0]))) if "band" in shape else (x, y))
+    x, y = areas[1]
+    whole = np.trapezoid(y.max() - y, x)
+    p = rs.probability(moons.network, moons.law, "y[0] > 0").value
+    assert areas[0] / whole == pytest.approx(p, abs=0.01)  # 0.2 % are single values
+
+
+def test_events_on_one_output_as_intervals():
+    def of(text, output=0):
+        return output_intervals(rs.event(text, 2, 2), output)
+
+    assert of("y[0] > 1") == [(1.0, np.inf)]
+    assert of("abs(y[0]) < 2 or y[0] >= 1.5") == [(-2.0, np.inf)]
+    assert of("|y0| > 1 and y0 < 3") == [(-np.inf, -1.0), (1.0, 3.0)]
+    assert of("2*y[1] <= 1", 1) == [(-np.inf, 0.5)]
+    assert of("y[0] > 1 and y[0] < 0") == []
+    for other in ("y[0] > y[1]", "y[0] > 0 and x[0] < 1", "J[0,0] > 0"):
+        assert of(other) is None
+
+
+def test_the_python_of_a_report_gives_its_number(report, moons, tmp_path, monkeypatch):
+    report.save(tmp_path)
+    moons.network.save(tmp_path / "model.npz")
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(report.python.replace("model.onnx", "model.npz").replace("json.load(open('report.json'))",
+         "json.loads(__import__('pathlib').Path('report.json').read_text())"), scope)  # fmt: skip
+    assert scope["answer"].value == pytest.approx(rs.probability(moons.network, moons.law, "y[0] > 0").value, rel=1e-12)
+
+
+def test_with_data_there_are_three_pictures():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    net = random_net((3, 6, 1), 2)
+    made = rs.report(net, X=X, y=net(X)[:, 0], events="y[0] > 0", budget="10s", rng=0)
+    blocks = [b.caption for b in next(s for s in made.sections if s.key == "local").blocks if hasattr(b, "svg")]
+    assert [words in text for words, text in zip(("variance", "coefficients", "input by input"), blocks, strict=True)]
+    row = int(np.flatnonzero(net(X)[:, 0] > 0)[0])
+    assert f"row {row}," in blocks[2] and f"to {net(X[row])[0]:.3g}," in blocks[2]
+
+
+@pytest.mark.skipif(CHROMIUM is None or os.name != "posix", reason="needs Chromium")
+def test_the_map_can_be_pointed_at_zoomed_and_cut(report, moons, tmp_path):
+    report.save(tmp_path / "page")
+    found = Browser(tmp_path / "profile", (tmp_path / "page").as_uri())
+    try:
+        found.size(1280, 900)
+        found.ask("Page.navigate", url=(tmp_path / "page" / "report.html").as_uri())
+        found.until("document.readyState === 'complete' && !document.querySelector('#scene-box').hidden")
+        spots = {}
+        for across, down in ((0.3, 0.3), (0.7, 0.6)):
+            x, y = found.place("#scene", across, down)
+            found.mouse("mouseMoved", x - 1, y)
+            found.mouse("mouseMoved", x, y)
+            lines = found.see("[...document.querySelector('#scene-tip').children].map(e => e.textContent)")
+            at = [float(v) for v in re.findall(r"= (-?[0-9.]+)", lines[0])]
+            assert float(lines[1].split(" = ")[1]) == pytest.approx(moons.network(at)[0], abs=0.02)
+            spots[across] = at
+        found.click("#scene-in")
+        x, y = found.place("#scene", 0.3, 0.3)
+        found.mouse("mouseMoved", x - 1, y)
+        found.mouse("mouseMoved", x, y)
+        at = re.findall(r"= (-?[0-9.]+)", found.see("document.querySelector('#scene-tip').firstChild.textContent"))
+        assert abs(float(at[0]) - spots[0.7][0]) < abs(spots[0.3][0] - spots[0.7][0])
+        counts = []
+        for k in (0, 1, 2):
+            found.see(f"document.querySelector('#scene-layers').value = {k}")
+            found.see("document.querySelector('#scene-layers').dispatchEvent(new Event('input'))")
+            found.until(f"document.querySelector('#scene-text').textContent.includes('after {k + 1} hidden layer')")
+            counts.append(int(found.text("#scene-text").split()[0]))
+        assert counts == sorted(counts) and counts[0] < counts[2]
+        assert not found.problems
+    finally:
+        found.close()
 
 
 # -- the first screen ------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 - `rational`: events at points, in rational arithmetic where floats cannot tell
 - `record`: the record: a union of cases, each a conjunction of rows
 - `relation`: several networks or inputs: the one network that a question is about
+- `shadow`: what an event asks of one output alone
 - `text`: the language of events
 """
 
@@ -14,6 +15,7 @@ from reluscope.events.placed import PlacedEvent, lifted_question, place, place_p
 from reluscope.events.rational import ExactNetwork, decided, feature_errors
 from reluscope.events.record import Case, Event, assembled
 from reluscope.events.relation import Declared, Relation, Tensor, entry_name, entry_names, joined, tensor_values
+from reluscope.events.shadow import output_intervals
 from reluscope.events.text import as_event, event
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "feature_errors",
     "joined",
     "lifted_question",
+    "output_intervals",
     "place",
     "place_parts",
     "place_together",

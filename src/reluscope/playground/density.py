@@ -39,30 +39,3 @@ def output_density(view: View, out: Any, *, exact: bool) -> dict[str, Any]:
         "kind": "exact", "t": t.tolist(), "p": np.asarray(out.pdf(t, o).value).tolist(), "output": o,
         "atoms": [[float(atoms.value[i]), float(atoms.mass.value[i])] for i in heaviest if atoms.mass.value[i] > 1e-9],
     }  # fmt: skip
-
-
-def output_intervals(event: Any, output: int) -> list[list[float | None]] | None:
-    """The values of one output that are in an event, as intervals; None where other things decide as well."""
-    found: list[tuple[float, float]] = []
-    for case in event.cases:
-        others = np.delete(case.G, output, axis=1)
-        bounded = np.isfinite(case.lower).any() or np.isfinite(case.upper).any()
-        if bounded or np.any(case.A) or np.any(case.F) or others.any():
-            return None
-        low, high = -np.inf, np.inf
-        for g, limit in zip(case.G[:, output].tolist(), case.g.tolist(), strict=True):
-            if g > 0:
-                high = min(high, limit / g)
-            elif g < 0:
-                low = max(low, limit / g)
-            elif limit < 0:
-                low, high = 1.0, 0.0
-        if low <= high:
-            found.append((low, high))
-    merged: list[tuple[float, float]] = []
-    for low, high in sorted(found):
-        if merged and low <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
-    return [[a if np.isfinite(a) else None, b if np.isfinite(b) else None] for a, b in merged]

@@ -14,7 +14,7 @@ from reluscope._check import FloatArray, choice, describe, real_array
 from reluscope._text import count
 from reluscope.errors import InputError, ReluscopeError
 from reluscope.playground.code import python_code
-from reluscope.playground.density import output_density, output_intervals
+from reluscope.playground.density import output_density
 from reluscope.playground.labels import hints, labels
 from reluscope.playground.limit import event_limit, event_side
 from reluscope.playground.session import (
@@ -281,7 +281,7 @@ class Scenes:
 
     def _place(self, view: View) -> dict[str, Any]:
         """Where the event holds in the view: its limit and its side, with a name for the two."""
-        from reluscope.events import as_event
+        from reluscope.events import as_event, output_intervals
 
         if not view.event:
             return {"key": "", "limit": [], "points": [], "offsets": [0], "output": None}
@@ -301,7 +301,9 @@ class Scenes:
                 "limit": event_limit(view, regions, found).ravel().tolist(),
                 "points": spots.ravel().tolist(),
                 "offsets": offsets.tolist(),
-                "output": output_intervals(found, view.output),
+                "output": None
+                if (part := output_intervals(found, view.output)) is None
+                else plain([list(p) for p in part]),
             }
 
         made: dict[str, Any] = self._sides.get(key, make)

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+ASK_FOR_EVENTS = 'events=["y[0] > 1"]: the probability of an event, where it happens, and what would change it'
+"""What one would give for the sections about events."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -63,6 +66,11 @@ class Section:
     """A line for the summary at the top, or nothing."""
     ask: str = ""
     """What one would give to have this section; such a section is not shown."""
+
+    @property
+    def first(self) -> bool:
+        """Whether it stands right under the first screen, not folded."""
+        return self.key in ("density", "sensitivity", "sweep", "local") and not self.ask
 
 
 def cell(value: Any) -> str:

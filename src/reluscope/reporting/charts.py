@@ -18,18 +18,22 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 16, 12, 58
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 16, 12, 62
 """Margins in pixels."""
 
 CATEGORIES: npt.NDArray[np.uint8] = np.array(
-    [(126, 176, 222), (240, 178, 122), (142, 200, 150), (226, 140, 140), (186, 160, 214), (190, 160, 140),
-     (232, 168, 206), (176, 176, 176), (204, 206, 120), (128, 206, 214)], np.uint8
+    [(125, 177, 216), (242, 151, 60), (242, 229, 190), (151, 125, 112), (138, 112, 242), (138, 242, 242),
+     (151, 177, 112), (190, 242, 138), (177, 99, 151), (229, 164, 177)], np.uint8
 )  # fmt: skip
-"""Ten light colours, one per output that can win; edges stay visible on all of them."""
+"""Ten colours, one per output that can win: any two differ by 20 or more (CIE 1976), also for eyes that lack one of the
+three cones; edges stay visible on all of them."""
 
 
 class Chart:
-    """Axes from `x` = (low, high) and `y` = (low, high) with labels; marks in data coordinates."""
+    """Axes from `x` = (low, high) and `y` = (low, high) with labels; marks in data coordinates.
+
+    With `x_powers` (`y_powers`) the coordinates are logarithms to the base 10, and ticks are powers of it.
+    """
 
     def __init__(
         self,
@@ -42,15 +46,19 @@ class Chart:
         height: int = 340,
         x_names: Sequence[str] | None = None,
         y_names: Sequence[str] | None = None,
+        x_powers: bool = False,
+        y_powers: bool = False,
         title: str = "",
     ) -> None:
         self._x, self._y = _range(x), _range(y)
         self._size = (width, height)
         self._labels = (x_label, y_label)
         self._names = (x_names, y_names)
+        self._powers = (x_powers, y_powers)
         self._title = title
         self._marks: list[str] = []
         self._legend: list[tuple[str, str]] = []
+        self._bars: list[str] = []
 
     def line(self, x: npt.ArrayLike, y: npt.ArrayLike, kind: str = "c1", name: str = "", *, step: bool = False) -> None:
         """A line through the points; `step=True` holds each value until the next point."""
@@ -98,6 +106,12 @@ class Chart:
     def swatch(self, colour: npt.NDArray[np.uint8], name: str) -> None:
         """An entry of the legend with a fixed colour, for pictures made of pixels."""
         self._legend.append((f'fill="#{colour[0]:02x}{colour[1]:02x}{colour[2]:02x}"', name))
+
+    def colour_bar(self, colours: npt.NDArray[np.uint8], low: str, high: str, name: str = "") -> None:
+        """A colour bar above the picture: RGB rows from `low` to `high`, and what it shows."""
+        stops = ", ".join(hex_colours(colours))
+        bar = f'<span class="bar" style="background: linear-gradient(90deg, {stops})"></span>'
+        self._bars.append(f"<span>{escape(name)} {escape(low)} {bar} {escape(high)}</span>")
 
     def whiskers(
         self, at: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, kind: str = "ink", *, across: bool = False
@@ -174,19 +188,19 @@ class Chart:
     def _axis_x(self) -> str:
         x, y, w, h = self._area()
         out = [f'<path class="axis" d="M{x} {y + h}H{x + w}"/>']
-        for at, text in _ticks(self._x, self._names[0]):
+        for at, text in _ticks(self._x, self._names[0], self._powers[0]):
             p = float(self._px([at])[0])
             out.append(f'<path class="grid" d="M{p:.1f} {y}V{y + h}"/>' if self._names[0] is None else "")
-            out.append(f'<text class="tick" x="{p:.1f}" y="{y + h + 25}" text-anchor="middle">{escape(text)}</text>')
+            out.append(f'<text class="tick" x="{p:.1f}" y="{y + h + 28}" text-anchor="middle">{escape(text)}</text>')
         label = escape(self._labels[0])
-        out.append(f'<text class="label" x="{x + w / 2:.0f}" y="{y + h + 49}" text-anchor="middle">{label}</text>')
+        out.append(f'<text class="label" x="{x + w / 2:.0f}" y="{y + h + 53}" text-anchor="middle">{label}</text>')
         return "".join(out)
 
     def _axis_y(self) -> str:
         x, y, _, h = self._area()
         width = self._area()[2]
         out = [f'<path class="axis" d="M{x} {y}V{y + h}"/>']
-        for at, text in _ticks(self._y, self._names[1]):
+        for at, text in _ticks(self._y, self._names[1], self._powers[1]):
             p = float(self._py([at])[0])
             out.append(f'<path class="grid" d="M{x} {p:.1f}H{x + width}"/>' if self._names[1] is None else "")
             out.append(f'<text class="tick" x="{x - 6}" y="{p + 4:.1f}" text-anchor="end">{escape(text)}</text>')
@@ -198,9 +212,9 @@ class Chart:
 
     def _legend_html(self) -> str:
         """Keys and names above the picture, in a line that wraps on narrow screens."""
-        if not self._legend:
+        if not self._legend and not self._bars:
             return ""
-        items = "".join(
+        items = "".join(self._bars) + "".join(
             f'<span><svg class="swatch" viewBox="0 0 18 8"><rect {key} width="18" height="8" rx="2"/></svg>'
             f"{escape(name)}</span>"
             for key, name in self._legend
@@ -257,10 +271,27 @@ def _range(given: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def _ticks(span: tuple[float, float], names: Sequence[str] | None) -> list[tuple[float, str]]:
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def power_of_ten(k: float) -> str:
+    """10 to the power k: as a number where that is short, else with a raised exponent."""
+    if k != int(k):
+        return f"{10.0**k:.2g}"
+    return f"{10.0**k:g}" if -2 <= k <= 3 else f"10{str(int(k)).translate(_RAISED)}"
+
+
+def _ticks(span: tuple[float, float], names: Sequence[str] | None, powers: bool = False) -> list[tuple[float, str]]:
     if names is not None:
         return [(i, name if len(name) <= 24 else name[:23] + "…") for i, name in enumerate(names)]
     low, high = span
+    if powers:
+        each = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200) if high - low <= 6 * s or s == 200)
+        whole = [k for k in range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1) if k % each == 0]
+        if len(whole) >= 2:
+            return [(k, power_of_ten(k)) for k in whole]
+        parts = [k + math.log10(m) for k in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
+        return [(t, f"{10.0**t:.2g}") for t in parts if low - 1e-9 <= t <= high + 1e-9]
     raw = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw * 0.999)

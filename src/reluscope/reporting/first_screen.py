@@ -146,7 +146,7 @@ def _where(subject: Subject) -> Figure | None:
     y = view.net(places)
     # In standard deviations a circle is round; inputs have units of their own.
     chart = Chart((view.lower[0], view.upper[0]), (view.lower[1], view.upper[1]), x_label=view.labels[0],
-                  y_label=view.labels[1], width=_WIDTH, height=_WIDTH - 24, title="Where it decides what")  # fmt: skip
+                  y_label=view.labels[1], width=_WIDTH, height=_WIDTH - 20, title="Where it decides what")  # fmt: skip
     if 2 <= net.n_outputs <= len(CATEGORIES):
         winner = y.argmin(axis=1) if subject.deciding == "smallest" else y.argmax(axis=1)
         colours = CATEGORIES[winner]
@@ -155,7 +155,9 @@ def _where(subject: Subject) -> Figure | None:
         what = f"colours: which output is {subject.deciding}"
     else:
         colours = diverging(y[:, 0])
-        what = f"colours: y[0], blue below zero, red above, strongest at ±{float(np.abs(y[:, 0]).max()):.3g}"
+        top = f"{float(np.abs(y[:, 0]).max()):.3g}"
+        chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.output(0))
+        what = f"colours: {subject.output(0)}"
     colours = colours.reshape(pixels, pixels, 3).copy()
     if subject.events:
         look()

@@ -1,6 +1,7 @@
 """`report(net, law)`: every question about a network on one page that needs nothing else.
 
-The page is one HTML file without scripts, links to elsewhere or fonts to fetch; its tables lie beside it as CSV and
+The page is one HTML file that loads nothing, neither scripts nor fonts; its script draws the map, all else can be read
+without it. Its tables lie beside it as CSV and
 its numbers as JSON. A section that cannot be worked out says why, and the others stand.
 """
 
@@ -29,10 +30,12 @@ from reluscope.errors import InputError, ReluscopeError
 from reluscope.inputs import ClassMixtures, Gaussian, GaussianMixture, Law, Uniform, check_law
 from reluscope.network import Network, check_network
 from reluscope.progress import meter
-from reluscope.reporting import error_rates, output_laws, region_pictures, sections
+from reluscope.reporting import error_rates, levers, output_laws, region_pictures, sections
 from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.first_screen import Screen, chances, first_screen
+from reluscope.reporting.scene import scene, script
 from reluscope.reporting.subject import Subject
+from reluscope.reporting.ways_on import playground_link, python_code
 from reluscope.threads import OutOfTimeError, clean_interrupt, deadline
 from reluscope.workers import with_jobs
 
@@ -41,6 +44,9 @@ _MORE = 0.3
 
 _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
     sections.events,
+    levers.density,
+    levers.sensitivity,
+    levers.sweep,
     error_rates.errors,
     sections.linear_models,
     output_laws.outputs,
@@ -75,6 +81,12 @@ class Report:
         Whether the distribution of the inputs was given by nobody.
     screen : Screen
         What comes first on the page: what, where, how likely.
+    scene : str
+        The map as JSON, for the page to draw; empty where there is none.
+    python : str
+        A script that asks the first questions again.
+    playground : str
+        Where the playground shows this network, once it is started with its file.
     """
 
     title: str
@@ -85,6 +97,9 @@ class Report:
     records: tuple[dict[str, Any], ...] = ()
     assumed: bool = False
     screen: Screen = field(default_factory=Screen)
+    scene: str = ""
+    python: str = ""
+    playground: str = ""
 
     @property
     def summary(self) -> list[str]:
@@ -105,6 +120,10 @@ class Report:
                 sections=self.sections,
                 origin=self.origin,
                 version=__version__,
+                scene=self.scene,
+                script=script() if self.scene or self.python else "",
+                python=self.python,
+                playground=self.playground,
             )
         )
 
@@ -278,7 +297,8 @@ def report(
         "seconds": f"{time.perf_counter() - started:.1f}",
     }
     kept = tuple(subject.records)
-    return Report(title or net.name or "network", law_from, tuple(done), origin, seed, kept, assumed, screen)
+    ways = _scene(subject), python_code(subject), playground_link(subject)
+    return Report(title or net.name or "network", law_from, tuple(done), origin, seed, kept, assumed, screen, *ways)
 
 
 def _first(subject: Subject) -> Screen:
@@ -288,6 +308,14 @@ def _first(subject: Subject) -> Screen:
         with suppress(OutOfTimeError), deadline(lambda: budget.elapsed() > budget.seconds):
             return first_screen(subject)
     return Screen(chances=chances(subject))
+
+
+def _scene(subject: Subject) -> str:
+    """The map, where there is time for it."""
+    budget = subject.budget
+    with suppress(OutOfTimeError, ReluscopeError, MemoryError), deadline(lambda: budget.elapsed() > budget.seconds):
+        return scene(subject)
+    return ""
 
 
 def _tried(section: Callable[[Subject], Section], subject: Subject) -> Section:

@@ -17,6 +17,9 @@ from reluscope.reporting.subject import Subject
 _MOST_SHAPES = 6000
 """Polygons drawn in one picture."""
 
+_SQUARE = 560, 540
+"""A map is a square: in standard deviations a circle is round."""
+
 _PIXELS = 220
 _MOST_DENSE = 400
 """Inputs up to which the whole covariance is used."""
@@ -38,8 +41,8 @@ def regions(subject: Subject) -> Section:
     partial = "" if found.complete else f" (the first {len(found):,}: {found.reason})"
     grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
     y = plane(grid.reshape(-1, 2))
-    chart = Chart((lower[0], wide[0]), (lower[1], wide[1]), x_label=labels[0], y_label=labels[1], height=460,
-                  title="The output and the edges of the regions")  # fmt: skip
+    chart = Chart((lower[0], wide[0]), (lower[1], wide[1]), x_label=labels[0], y_label=labels[1],
+                  width=_SQUARE[0], height=_SQUARE[1], title="The output and the edges of the regions")  # fmt: skip
     if 2 <= net.n_outputs <= len(CATEGORIES):
         word = subject.deciding
         winner = y.argmin(axis=1) if word == "smallest" else y.argmax(axis=1)
@@ -50,7 +53,9 @@ def regions(subject: Subject) -> Section:
     else:
         values = y[:, 0].reshape(_PIXELS, _PIXELS)
         chart.image(diverging(values)[::-1])
-        what = f"y[0] (blue below zero, red above, strongest at ±{float(np.abs(values).max()):.3g})"
+        top = f"{float(np.abs(values).max()):.3g}"
+        chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.output(0))
+        what = subject.output(0)
     shapes = [found.vertices(i) for i in range(min(len(found), _MOST_SHAPES))]
     chart.polygons(shapes)
     where = view.where
@@ -188,13 +193,15 @@ def _mass_picture(
     masses = np.asarray(found.masses(subject.law).value)
     heavy = np.argsort(-masses)[:_MOST_SHAPES]
     scale = 1.0 + np.log10(np.maximum(masses[heavy], 1e-6) / max(float(masses.max()), 1e-6)) / 6.0
-    chart = Chart((lower[0], upper[0]), (lower[1], upper[1]), x_label=labels[0], y_label=labels[1], height=460,
-                  title="The probability of each region")  # fmt: skip
+    chart = Chart((lower[0], upper[0]), (lower[1], upper[1]), x_label=labels[0], y_label=labels[1],
+                  width=_SQUARE[0], height=_SQUARE[1], title="The probability of each region")  # fmt: skip
+    most = float(masses.max())
+    chart.colour_bar(sequential(np.linspace(0.0, 1.0, 9)), f"≤ {1e-6 * most:.2g}", f"{most:.3g}", "probability")
     chart.polygons([found.vertices(int(i)) for i in heavy], hex_colours(sequential(np.clip(scale, 0, 1))))
     x, _ = subject.draws()
     chart.dots(x[:300, 0], x[:300, 1], "ink", radius=1.1)
     caption = (
-        "The same regions coloured by their probability inside this view (yellow: most, violet: a millionth of it or "
-        "less, on a logarithmic scale); dots are inputs drawn at random."
+        "The same regions coloured by their probability inside this view, on a logarithmic scale; dots are inputs "
+        "drawn at random."
     )
     return Figure(chart.svg(), caption)

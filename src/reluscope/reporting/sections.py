@@ -8,8 +8,9 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope._text import count, percent
-from reluscope.reporting.blocks import Figure, Section, Table
+from reluscope.reporting.blocks import ASK_FOR_EVENTS, Figure, Section, Table
 from reluscope.reporting.charts import Chart
+from reluscope.reporting.local_pictures import pictures
 from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
 
 _MOST_NUMBERS = 200_000
@@ -72,7 +73,7 @@ def linear_models(subject: Subject) -> Section:
     if len(total) > 1:
         shown = min(len(total), 2000)
         chart = Chart(
-            (0, np.log10(shown) or 1), (0, 1), x_label="number of linear models, log10 (most probable first)",
+            (0, np.log10(shown) or 1), (0, 1), x_label="number of linear models (most probable first)", x_powers=True,
             y_label="share of inputs covered", title="Share of inputs that the most probable linear models cover",
         )  # fmt: skip
         at = np.unique(np.geomspace(1, shown, 200).astype(int))
@@ -133,7 +134,7 @@ def units(subject: Subject) -> Section:
 def events(subject: Subject) -> Section:
     """The probabilities of the events asked for."""
     if not subject.events:
-        return Section("events", "How likely are your events", ask='events=["y[0] > 1"]: the probability of an event')
+        return Section("events", "How likely are your events", ask=ASK_FOR_EVENTS)
     names = ["event", "probability", "lower", "upper", "guarantee", "how"]
     if subject.X is not None:
         names.insert(1, "on the data")
@@ -230,6 +231,7 @@ def local_models(subject: Subject) -> Section:
     who = {"region": [p.region for p in portraits], "rows": [p.count for p in portraits],
            "share": [p.count / n for p in portraits], "rows differ by": [str(p) for p in portraits]}  # fmt: skip
     blocks: list[Any] = [
+        *pictures(subject, found),
         Table("portraits", "The largest regions: how their rows differ from the average row.", who),
         Table(
             "local_models",

@@ -1,0 +1,209 @@
+"""Sections right under the first screen: the output with the event's part filled, and what would change that part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reluscope._check import FloatArray
+from reluscope._text import percent, percent_in
+from reluscope.errors import InputError
+from reluscope.reporting.blocks import ASK_FOR_EVENTS, Figure, Section, Table
+from reluscope.reporting.charts import Chart
+from reluscope.reporting.subject import Subject
+
+_STEP = 0.1
+"""By how much means move (in standard deviations) and spreads grow (as a share)."""
+
+_MOST_INPUTS = 12
+_FACTORS = (0.25, 0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0)
+_POINTS, _BINS = 121, 48
+_MOST_PDF = 2
+"""Dimensions up to which the density is quick and exact."""
+
+_FLOOR = 1e-12
+"""Probabilities below this are drawn at it."""
+
+
+def density(subject: Subject) -> Section:
+    """The density of the output that the event is about, with the event's part filled."""
+    title = "What comes out, and which part is in the event"
+    if not subject.events:
+        return Section("density", title, ask=ASK_FOR_EVENTS)
+    from reluscope.events import event, output_intervals
+
+    net, text = subject.net, subject.events[0]
+    placed = event(text, net.n_inputs, net.n_outputs, net=net, law=subject.law, names=subject.names)
+    o = next((int(k) for case in placed.cases for k in np.flatnonzero(np.any(case.G, axis=0))), 0)
+    part = output_intervals(placed, o)
+    x, y = subject.draws()
+    low, high = (float(v) for v in np.quantile(y[:, o], [0.002, 0.998]))
+    pad = 0.2 * (high - low) or 0.5 * max(abs(low), 1.0)
+    low, high = low - pad, high + pad
+    if part is not None and subject.seen() <= _MOST_PDF:
+        figure = _filled(subject, o, low, high, part, text)
+    else:
+        figure = _counted(subject, o, low, high, text)
+    share = percent(float(subject.holds(text, x[:20_000]).mean()))
+    facts = {"event": text, "output": o, "share_of_draws": share}
+    return Section("density", title, f"{text}: the coloured part.", "", [figure], facts=facts)
+
+
+def _filled(subject: Subject, o: int, low: float, high: float, part: Any, text: str) -> Figure:
+    out = subject.outputs()
+    t = np.linspace(low, high, _POINTS)
+    ends = np.array([v for pair in part for v in pair if low < v < high])
+    t = np.unique(np.concatenate([t, ends]))
+    p = np.asarray(out.pdf(t, output=o).value)
+    top = 1.2 * max(float(np.quantile(p, 0.99)), 1e-300)
+    chart = Chart((low, high), (0, top), x_label=subject.output(o), y_label="density", title="Density of the output")
+    for a, b in part:
+        inside = (t >= a) & (t <= b)
+        if inside.sum() > 1:
+            chart.band(t[inside], np.zeros(int(inside.sum())), p[inside], "c2 full")
+    chart.line(t, p, "ink")
+    chart.legend("c2", text)
+    atoms = out.atoms(o)
+    heavy = np.argsort(-np.asarray(atoms.mass.value))[:6]
+    if len(heavy):
+        most = float(np.max(atoms.mass.value))
+        chart.stems(atoms.value[heavy], 0.9 * top * atoms.mass.value[heavy] / most, "c3", "single values")
+    what = " Stems: single values with a probability of their own, not part of the density." if len(heavy) else ""
+    return Figure(chart.svg(), f"The density of {subject.output(o)} ({out.guarantee}), coloured where {text}.{what}")
+
+
+def _counted(subject: Subject, o: int, low: float, high: float, text: str) -> Figure:
+    x, y = subject.draws()
+    edges = np.linspace(low, high, _BINS + 1)
+    every = np.histogram(y[:, o], bins=edges)[0] / len(y)
+    inside = np.histogram(y[subject.holds(text, x), o], bins=edges)[0] / len(y)
+    top = 1.1 * max(float(every.max()), 1e-300)
+    chart = Chart((low, high), (0, top), x_label=subject.output(o), y_label="share of inputs",
+                  title="The output, inside and outside of the event")  # fmt: skip
+    chart.bars(edges[:-1], edges[1:], np.zeros(_BINS), every, "soft")
+    chart.bars(edges[:-1], edges[1:], np.zeros(_BINS), inside, "c2 full")
+    chart.legend("c2", text)
+    return Figure(
+        chart.svg(), f"{subject.output(o)} for {len(y):,} inputs drawn from the law; coloured: those where {text}."
+    )
+
+
+def sensitivity(subject: Subject) -> Section:
+    """How the probability moves with the mean and the spread of each input."""
+    title = "What would change it"
+    if not subject.events:
+        return Section("sensitivity", title, ask=ASK_FOR_EVENTS)
+    from reluscope.answers.sensitivity import sensitivity as ask
+
+    text = subject.events[0]
+    budget = f"{subject.allow(0.1):g}s"
+    found = ask(subject.net, subject.law, text, names=subject.names, budget=budget, rng=subject.seed)
+    by_mean, by_spread = by_input(subject.law, found)
+    order = np.argsort(-np.maximum(np.abs(by_mean), np.abs(by_spread)), kind="stable")
+    order = order[np.maximum(np.abs(by_mean), np.abs(by_spread))[order] > 0]
+    if not len(order):
+        raise InputError("the probability of the event does not move with the mean or the spread of any input")
+    shown = order[:_MOST_INPUTS]
+    names = [subject.feature(int(i)) for i in shown]
+    at = np.arange(len(shown))[::-1].astype(float)
+    a, b = _STEP * by_mean[shown], _STEP * by_spread[shown]
+    reach = 1.1 * float(max(np.abs(a).max(), np.abs(b).max()))
+    chart = Chart((-reach, reach), (-0.7, len(shown) - 0.3), x_label="change of the probability", y_label="",
+                  y_names=names[::-1], height=90 + 36 * len(shown), title="Sensitivity to each input")  # fmt: skip
+    for values, shift, kind in ((a, 0.05, "c1"), (b, -0.35, "c2")):
+        chart.bars(np.zeros(len(shown)), values, at + shift, at + shift + 0.3, kind)
+    chart.legend("c1", f"mean {_STEP:g} standard deviations higher")
+    chart.legend("c2", f"spread {100 * _STEP:g} % larger")
+    i, kind = (int(shown[0]), "mean") if abs(a[0]) >= abs(b[0]) else (int(shown[0]), "spread")
+    most = a[0] if kind == "mean" else b[0]
+    way = "raises" if most > 0 else "lowers"
+    step = f"a mean {_STEP:g} standard deviations higher" if kind == "mean" else f"a spread {100 * _STEP:g} % larger"
+    lead = f"Most of all {subject.feature(i)}: {step} {way} the probability of {text} by about {abs(most):.2g}."
+    columns: dict[str, Any] = {
+        "input": [subject.feature(int(i)) for i in order],
+        "change by the mean": _STEP * by_mean[order],
+        "change by the spread": _STEP * by_spread[order],
+    }
+    caption = f"The change of the probability of {text} to first order, from its derivatives ({found.guarantee})."
+    if len(order) > len(shown):
+        caption += f" The {len(shown)} of {len(order)} inputs with the largest changes."
+    if found.note:
+        caption += f" Note: {found.note}."
+    blocks: list[Table | Figure | str] = [
+        Figure(chart.svg(), caption),
+        Table("sensitivity", "All inputs.", columns, shown=0),
+    ]
+    facts = {"event": text, "sensitivity": columns}
+    return Section("sensitivity", title, lead, found.guarantee, blocks, facts=facts)
+
+
+def by_input(law: Any, found: Any) -> tuple[FloatArray, FloatArray]:
+    """Derivatives of the probability by a shift of each input (in standard deviations), and by the log of its spread.
+
+    Both move the law as a whole, as `law.move` does.
+    """
+    sd = np.sqrt(np.asarray(law.variance))
+    if found.mean is not None and found.cov is not None and not found.note.startswith("derivatives by the mean"):
+        parts = [(law.mean, law.cov)] if found.mean.value.ndim == 1 else [(g.mean, g.cov) for _, g in law.components]
+        mean = np.atleast_2d(found.mean.value)
+        cov = np.asarray(found.cov.value).reshape(len(parts), *found.cov.value.shape[-2:])
+        if len(mean) != len(parts) or any(part.unrestricted is not part for _, part in law.components):
+            raise InputError(f"{law!r} has no derivatives by the spread of an input here")
+        spread = np.zeros(len(sd))
+        for k, (m, S) in enumerate(parts):
+            spread += mean[k] * (np.asarray(m) - np.asarray(law.mean)) + 2.0 * (cov[k] * np.asarray(S)).sum(axis=1)
+        return mean.sum(axis=0) * sd, spread
+    if found.lower is not None and found.upper is not None:
+        half = 0.5 * (np.asarray(law.upper) - np.asarray(law.lower))
+        low, high = np.asarray(found.lower.value), np.asarray(found.upper.value)
+        return (low + high) * sd, half * (high - low)
+    raise InputError(f"{law!r} has no derivatives by the mean and spread of an input")
+
+
+def sweep(subject: Subject) -> Section:
+    """How the probability moves when all noise grows or shrinks together."""
+    title = "With less or more noise"
+    if not subject.events:
+        return Section("sweep", title, ask=ASK_FOR_EVENTS)
+    from reluscope.answers.probability import probability
+
+    text, n = subject.events[0], subject.net.n_inputs
+    seconds = subject.allow(0.12) / len(_FACTORS)
+    found = []
+    for factor in _FACTORS:
+        law = subject.law if factor == 1.0 else subject.law.move(scale=np.full(n, factor))
+        kept = subject.cache.get("events", {}).get(text) if factor == 1.0 else None
+        found.append(
+            kept or probability(subject.net, law, text, names=subject.names, budget=f"{seconds:g}s", rng=subject.seed)
+        )
+    value, lower, upper = (np.array([float(getattr(a, k)) for a in found]) for k in ("value", "lower", "upper"))
+    least = float(value[value > 0].min(initial=1.0))
+    wide = least < 0.01 * float(value.max())  # two decades: a logarithmic axis
+
+    def put(v: FloatArray) -> FloatArray:
+        return np.log10(np.maximum(v, _FLOOR)) if wide else v
+
+    top = 1.05 * float(upper.max()) or 1.0
+    span = (float(np.floor(np.log10(max(least, _FLOOR)))), float(put(upper).max())) if wide else (0.0, top)
+    ends = float(np.log10(_FACTORS[0])), float(np.log10(_FACTORS[-1]))
+    chart = Chart(ends, span, x_powers=True, y_powers=wide, x_label="all standard deviations times",
+                  y_label="probability", title="A sweep over the noise")  # fmt: skip
+    at = np.log10(_FACTORS)
+    chart.band(at, put(lower), put(upper), "c1")
+    chart.line(at, put(value), "c1")
+    chart.dots(at, put(value), "c1")
+    chart.dots([0.0], put(value[[_FACTORS.index(1.0)]]), "c2", "as given", 4.0)
+    kinds = {a.guarantee for a in found}
+    kind = next(k for k in ("confidence", "sound", "exact") if k in kinds)
+    places = [_FACTORS.index(f) for f in (0.5, 2.0)]
+    half, double = (percent_in(float(value[k]), float(lower[k]), float(upper[k])) for k in places)
+    lead = f"With half the noise {text} has probability {half}, with twice the noise {double}."
+    columns: dict[str, Any] = {"factor": list(_FACTORS), "probability": value, "lower": lower, "upper": upper}
+    columns["guarantee"] = [a.guarantee for a in found]
+    caption = f"The probability of {text} when the law is stretched about its mean; band: its bracket."
+    if (value < _FLOOR).any() and wide:
+        caption += f" Below {_FLOOR:g} it is drawn at {_FLOOR:g}."
+    blocks: list[Table | Figure | str] = [Figure(chart.svg(), caption), Table("sweep", "The sweep.", columns, shown=0)]
+    facts = {"event": text, "sweep": columns}
+    return Section("sweep", title, lead, kind, blocks, facts=facts)

@@ -1,0 +1,98 @@
+"""Pictures of the data section: importance of the inputs, how their coefficients vary, one row taken apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reluscope.reporting.blocks import Figure
+from reluscope.reporting.charts import Chart
+from reluscope.reporting.subject import Subject
+
+_MOST = 10
+_MOST_ROWS = 20_000
+_BINS = 48
+
+
+def pictures(subject: Subject, found: Any) -> list[Figure]:
+    """The three pictures; `found` is what `unwrap` gives."""
+    importance = found.importance(output=0)
+    order = np.argsort(-importance.variance, kind="stable")[:_MOST]
+    return [_importance(subject, importance, order), _violin(subject, found, order), _waterfall(subject, found)]
+
+
+def _left_out(subject: Subject, shown: int) -> str:
+    n = subject.net.n_inputs
+    return f" The {shown} most important of {n:,} inputs." if shown < n else ""
+
+
+def _chart(names: list[str], low: float, high: float, label: str, title: str) -> Chart:
+    pad = 0.06 * (high - low) or 0.5
+    return Chart((low - pad, high + pad), (-0.7, len(names) - 0.3), x_label=label, y_label="", y_names=names[::-1],
+                 height=90 + 30 * len(names), title=title)  # fmt: skip
+
+
+def _importance(subject: Subject, importance: Any, order: Any) -> Figure:
+    share = np.asarray(importance.variance)[order]
+    names = [subject.feature(int(i)) for i in order]
+    chart = _chart(names, 0.0, float(share.max()), "share of the variance", "Importance of the inputs")
+    at = np.arange(len(order))[::-1]
+    chart.bars(np.zeros(len(order)), share, at - 0.32, at + 0.32)
+    text = f"How much of the variance of {subject.output(0)} over the rows each input contributes."
+    return Figure(chart.svg(), text + _left_out(subject, len(order)))
+
+
+def _violin(subject: Subject, found: Any, order: Any) -> Figure:
+    rows = found.region[:: max(1, len(found.region) // _MOST_ROWS)]
+    regions, member = np.unique(rows, return_inverse=True)
+    C = found.maps(regions)[0][member, 0][:, order] * found.spread[order]
+    names = [subject.feature(int(i)) for i in order]
+    low, high = min(0.0, float(C.min())), max(0.0, float(C.max()))
+    chart = _chart(names, low, high, "coefficient times the input's standard deviation", "Coefficients over the rows")
+    edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    for k, place in enumerate(np.arange(len(order))[::-1].tolist()):
+        count = np.convolve(np.histogram(C[:, k], bins=edges)[0], [0.25, 0.5, 0.25], mode="same")
+        half = 0.42 * count / max(float(count.max()), 1.0)
+        some = np.flatnonzero(half > 0)
+        if len(some) > 1:
+            some = np.arange(some[0], some[-1] + 1)
+            chart.band(middle[some], place - half[some], place + half[some], "c1 full")
+        ends = np.quantile(C[:, k], [0.25, 0.5, 0.75])
+        chart.whiskers([place], ends[:1], ends[2:], across=True)
+        chart.dots(ends[1:2], [place], "ink", radius=3.0)
+    chart.line([0.0, 0.0], [-0.7, len(order) - 0.3], "soft")
+    text = f"How the coefficients of the linear models of {subject.output(0)} vary over the rows; bar: the middle half."
+    return Figure(chart.svg(), text + _left_out(subject, len(order)))
+
+
+def _waterfall(subject: Subject, found: Any) -> Figure:
+    """One row: the first in the event, else the first."""
+    X = subject.X
+    assert X is not None
+    row, which = 0, "the first row"
+    if subject.events:
+        inside = np.flatnonzero(subject.holds(subject.events[0], X))
+        if len(inside):
+            row, which = int(inside[0]), f"row {int(inside[0])}, the first where {subject.events[0]}"
+    told = found.explain(row)
+    parts = np.asarray(told.path)[0]
+    order = np.argsort(-np.abs(parts), kind="stable")[:_MOST]
+    rest = float(parts.sum() - parts[order].sum())
+    names = [subject.feature(int(i)) for i in order] + (["all others"] if len(order) < len(parts) else [])
+    steps = np.append(parts[order], rest)[: len(names)]
+    ends = float(np.asarray(told.base)[0]) + np.concatenate([[0.0], np.cumsum(steps)])
+    title = f"{subject.output(0)}, one row taken apart"
+    chart = _chart(names, float(ends.min()), float(ends.max()), subject.output(0), title)
+    at = np.arange(len(names))[::-1].astype(float)
+    for sign, kind in ((1, "c2"), (-1, "c1")):
+        some = np.flatnonzero(np.sign(steps) == sign)
+        chart.bars(ends[some], ends[some + 1], at[some] - 0.32, at[some] + 0.32, kind)
+    chart.legend("c2", "raises it")
+    chart.legend("c1", "lowers it")
+    text = (
+        f"{subject.output(0)} of {which}: from {ends[0]:.3g} at the reference ({told.reference.name}) to "
+        f"{ends[-1]:.3g}, input by input."
+    )
+    return Figure(chart.svg(), text)

@@ -37,3 +37,20 @@ def test_unknown_names_are_refused(tmp_path, capsys):
     with pytest.raises(InputError, match="name must be one of"):
         reproduce("everything", tmp_path)
     assert main(["reproduce", "everything", "--out", str(tmp_path)]) == 2
+
+
+def test_complexes_have_the_counts_of_their_arrangements(tmp_path):
+    done = reproduce("complex", tmp_path, quick=True, rng=0)
+    assert len(done.rows) == 2
+    for row in done.rows:
+        assert row["first layer generic"] and row["face to face"] and row["Euler characteristic"] == 1
+        assert row["regions of the first layer"] == row["of that many hyperplanes"] == 16
+    assert all((tmp_path / name).stat().st_size > 5000 for name in done.files)
+    assert "images-output.png" in done.files
+
+
+def test_the_checker_agrees_with_the_theorem_on_invariant_families(tmp_path):
+    done = reproduce("invariance", tmp_path, quick=True, rng=0)
+    assert [row["found"] for row in done.rows] == [True, True, True, False, False]
+    assert "agrees with the theorem on all 5 families" in str(done)
+    assert (tmp_path / "growth.png").stat().st_size > 5000

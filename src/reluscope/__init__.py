@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.cells.compare import distance as distance
     from reluscope.cells.compare import equivalent as equivalent
     from reluscope.cells.complex import polyhedral_complex as polyhedral_complex
+    from reluscope.cells.lipschitz import lipschitz as lipschitz
     from reluscope.cells.reachable import reachable as reachable
     from reluscope.cells.regions import Regions as Regions
     from reluscope.cells.regions import regions as regions
@@ -124,6 +125,7 @@ _HOME = {
         "cells.along": "along",
         "cells.compare": "distance equivalent",
         "cells.complex": "polyhedral_complex",
+        "cells.lipschitz": "lipschitz",
         "cells.reachable": "reachable",
         "cells.regions": "Regions regions stream_regions",
         "errors": "InputError InputLimitError InputTypeError MissingExtraError ReluscopeError ReluscopeWarning "

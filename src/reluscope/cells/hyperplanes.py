@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, real, real_array
 from reluscope.errors import InputError
+
+_MOST_SUBSETS = 200_000
+"""Subsets of hyperplanes that are looked at for general position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +88,67 @@ def hyperplane_intersection(A: npt.ArrayLike, b: npt.ArrayLike, *, tolerance: fl
     blur = share * (np.linalg.norm(point) + np.abs(level).max(initial=0.0)) / (size[rank - 1] if rank else 1.0)
     consistent = bool(residual <= blur) and not impossible
     return Intersection(point, np.ascontiguousarray(right[rank:]), rank, consistent, np.inf if impossible else residual)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Whether hyperplanes are in general position, which is also its truth value; if not, which rows are not and why.
+
+    Attributes
+    ----------
+    generic : bool
+    subset : tuple of int
+    reason : str
+    """
+
+    generic: bool
+    subset: tuple[int, ...] = ()
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.generic
+
+
+def general_position(A: npt.ArrayLike, b: npt.ArrayLike, *, tolerance: float | None = None) -> Position:
+    """Whether the hyperplanes `A x = b` are generic: any k of them meet in dimension n - k, and not at all for k > n.
+
+    Parameters
+    ----------
+    A, b : (rows, inputs) and (rows,)
+        For layer k of a network: `net.layers[k].dense()` and `-net.layers[k].bias`.
+    tolerance : float, optional
+        As in `hyperplane_intersection`.
+
+    Returns
+    -------
+    Position
+
+    Raises
+    ------
+    InputError
+        If there are more than 200,000 subsets to look at.
+
+    Examples
+    --------
+    >>> general_position([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [0.0, 0.0, 1.0]).generic
+    True
+    >>> general_position([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [0.0, 0.0, 0.0])
+    Position(generic=False, subset=(0, 1, 2), reason='3 hyperplanes of R^2 meet')
+    """
+    rows, bound = real_array(A, "A", ndim=2), real_array(b, "b", ndim=1)
+    if len(rows) != len(bound) or not rows.shape[1]:
+        raise InputError(f"A and b must have one row per hyperplane, got shapes {rows.shape} and {bound.shape}")
+    n = rows.shape[1]
+    most = min(n + 1, len(rows))
+    if sum(comb(len(rows), k) for k in range(1, most + 1)) > _MOST_SUBSETS:
+        raise InputError(
+            f"{len(rows)} hyperplanes of R^{n} have more than {_MOST_SUBSETS:,} subsets of up to {most}: give fewer"
+        )
+    for k in range(1, most + 1):
+        for subset in combinations(range(len(rows)), k):
+            found = hyperplane_intersection(rows[list(subset)], bound[list(subset)], tolerance=tolerance)
+            if k > n and found.consistent:
+                return Position(False, subset, f"{k} hyperplanes of R^{n} meet")
+            if k <= n and found.rank < k:
+                return Position(False, subset, "a row is zero" if k == 1 else "their normals are linearly dependent")
+    return Position(True)

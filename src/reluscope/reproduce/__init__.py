@@ -14,7 +14,18 @@ from typing import Any
 
 from reluscope._text import table
 
-NAMES = ("moons", "mnist", "spectrum", "boundedness", "thesis4", "cocircles", "taiwancredit", "recover")
+NAMES = (
+    "moons",
+    "mnist",
+    "spectrum",
+    "complex",
+    "boundedness",
+    "thesis4",
+    "cocircles",
+    "taiwancredit",
+    "recover",
+    "invariance",
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,8 @@ def reproduce(name: str, folder: Path, *, quick: bool = False, rng: Any = None, 
 
     Parameters
     ----------
-    name : {"moons", "mnist", "spectrum", "boundedness", "thesis4", "cocircles", "taiwancredit", "recover"}
+    name : {"moons", "mnist", "spectrum", "complex", "boundedness", "thesis4", "cocircles", "taiwancredit", "recover", \
+"invariance"}
     folder : Path
         Where its pictures are written.
     quick : bool

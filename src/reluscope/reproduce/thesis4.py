@@ -102,7 +102,7 @@ def _plans(seed: int, points: int, deep: int) -> dict[int, Callable[[], Any]]:
         3: lambda: by_width(3),
         4: lambda: by_width(12),
         5: lambda: by_width(deep),
-        6: lambda: _histograms([net(w, 21, "normal") for w in _WIDTHS], [0, 2, 6, 9], "by layer and width"),
+        6: lambda: _histograms([net(w, 21, "normal") for w in _WIDTHS], [0, 2, 6, 9, 14, 20], "by layer and width"),
         7: lambda: net(20, deep - 1, "sphere").plot_clouds(),
         8: lambda: net(20, deep - 1, "sphere", bias=0.0, scale=100.0).plot_clouds(),
         9: lambda: net(100, deep - 1, "normal", scale=20.0).plot_clouds(),

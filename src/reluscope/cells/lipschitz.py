@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from reluscope.answer import Answer, status_of, unless_interrupted
+from reluscope.answer import Answer, Status, status_of, unless_interrupted
 from reluscope.budget import parse_budget
 from reluscope.cells.regions import stream_regions
 from reluscope.network import Network, check_network
@@ -50,20 +50,21 @@ def lipschitz(net: Network, box: Any = None, *, budget: Any = None, progress: An
     """
     check_network(net)
     limit = parse_budget(budget, "10s")
-    steepest, count, stopped = 0.0, 0, None
+    steepest, count, stopped, doubt = 0.0, 0, None, False
     for batch in stream_regions(net, box, budget=limit, progress=progress):
         if len(batch):
             steepest = max(steepest, float(np.linalg.norm(batch.C, ord=2, axis=(1, 2)).max()))
-        count, stopped = count + len(batch), batch.stopped
+        count, stopped, doubt = count + len(batch), batch.reason, batch.stopped is None
     unless_interrupted(stopped)
     if stopped is None:
         slack = _ROUNDING * steepest
         low, high, method = steepest - slack, steepest + slack, "steepest of all regions"
         return Answer(steepest, low, high, "exact", method=method, evaluations=count)
     high = max(layer_bound(net), steepest)
+    status = Status.UNDECIDED if doubt else status_of(stopped)
     return Answer(
         0.5 * (steepest + high), steepest * (1 - _ROUNDING), high, "sound", evaluations=count,
-        method="steepest region found; product of the layers' norms", note=str(stopped), status=status_of(stopped),
+        method="steepest region found; product of the layers' norms", note=str(stopped), status=status,
     )  # fmt: skip
 
 

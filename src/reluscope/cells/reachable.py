@@ -17,7 +17,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, integer, real_array
 from reluscope._doors import door
 from reluscope._lazy import late
-from reluscope.answer import Answer, status_of
+from reluscope.answer import Answer, Status, status_of
 from reluscope.cells.domain import MOST_DIMENSIONS, vertex_geometry
 from reluscope.cells.regions import Regions, regions, uninterrupted
 from reluscope.cells.union import union_of_intervals, union_of_polygons
@@ -152,9 +152,10 @@ class Images:
         Answer
         """
         full = self.measure[self.dimension == self.units]
-        note = "" if self.regions.complete else f"regions are missing: {self.regions.stopped}"
-        status = status_of(self.regions.stopped)
-        if not len(full):
+        note = "" if self.regions.complete else f"regions are missing: {self.regions.reason}"
+        stopped, doubt = self.regions.stopped, self.regions.doubt
+        status = status_of(stopped) if stopped or not doubt else Status.UNDECIDED
+        if not len(full) and self.regions.complete:
             return Answer(0.0, 0.0, 0.0, "exact", note=note, method="every image is flat", status=status)
         total = float(full.sum())
         if self.units <= 2:
@@ -169,8 +170,8 @@ class Images:
             what = "union of intervals" if self.units == 1 else "union of polygons"
             kind = "exact" if self.regions.complete else "sound"
             return Answer(value, max(value - slack, 0.0), top, kind, method=what, note=note, status=status)
-        low, high = float(full.max()), min(total, self.hull_volume())
-        high = high * (1 + 1e-9) if self.regions.complete else np.inf
+        low = float(full.max(initial=0.0))
+        high = min(total, self.hull_volume()) * (1 + 1e-9) if self.regions.complete else np.inf
         middle = 0.5 * (low + high) if np.isfinite(high) else low
         what = "largest image; sum of all images or convex hull"
         return Answer(middle, low * (1 - 1e-9), high, "sound", method=what, note=note, status=status)

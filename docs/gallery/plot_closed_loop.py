@@ -20,7 +20,8 @@ controller = rs.Network([([[-1.0, -1.5]], None, activations.clip(-1.0, 1.0)), ([
 law = rs.Gaussian([1.0, 0.5], [[0.1, 0.0], [0.0, 0.1]])
 linear = rs.closed_loop(controller, A, B, 5, names=["position", "velocity"])
 leaves = " or ".join(f"position_{t} > 2" for t in range(1, 6))
-print("P(some step is beyond 2) =", rs.probability(linear, law, leaves))
+free = rs.probability(linear, law, leaves)
+print("P(some step is beyond 2) =", free)
 
 # %%
 # A hybrid plant: behind a wall at 1.8 a spring pushes back. It is a network from (position, velocity, control) to the
@@ -37,13 +38,23 @@ wall = rs.Network(
     ]
 )
 hybrid = rs.closed_loop(controller, wall, None, 5, names=["position", "velocity"])
-print("P(some step is beyond 2), with the wall =", rs.probability(hybrid, law, leaves))
+held = rs.probability(hybrid, law, leaves)
+print("P(some step is beyond 2), with the wall =", held)
 
 # %%
+# Two hundred first states and their paths. The wall pushes back only once a path is behind it: few of them turn in
+# time.
+
 figure, axes = plt.subplots(1, 2, figsize=(8.0, 3.4), sharey=True, layout="constrained")
-X = law.sample(40, 0)
-for ax, loop, title in zip(axes, (linear, hybrid), ("linear", "with a wall"), strict=True):
+X = law.sample(200, 0)
+for ax, loop, answer, title in zip(axes, (linear, hybrid), (free, held), ("linear", "with a wall"), strict=True):
     states = np.concatenate([X[:, None, :], loop(X).reshape(len(X), 5, 2)], axis=1)
-    ax.plot(states[:, :, 0].T, color="0.4", lw=0.7)
-    ax.axhline(2.0, color="C3", lw=1)
-    ax.set(title=title, xlabel="step", ylabel="position")
+    out = (states[:, 1:, 0] > 2.0).any(axis=1)
+    ax.plot(states[~out, :, 0].T, color="0.6", lw=0.5)
+    ax.plot(states[out, :, 0].T, color="C3", lw=1.2)
+    ax.axhline(2.0, color="k", lw=1)
+    ax.annotate("limit", (0.0, 2.02), va="bottom")
+    ax.set(title=f"{title}: {100 * answer.value:.2f} % leave", xlabel="step", ylim=(0.0, 2.3))
+axes[0].set_ylabel("position")
+axes[1].axhline(1.8, color="C0", lw=1, ls="--")
+axes[1].annotate("wall", (5.0, 1.82), color="C0", va="bottom", ha="right")

@@ -148,7 +148,11 @@ FAST = {"hidden": (8,), "epochs": 20, "rate": 1e-2, "batch": 64}
         rs.ReluRegressor(hidden=(16,), epochs=60, rate=1e-2, batch=32),
         rs.LocalLinearClassifier(3, **FAST),
         rs.LocalLinearRegressor(3, **FAST),
-    ]
+    ],
+    expected_failed_checks=lambda _: dict.fromkeys(
+        ("check_sample_weight_equivalence_on_dense_data", "check_sample_weights_invariance"),
+        "batches are drawn at random: copies of a row are not the same training as its weight",
+    ),
 )
 @pytest.mark.filterwarnings("ignore")  # the checks provoke warnings on purpose
 def test_scikit_learns_own_checks(estimator, check):
@@ -169,3 +173,32 @@ def test_grid_search_and_pipelines():
     assert rs.unwrap(model, X).certificate.relative < 1e-12
     both = rs.ReluRegressor((8,), epochs=30).fit(X, np.column_stack([y, 1 - y]))
     assert both.predict(X).shape == (200, 2)
+
+
+def test_weights_of_rows_and_classes_move_the_predictions():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    y = (rng.random(600) < 1 / (1 + np.exp(-X[:, 0] + 1.5))).astype(int)
+    options = {"hidden": (8,), "epochs": 60, "rate": 1e-2, "random_state": 0}
+    plain = rs.ReluClassifier(**options).fit(X, y)
+    even = rs.ReluClassifier(**options, class_weight="balanced").fit(X, y)
+    assert plain.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.04)
+    weight = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
+    assert np.average(even.predict_proba(X)[:, 1], weights=weight) == pytest.approx(0.5, abs=0.04)
+    by_hand = rs.ReluClassifier(**options).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(by_hand.predict_proba(X), even.predict_proba(X), rtol=1e-9)
+    left_out = (X[:, 1] > 0).astype(float)  # rows of weight 0 do not count: their labels may be anything
+    other = np.where(left_out > 0, y, 1 - y)
+    a, b = (rs.ReluRegressor(**options).fit(X, v.astype(float), sample_weight=left_out) for v in (y, other))
+    assert a.score(X, y, sample_weight=left_out) == pytest.approx(b.score(X, y, sample_weight=left_out), abs=0.05)
+    few = rs.LocalLinearClassifier(2, **options, class_weight="balanced").fit(X, y)
+    assert np.average(few.predict_proba(X)[:, 1], weights=weight) == pytest.approx(0.5, abs=0.05)
+    for bad, words in (
+        ([1.0], "sample_weight"),
+        (np.full(600, -1.0), "sample_weight"),
+        (np.zeros(600), "sample_weight"),
+    ):
+        with pytest.raises(InputError, match=words):
+            rs.ReluClassifier(**options).fit(X, y, sample_weight=bad)
+    with pytest.raises(InputError, match="class_weight"):
+        rs.ReluClassifier(**options, class_weight="heavy").fit(X, y)

@@ -26,8 +26,14 @@ require("sklearn", "sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402
 from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils.class_weight import compute_sample_weight  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data  # noqa: E402
+from sklearn.utils.validation import (  # noqa: E402
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 _RECIPE = ("hidden", "l1", "l2", "rate", "batch", "epochs", "patience", "validation_fraction")
 __all__ = ["LocalLinearClassifier", "LocalLinearRegressor", "ReluClassifier", "ReluRegressor"]
@@ -76,19 +82,28 @@ class _ReluBase(BaseEstimator):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
 
-    def _train(self, X: FloatArray, response: Response) -> None:
+    def _train(self, X: FloatArray, response: Response, weight: FloatArray | None) -> None:
         recipe = Recipe(**{name: getattr(self, name) for name in _RECIPE})
         with _in_words("random_state"):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        done = train(X, response, recipe, rng=seed)
+        done = train(X, response, recipe, sample_weight=weight, rng=seed)
         self.network_ = done.network
         self.seed_ = seed
         self.n_iter_ = len(done.objective)
         self.objective_ = done.objective
-        self._finish(X, response)
+        self._finish(X, response, weight)
 
-    def _finish(self, X: FloatArray, response: Response) -> None:
+    def _finish(self, X: FloatArray, response: Response, weight: FloatArray | None) -> None:
         """What follows the training; nothing here."""
+
+    def _weight(self, sample_weight: Any, X: FloatArray) -> FloatArray | None:
+        """Weights of rows, none of them negative; None if there are none."""
+        if sample_weight is None:
+            return None
+        _unmasked(sample_weight, "sample_weight")
+        with _in_words("sample_weight"):
+            weight: FloatArray = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return weight
 
     def _rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)
@@ -130,6 +145,9 @@ class ReluClassifier(ClassifierMixin, _ReluBase):
         Penalties.
     rate, batch, epochs, patience, validation_fraction
         As for `reluscope.local_models.training.Recipe`.
+    class_weight : None, "balanced" or dict
+        How much rows of each class count, as everywhere in scikit-learn. Probabilities are then those of a population
+        with that share of classes.
     random_state : None, int or numpy RandomState
         As everywhere in scikit-learn.
 
@@ -153,13 +171,35 @@ class ReluClassifier(ClassifierMixin, _ReluBase):
     (True, [False, True])
     """
 
-    def fit(self, X: Any, y: Any) -> ReluClassifier:
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (40, 40),
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        rate: float = 1e-3,
+        batch: int = 256,
+        epochs: int = 300,
+        patience: int = 20,
+        validation_fraction: float = 0.1,
+        class_weight: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            hidden, l1=l1, l2=l2, rate=rate, batch=batch, epochs=epochs, patience=patience,
+            validation_fraction=validation_fraction, random_state=random_state,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ReluClassifier:
         """Train on rows `X` (n, features) and labels `y`.
 
         Parameters
         ----------
         X : (n, features)
         y : (n,)
+        sample_weight : (n,), optional
+            How much each row counts; rows of weight 0 do not count.
 
         Returns
         -------
@@ -175,7 +215,12 @@ class ReluClassifier(ClassifierMixin, _ReluBase):
             raise InputError(f"{type(self).__name__} needs two classes or more, got one class: {self.classes_[0]!r}")
         task = "binary" if len(self.classes_) == 2 else "multiclass"
         response = Response(task, None, code.astype(np.int64), tuple(self.classes_.tolist()))
-        self._train(X, response)
+        weight = self._weight(sample_weight, X)
+        if self.class_weight is not None:
+            with _in_words("class_weight"):
+                by_class = compute_sample_weight(self.class_weight, y)
+            weight = by_class if weight is None else weight * by_class
+        self._train(X, response, weight)
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
@@ -234,13 +279,15 @@ class ReluRegressor(RegressorMixin, _ReluBase):
     True
     """
 
-    def fit(self, X: Any, y: Any) -> ReluRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ReluRegressor:
         """Train on rows `X` (n, features) and numbers `y`, (n,) or (n, outputs).
 
         Parameters
         ----------
         X : (n, features)
         y : (n,) or (n, outputs)
+        sample_weight : (n,), optional
+            How much each row counts; rows of weight 0 do not count.
 
         Returns
         -------
@@ -254,7 +301,7 @@ class ReluRegressor(RegressorMixin, _ReluBase):
             y = column_or_1d(y, warn=True)
         self._flat = y.ndim == 1
         response = Response("regression", np.asarray(y, dtype=np.float64).reshape(len(y), -1))
-        self._train(X, response)
+        self._train(X, response, self._weight(sample_weight, X))
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -306,10 +353,11 @@ class _Merging:
         self.n_models = n_models
         self.penalty = penalty
 
-    def _finish(self, X: FloatArray, response: Response) -> None:
+    def _finish(self, X: FloatArray, response: Response, weight: FloatArray | None) -> None:
         y = response.target if response.code is None else response.code
         classes = None if response.code is None else list(range(len(response.classes)))
-        u = unwrap(self.network_, X, y, task=response.task, classes=classes)  # type: ignore[attr-defined]
+        net = self.network_  # type: ignore[attr-defined]
+        u = unwrap(net, X, y, task=response.task, classes=classes, sample_weight=weight)
         n = None if self.n_models is None else min(integer(self.n_models, "n_models", low=1), len(u))
         # Facets of the box would not be found in time for many inputs, and neighbours serve as well.
         self.models_ = u.merge(n, penalty=self.penalty, adjacency="nearest", rng=self.seed_)  # type: ignore[attr-defined]
@@ -328,7 +376,7 @@ class LocalLinearClassifier(_Merging, ReluClassifier):
         Number of models; by default cross-validation chooses it.
     penalty : float
         Ridge of the refits.
-    hidden, l1, l2, rate, batch, epochs, patience, validation_fraction, random_state
+    hidden, l1, l2, rate, batch, epochs, patience, validation_fraction, class_weight, random_state
         Train the network, as for `ReluClassifier`.
 
     Attributes
@@ -345,6 +393,28 @@ class LocalLinearClassifier(_Merging, ReluClassifier):
     >>> len(model.models_), bool(model.score(X, np.abs(X[:, 0]) > 0.5) > 0.9)
     (2, True)
     """
+
+    def __init__(
+        self,
+        n_models: int | None = None,
+        *,
+        penalty: float = 1.0,
+        hidden: tuple[int, ...] = (40, 40),
+        l1: float = 0.0,
+        l2: float = 0.0,
+        rate: float = 1e-3,
+        batch: int = 256,
+        epochs: int = 300,
+        patience: int = 20,
+        validation_fraction: float = 0.1,
+        class_weight: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_models, penalty=penalty, hidden=hidden, l1=l1, l2=l2, rate=rate, batch=batch, epochs=epochs,
+            patience=patience, validation_fraction=validation_fraction, random_state=random_state,
+        )  # fmt: skip
+        self.class_weight = class_weight
 
 
 class LocalLinearRegressor(_Merging, ReluRegressor):

@@ -101,6 +101,8 @@ class BoxSearch:
     horizon: float = np.inf
     """The second at which the time of this search ends, at this call or a later one: rounds are sized for it."""
     started: bool = False
+    known: bool = False
+    """Whether the tasks cover everything: not before the first boxes have been looked at."""
 
     def advance(self, limit: Budget, horizon: float | None = None) -> str | None:
         """Work until the bracket is good or `limit` is spent: why it stopped, "" when it is good.
@@ -121,6 +123,8 @@ class BoxSearch:
 
     def bracket(self) -> tuple[float, float]:
         """The bracket so far: sums over frames in a fixed order, rounded outward."""
+        if self.started and not self.known:
+            return 0.0, 1.0
         low, high = self.fixed
         complete = high == 0.0
         sums = {id(f): list(self.settled.get(i, [0.0, 0.0])) for i, f in enumerate(self.frames)}
@@ -176,14 +180,20 @@ class BoxSearch:
         stuck: list[Task] = []
         serial = 0
         index = {id(frame): i for i, frame in enumerate(self.frames)}
-        self.settled = {i: [0.0, 0.0] for i in range(len(self.frames))}
+        settled = {i: [0.0, 0.0] for i in range(len(self.frames))}
+
+        def take_stock(tasks: list[Task]) -> None:
+            """What the bracket is made of, all of it at one moment: Ctrl-C may come between any two."""
+            stock = tasks, [t.result for t in tasks], {i: list(both) for i, both in settled.items()}
+            self.tasks, self.results, self.settled = stock
+            self.known = True
 
         def sort_in(task: Task) -> None:
             nonlocal serial
             self.boxes += 1
             frame = task.frame
             if task.result.gap <= 0.0 or task.chain.n_rows == 0:
-                both = self.settled[index[id(frame)]]
+                both = settled[index[id(frame)]]
                 both[0] += task.result.inside
                 both[1] += task.result.possible
             elif task.axis < 0:
@@ -199,6 +209,7 @@ class BoxSearch:
             root = chain(frame.network, frame.first_error, reach, self.rows.G, self.rows.g, self.rows.strict)
             self.roots[index[id(frame)]] = root
             sort_in(start(frame, self.rows, root))
+        take_stock([t for *_, t in heap] + stuck)
         reason: str | None = None
         checked, looked = time.monotonic(), self.boxes
         while heap and len(heap) < _TASKS:
@@ -210,15 +221,13 @@ class BoxSearch:
                 break
             if self.boxes - looked > _LOOK_EVERY if self._counted else time.monotonic() - checked > 0.2:
                 checked, looked = time.monotonic(), self.boxes
-                self.tasks = [t for *_, t in heap] + stuck
-                self.results = [t.result for t in self.tasks]
+                take_stock([t for *_, t in heap] + stuck)
                 low, high = self.bracket()
                 self.report(self.boxes, f"[{low:.6g}, {high:.6g}]")
                 if self._done(low, high):
                     reason = ""
                     break
-        self.tasks = [t for *_, t in sorted(heap, key=lambda item: item[:2])] + stuck
-        self.results = [t.result for t in self.tasks]
+        take_stock([t for *_, t in sorted(heap, key=lambda item: item[:2])] + stuck)
         return reason
 
     # -- rounds of the compiled search ---------------------------------------------------------------------------

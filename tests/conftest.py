@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import warnings
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,3 +38,14 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("RELUSCOPE_DATA does not name a folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def dask_client() -> Iterator[Any]:
+    """A Dask cluster of two processes on this machine."""
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True)
+        with cluster, distributed.Client(cluster, set_as_default=False) as client:
+            yield client

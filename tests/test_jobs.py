@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 
@@ -121,3 +124,58 @@ def test_the_answer_is_the_same_for_any_number_of_workers(name, monkeypatch):
         assert plain(CALLS[name](jobs)) == one
         assert started and set(started) == {jobs}  # the workers took part
         started.clear()
+
+
+# -- a cluster -----------------------------------------------------------------------------------------------------
+
+
+ON_A_CLUSTER = (
+    "regions in the plane",
+    "masses in five dimensions",
+    "probability, exact",
+    "probability, rays",
+    "certify, a count that ends early",
+    "unwrap",
+)
+
+
+def test_a_dask_cluster_gives_the_same_answers(dask_client):
+    want = {name: plain(CALLS[name](1)) for name in ON_A_CLUSTER}
+    with joblib.parallel_config(backend="dask", client=dask_client):
+        for name in ON_A_CLUSTER:
+            assert plain(CALLS[name](2)) == want[name], name
+
+
+# -- stopping ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_ctrl_c_keeps_the_regions_that_were_found(jobs):
+    def stop(done: int, text: str) -> None:
+        if done > 2000:
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    found = rs.regions(network(2, 60, 60, 1), (-3, 3), jobs=jobs, progress=stop)
+    assert len(found) and not found.complete and "interrupted" in found.stopped
+    until = time.monotonic() + 2
+    while threading.active_count() > before + 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() <= before + 1
+
+
+def test_ctrl_c_keeps_the_masses_that_were_measured():
+    def stop(done: int, text: str) -> None:
+        if done > 20:
+            raise KeyboardInterrupt
+
+    cells = rs.regions(network(5, 6, 4, 1), law=normal(5))
+    found = cells.masses(normal(5), rng=1, jobs=3, progress=stop)
+    assert found.status.name == "INTERRUPTED" and (found.value > 0).sum() > 5
+    assert (found.upper >= found.value).all()
+
+
+def test_time_ends_the_work_of_all_workers():
+    began = time.monotonic()
+    found = rs.regions(network(2, 200, 200, 200, 1), (-3, 3), jobs=3, budget="0.5s")
+    assert "0.5 s" in found.stopped and time.monotonic() - began < 60

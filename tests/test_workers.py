@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-import warnings
 from pathlib import Path
 
 import joblib
@@ -24,16 +23,6 @@ from reluscope.workers import resolve_jobs, run, run_as_finished, unfold
 @pytest.fixture(autouse=True)
 def no_setting(monkeypatch):
     monkeypatch.delenv("RELUSCOPE_JOBS", raising=False)
-
-
-@pytest.fixture(scope="module")
-def dask_client():
-    distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True)
-        with cluster, distributed.Client(cluster, set_as_default=False) as client:
-            yield client
 
 
 # -- how many ------------------------------------------------------------------------------------------------------

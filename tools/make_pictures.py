@@ -16,7 +16,7 @@ IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 
 
 def main() -> None:
-    """Write the pictures of the README, `docs/layers.md` and `docs/invariance.md` to docs/images."""
+    """Write the pictures of the README and of the pages on layers, topology and invariance to docs/images."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     moons = rs.example("moons")
     regions = rs.regions(moons.network, law=moons.law)
@@ -32,7 +32,36 @@ def main() -> None:
     cloud = random_cloud("normal", 1000, 100, scale=100.0, rng=rng)
     _save(np.ravel(rs.layers(net, cloud, jacobians=8, rng=rng).plot())[0], "layers-panels.png", dpi=100)
 
+    shapes()
+
     boundedness.run(IMAGES, quick=False, rng=0, progress=None)
+
+
+def shapes() -> None:
+    """The pictures of `docs/topology.md`: holes of a decision, their persistence, a plane through eight inputs."""
+    import matplotlib.pyplot as plt
+
+    rng = np.random.default_rng(8)
+    sizes = ((2, 20), (20, 14), (14, 3))
+    net = rs.Network([(rng.normal(size=(b, a)) * np.sqrt(2 / a), rng.normal(size=b)) for a, b in sizes])
+    seen = net(rng.uniform(-2, 2, (2000, 2)))
+    net = net.then(np.diag(1 / seen.std(axis=0)), -np.median(seen, axis=0) / seen.std(axis=0))
+    found = rs.topology(net, (-2, 2), of="decision boundary")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
+    ticks = np.linspace(-2, 2, 500)
+    grid = np.stack(np.meshgrid(ticks, ticks), axis=-1)
+    left.imshow(net(grid.reshape(-1, 2)).argmax(axis=1).reshape(500, 500), origin="lower", extent=(-2, 2, -2, 2),
+                cmap="Pastel1", vmin=0, vmax=8, interpolation="nearest")  # fmt: skip
+    for line in found.part.segments():
+        left.plot(*line.T, color="black", linewidth=1.5)
+    left.set(xlabel="x[0]", ylabel="x[1]", title=f"Decision boundary, Betti numbers {found.betti}")
+    rs.persistence(net, (-2, 2)).plot(right)
+    right.set_title("Sublevel sets of y[0]")
+    figure.savefig(IMAGES / "topology.png", dpi=110)
+
+    wide = random_network([8, 24, 16, 1], bias=0.5, rng=rng)
+    plane = rs.slice(wide, rng.normal(size=(3, 8)))
+    _save(plane.plot(), "slice.png", dpi=110, bbox_inches="tight")
 
 
 def _save(ax: object, name: str, **options: object) -> None:

@@ -57,6 +57,12 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.cells.regions import Regions as Regions
     from reluscope.cells.regions import regions as regions
     from reluscope.cells.regions import stream_regions as stream_regions
+    from reluscope.cells.slices import Slice as Slice
+    from reluscope.cells.slices import slice as slice
+    from reluscope.cells.topology import Persistence as Persistence
+    from reluscope.cells.topology import Topology as Topology
+    from reluscope.cells.topology import persistence as persistence
+    from reluscope.cells.topology import topology as topology
     from reluscope.errors import InputError as InputError
     from reluscope.errors import InputLimitError as InputLimitError
     from reluscope.errors import InputTypeError as InputTypeError
@@ -126,6 +132,8 @@ _HOME = {
         "cells.compare": "distance equivalent",
         "cells.complex": "polyhedral_complex",
         "cells.lipschitz": "lipschitz",
+        "cells.slices": "Slice slice",
+        "cells.topology": "Persistence Topology persistence topology",
         "cells.reachable": "reachable",
         "cells.regions": "Regions regions stream_regions",
         "errors": "InputError InputLimitError InputTypeError MissingExtraError ReluscopeError ReluscopeWarning "

@@ -26,7 +26,10 @@ DOORS = {
     "Network.__matmul__": "reluscope.algebra:compose",
     "Network.__sub__": "reluscope.algebra:subtract",
     "Network.save": "reluscope.formats:save",
+    "Network.to_torch": "reluscope.formats.torch_module:torch_module",
+    "Persistence.plot": "reluscope.plot.persistence:plot_persistence",
     "Regions.masses": "reluscope.measure.regions:region_masses",
+    "Slice.plot": "reluscope.plot.regions:plot_slice",
     "Unwrapped.plot": "reluscope.plot.local_models:plot",
 }
 

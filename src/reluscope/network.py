@@ -827,6 +827,15 @@ class Network:
         """
         door("Network.save")(self, path)
 
+    def to_torch(self) -> Any:
+        """The network as a `torch.nn.Sequential` in double precision: a `Linear` for each layer and its activation.
+
+        Returns
+        -------
+        torch.nn.Sequential
+        """
+        return door("Network.to_torch")(self)
+
     def describe(self) -> list[dict[str, Any]]:
         """One row per layer, counted from 0: inputs, units, activation, parameters, storage."""
         return [

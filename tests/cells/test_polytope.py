@@ -17,6 +17,7 @@ from reluscope.cells import polytope
 from reluscope.cells.domain import clip
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.polytope import HPolytopes
+from reluscope.cells.regions import regions
 from reluscope.cells.subdivide import subdivide
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
@@ -472,3 +473,22 @@ def test_cells_that_contain_lines() -> None:
     assert cells.interior()[slab, 0] == pytest.approx(6.0)
     assert len(cells.vertices(slab)) == 0
     assert len(cells.facets(slab)[0]) == 2
+
+
+@pytest.mark.parametrize(("widths", "box"), [((784, 16, 10), None), ((10, 14, 14, 1), (-1, 1))])
+def test_children_of_one_cut_fit_into_memory(monkeypatch, widths, box):
+    """All 65,536 cells of 784-16-10 came at once, 6.6 GB, whatever the budget was."""
+    rng = np.random.default_rng(0)
+    layers = [(rng.normal(size=(b, a)) / np.sqrt(a), rng.uniform(-1, 1, b) / np.sqrt(a)) for a, b in pairwise(widths)]
+    most = []
+    split = HPolytopes.split
+
+    def noted(self, *given):
+        found = split(self, *given)
+        most.append(found.cells.A.size)
+        return found
+
+    monkeypatch.setattr(HPolytopes, "split", noted)
+    found = regions(Network(layers), box, budget="3000 regions", progress=None)
+    assert len(found) == 3000 and len(most) > 1
+    assert max(most) < 1 << 24  # 128 MB

@@ -33,6 +33,7 @@ from reluscope.budget import parse_budget
 from reluscope.cells.complex_faces import Level, Nodes, count_components, gather, lattice, segments
 from reluscope.cells.complex_glue import glue
 from reluscope.cells.complex_labels import label_columns, mark_facets, mark_zeros, unpacked
+from reluscope.cells.complex_signs import boundary_matrices
 from reluscope.cells.csr import rows_of
 from reluscope.cells.domain import MOST_DIMENSIONS, vertex_geometry
 from reluscope.cells.regions import Regions, regions, uninterrupted
@@ -241,6 +242,17 @@ class Complex:
         """
         k = integer(k, "k", low=1, high=self.dimension)
         return self._incidence(k)[self._real(k)][:, self._real(k - 1)]
+
+    @cached_property
+    def boundaries(self) -> tuple[Any, ...]:
+        """Boundary matrices, for a complex in a box: entry k - 1 is a `csr_array` (f_{k-1}, f_k) of -1 and 1.
+
+        Every face has an orientation; an edge runs from its first vertex to its second. The product of two matrices
+        that follow is 0.
+        """
+        if self.box is None:
+            raise InputError("boundaries are for a complex in a box: faces of the whole space reach to infinity")
+        return boundary_matrices([self.incidence(k) for k in range(1, self.dimension + 1)])
 
     def face_vertices(self, k: int) -> tuple[Index, Index]:
         """`(offsets, ids)`: face i of dimension k has the vertices `ids[offsets[i]:offsets[i+1]]`.

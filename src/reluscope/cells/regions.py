@@ -464,6 +464,33 @@ class Regions:
 
         return require("pandas", "pandas").DataFrame(self.to_dict(masses))
 
+    def to_networkx(self, masses: Answers | npt.ArrayLike | None = None) -> Any:
+        """The regions as a graph of networkx: a node for each, an edge for each facet that two share.
+
+        Nodes carry `pattern`, `C`, `d`, `interior`, and `mass` with `masses`; edges the `layer`, `unit` and `break` of
+        the hyperplane between.
+
+        Parameters
+        ----------
+        masses : Answers or (n,), optional
+
+        Returns
+        -------
+        networkx.Graph
+        """
+        from reluscope._extras import require
+
+        graph = require("networkx", "networkx").Graph()
+        held = None if masses is None else self._mass_columns(masses)["mass"]
+        for i in range(len(self)):
+            more = {} if held is None else {"mass": float(held[i])}
+            graph.add_node(i, pattern=self.pattern[i], C=self.C[i], d=self.d[i], interior=self.interior[i], **more)
+        labels, offsets = self._facets
+        one = np.repeat(np.arange(len(self)), np.diff(offsets))
+        for at in np.flatnonzero(self._across > one):
+            graph.add_edge(int(one[at]), int(self._across[at]), **describe_label(self.network, int(labels[at])))
+        return graph
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the regions, with their network, to an `.npz` file; `Regions.load` reads it back.
 

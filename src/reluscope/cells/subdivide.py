@@ -47,6 +47,12 @@ BATCH_NUMBERS = 1 << 17
 
 MOST_CHILDREN = 1 << 17
 """Children that one split by units of the first layer may make."""
+_MOST_NUMBERS = 1 << 23
+"""Numbers in the half-spaces of the children of one split: 64 MB. More cells than that wait for the next one."""
+_MANY_PARTS = 1024
+"""Children that a cell of half-spaces is expected to have."""
+_HALF_SPACES = 6
+"""From this dimension on cells are half-spaces, `dimension` numbers each."""
 
 PROBABLE_ERRORS = 16.0
 """A unit switches inside a cell when it does so by more than this many probable rounding errors."""
@@ -158,7 +164,7 @@ class CutPlan:
         def group(layer: int, first: int, cells: int) -> int:
             width, steps = hidden[layer].units.breaks.shape
             # All units of the first layer may cross a starting cell: in groups, so that each cut ends soon.
-            return _group(dimension, width - first, steps, cells) if layer == 0 else width - first
+            return _group(dimension, width - first, steps, cells, width) if layer == 0 else width - first
 
         return cls(net, size or batch_size(net, dimension), (None,) * len(hidden), group)
 
@@ -200,6 +206,14 @@ class CutPlan:
         error2 = (EPS * EPS) * squared_scale(cells, maps)
         whole = Batch(self, 0, cells, maps, error2, none, np.arange(n), none, np.zeros((n, 0)))
         return self._waiting(whole, cells, np.arange(n), none)
+
+    def share(self, batch: Batch) -> int:
+        """How many cells of a batch to cut together, so that their children fit into little memory."""
+        n, d = len(batch.root), batch.cells.dimension
+        if d < _HALF_SPACES or n == 1:
+            return n
+        numbers = d * (batch.pattern.shape[1] + batch.maps.shape[2])  # rows of a child, at most
+        return max(1, min(n, _MOST_NUMBERS // (numbers * _MANY_PARTS)))
 
     def cut(self, batch: Batch) -> list[Waiting]:
         """Split a batch by the next units of its layer; the children come in batches, last first."""
@@ -428,6 +442,10 @@ def traverse(
         if batch.final:
             yield batch
             continue
+        if isinstance(frontier, Stack) and (some := batch.plan.share(batch)) < len(batch.root):
+            frontier.back(batch.take(np.arange(some, len(batch.root))))
+            visited -= len(batch.root) - some
+            batch = batch.take(np.arange(some))
         try:
             with deadline(None if stop is None else partial(stop, visited)):
                 children = batch.plan.cut(batch)
@@ -492,6 +510,12 @@ def _some(
             if batch.final:
                 out.append(batch)
             else:
+                some = plan.share(batch)
+                if some < len(batch.root):
+                    rest = _as_waiting(batch.take(np.arange(some, len(batch.root))))
+                    stack.append(_Node(_with(rest, _NO_PLAN), depth + 1))
+                    n -= len(batch.root) - some
+                    batch = batch.take(np.arange(some))
                 stack += [_Node(_with(child, _NO_PLAN), depth + 1) for child in plan.cut(batch)]
         looks, later.looks = later.looks, []
         events.append(_Event(n, [b._replace(plan=_NO_PLAN) for b in out], node if keep else None, looks))
@@ -650,12 +674,15 @@ def batch_size(net: Network, dimension: int) -> int:
     return min(most, max(64, BATCH_NUMBERS // ((dimension + 2) * max(net.widths[1:]))))
 
 
-def _group(dimension: int, units: int, steps: int, cells: int) -> int:
+def _group(dimension: int, units: int, steps: int, cells: int, rows: int) -> int:
     """How many units may take their turn: n hyperplanes cut a cell into at most `sum of C(n, i), i <= dimension`."""
-    count = min(units, 8)
+    most, count = MOST_CHILDREN, min(units, 8)
+    if dimension >= _HALF_SPACES:
+        most = min(most, _MOST_NUMBERS // (dimension * rows))
+        count = min(count, max(1, int(math.log2(max(most // cells, 2))) // max(steps, 1)))
     while count < units:
-        pieces = sum(math.comb((count + 1) * steps, i) for i in range(dimension + 1))
-        if cells * pieces > MOST_CHILDREN:
+        pieces = sum(math.comb((count + 1) * steps, i) for i in range(min(dimension, (count + 1) * steps) + 1))
+        if cells * pieces > most:
             break
         count += 1
     return count

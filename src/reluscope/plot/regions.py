@@ -14,6 +14,7 @@ from reluscope.cells.domain import box_bounds
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.reachable import Images, outline
 from reluscope.cells.regions import Regions
+from reluscope.cells.slices import Slice
 from reluscope.errors import InputError
 from reluscope.plot._axes import BLUE, EDGE, RED, axes, expect, limit, name_axes
 
@@ -97,6 +98,22 @@ def plot_regions(
     name_axes(ax, "x[0]", "x[1]", f"{count:,} region{'s' * (count != 1)}")
     if label:
         ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.85)
+    return ax
+
+
+def plot_slice(part: Slice, box: Any = None, ax: Any = None, **style: Any) -> Any:
+    """The regions on a slice of two dimensions, with the points that it was put through; see `Slice.plot`."""
+    expect(part, Slice, "slice", "reluscope.slice(net, points)")
+    if len(part.directions) != 2:
+        raise InputError(f"a slice of 2 dimensions can be drawn, this one has {len(part.directions)}")
+    found = part.regions(box, progress=None)
+    ax = plot_regions(found, ax, **({"view": part.box} | style if found.domain.box is None else style))
+    if len(part.points):
+        ax.plot(*part.points.T, "o", color="black", markersize=5, markeredgecolor="white", zorder=5)
+        for k, (x, y) in enumerate(part.points):
+            ax.annotate(str(k), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=9, zorder=6)
+    ax.set_xlabel("along the slice, first direction")
+    ax.set_ylabel("second direction")
     return ax
 
 

@@ -130,7 +130,10 @@ def dimensions(net: Network, layer: int | None = None, *, box: Any = None, budge
     cones = uninterrupted(regions(recession(net, k + 1), (-1.0, 1.0), budget=limit, progress=None))
     for listed in (found, cones):
         if listed.stopped:
-            raise InputError(f"{listed.stopped}: not all regions of layer {k} were listed; give a larger budget")
+            raise InputError(
+                f"{listed.stopped}: not all regions of layer {k} were listed, and a dimension needs all of them; "
+                "give a larger budget, a box, or an earlier layer"
+            )
     ranks, bounds, hull = [], [], _Span(part.n_outputs)
     for start in range(0, len(found), chunk_size(part)):
         pattern = found.pattern[start : start + chunk_size(part)]

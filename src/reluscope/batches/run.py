@@ -18,7 +18,17 @@ from reluscope._text import count
 from reluscope.batches.instances import Instance, read_instances
 from reluscope.batches.record import Batch, of_store, reports_folder
 from reluscope.batches.store import Store, copied_store, open_store
-from reluscope.batches.task import FAILED, Result, Task, answer_task, each_of, failed, report_task, shipped
+from reluscope.batches.task import (
+    FAILED,
+    Result,
+    Task,
+    answer_task,
+    each_of,
+    failed,
+    report_task,
+    shared_networks,
+    shipped,
+)
 from reluscope.errors import InputError
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
@@ -172,6 +182,7 @@ class _Parcels:
     """Tasks in parcels for workers: one at a time until the pace is known, then as many short ones as `grain` says."""
 
     def __init__(self, tasks: list[Task], jobs: int, far: bool) -> None:
+        self.networks = shared_networks(tasks) if far else {}
         self._waiting, self._suspects = deque(tasks), deque[Task]()
         self._jobs, self._far = jobs, far
         self._last: deque[float] = deque(maxlen=max(8, 2 * jobs))  # the first ones wait for compiled code
@@ -183,7 +194,7 @@ class _Parcels:
         while self:
             source, size = (self._suspects, 1) if self._suspects else (self._waiting, self._size())
             parcel = [source.popleft() for _ in range(min(size, len(source)))]
-            yield [shipped(task) for task in parcel] if self._far else parcel
+            yield [shipped(task, self.networks) for task in parcel] if self._far else parcel
 
     def _size(self) -> int:
         if len(self._last) < 2 * self._jobs or self._jobs == 1:
@@ -209,10 +220,9 @@ def _answer(store: Store, tasks: list[Task], jobs: int, far: bool, watch: Watch)
     parcels = _Parcels(tasks, jobs, far)
     instances = {task.instance.digest: task.instance for task in tasks}
     work = partial(each_of, answer_task)
+    options: dict[str, Any] = {"jobs": jobs, "kind": "processes", "ahead": jobs + 1, "lost": parcels.lost}
     while parcels:
-        for _, results in run_as_finished(
-            work, parcels, jobs=jobs, kind="processes", ahead=jobs + 1, lost=parcels.lost
-        ):
+        for _, results in run_as_finished(work, parcels, shared=(parcels.networks,), **options):
             store.keep(results)
             for result in results:
                 done += 1
@@ -229,7 +239,7 @@ def _report(results: Path, tasks: list[Task], jobs: int, far: bool) -> None:
     names = list(missing)
     found = run_as_finished(
         report_task,
-        (shipped(task) if far else task for task in missing.values()),
+        (shipped(task, {}) if far else task for task in missing.values()),
         jobs=jobs,
         kind="processes",
         ahead=jobs + 1,

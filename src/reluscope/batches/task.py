@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +39,9 @@ _FOR_WITNESS = 0.2
 _LEAST, _REPORT = 1.0, 20.0
 """Seconds of a report: as many as the question has, within these."""
 
+_MOST_SHARED = 1 << 26
+"""Bytes of model files that are sent to every worker of a cluster once; larger ones go with each row."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -69,18 +73,34 @@ class Result:
     record: str = ""
 
 
-def shipped(task: Task) -> Task:
-    """The task with what its files hold in their place: for workers that may not see the files of this machine."""
+def shared_networks(tasks: Sequence[Task]) -> dict[str, Network]:
+    """Networks of files by digest, to be sent to every worker once; none where they are too large for that."""
+    paths = {t.instance.network_sha256: t.instance.network for t in tasks if isinstance(t.instance.network, Path)}
+    if sum(path.stat().st_size for path in paths.values() if path.is_file()) > _MOST_SHARED:
+        return {}
+    out = {}
+    for digest, path in paths.items():
+        with suppress(ReluscopeError, OSError, MemoryError):  # the worker meets the same, and says so in the row
+            out[digest] = load(path)
+    return out
+
+
+def shipped(task: Task, networks: Mapping[str, Network]) -> Task:
+    """The task with what its files hold in their place: for workers that may not see the files of this machine.
+
+    A network that every worker has already stays a path.
+    """
     one = task.instance
     net, question = one.network, one.question
     try:
         if isinstance(net, Path):
-            net = _network(net)
+            net = networks.get(one.network_sha256) or _network(net)
         law = one.law if not isinstance(one.law, Path) else law_of_file(net, one.law, rng=task.seed)[0]
         if isinstance(question, Path):
             question = _property(question)
     except (ReluscopeError, OSError, MemoryError):
         return task  # the worker meets the same, and says so in the row
+    net = one.network if one.network_sha256 in networks else net
     return replace(task, instance=replace(one, network=net, question=question, law=law, files=()))
 
 
@@ -117,9 +137,14 @@ def report_task(task: Task) -> str:
         return ""
 
 
-def each_of(function: Callable[[Task], Result], tasks: list[Task]) -> list[Result]:
-    """What a worker does with a parcel of tasks."""
-    return [function(task) for task in tasks]
+def each_of(function: Callable[[Task], Result], tasks: list[Task], networks: Mapping[str, Network]) -> list[Result]:
+    """What a worker does with a parcel of tasks, and the networks that it was sent."""
+    return [function(_with_network(task, networks)) for task in tasks]
+
+
+def _with_network(task: Task, networks: Mapping[str, Network]) -> Task:
+    found = networks.get(task.instance.network_sha256)
+    return task if found is None else replace(task, instance=replace(task.instance, network=found))
 
 
 def failed(task: Task, reason: str, seconds: float = 0.0) -> Result:

@@ -341,8 +341,8 @@ _TURNS = 4
 def grain(tasks: int, workers: int, seconds: float, overhead: float = OVERHEAD) -> int:
     """How many tasks of so many `seconds` each to hand out at a time.
 
-    Enough that overhead is a small share of a worker's time, and that one scheduler can serve all workers in the
-    time a parcel takes. But each worker should come back four times, so that none is left with the long end; where
+    Enough that overhead is a small share of a worker's time, and that one scheduler can serve all workers in half
+    the time a parcel takes. But each worker should come back four times, so that none is left with the long end; where
     the scheduler is the slowest part, only as far as its time and that of the last parcel are balanced.
     `docs/scale.md` has the model behind it.
 
@@ -350,7 +350,7 @@ def grain(tasks: int, workers: int, seconds: float, overhead: float = OVERHEAD) 
     (1, 500, 1000)
     """
     ratio = overhead / max(seconds, 1e-9)
-    wanted = ratio * max(1.0 / _SMALL_SHARE, workers)
+    wanted = ratio * max(1.0 / _SMALL_SHARE, 2.0 * workers)
     most = max(tasks / (_TURNS * max(workers, 1)), math.sqrt(tasks * ratio))
     return max(1, min(round(wanted), int(most), tasks))
 

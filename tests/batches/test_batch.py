@@ -588,7 +588,7 @@ def test_in_a_parcel_the_question_that_kills_is_singled_out(tmp_path, sizes, mon
     [
         (180, 2, 20.0, 1),  # long tasks go one by one
         (10**6, 2, 1e-4, 500),  # overhead is a fiftieth
-        (10**9, 1000, 1e-3, 1000),  # a scheduler serves 1000 workers in a second
+        (10**9, 1000, 1e-3, 2000),  # a scheduler serves 1000 workers in a second, half of the time of a parcel
         (10**4, 2, 1e-4, 500),
         (1000, 2, 1e-4, 125),  # four turns for each worker
         (10**6, 10**4, 0.1, 100),  # the scheduler is the slowest part: 10 s of it, and 10 s of the last parcel

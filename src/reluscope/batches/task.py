@@ -171,7 +171,15 @@ def _asked(task: Task) -> Result:
     if is_property and whole_budget.seconds < float("inf"):
         budget = _in_words(whole_budget, 1 - _FOR_WITNESS)
     answer = probability(
-        whole, law, event, guarantee=guarantee, tolerance=one.tolerance, level=level, budget=budget, rng=task.seed
+        whole,
+        law,
+        event,
+        guarantee=guarantee,
+        tolerance=one.tolerance,
+        level=level,
+        budget=budget,
+        jobs=1,
+        rng=task.seed,
     )
     kept = record(
         whole, law, event, answer, guarantee=guarantee, tolerance=one.tolerance, budget=budget,

@@ -15,6 +15,7 @@ from reluscope._check import FloatArray, describe, instance, integer, real_array
 from reluscope.errors import InputError, InputTypeError
 from reluscope.events import Case, Event
 from reluscope.inputs import ClassMixtures, Law, classes_from_dict
+from reluscope.network import Network
 
 MOST_NUMBERS = 1_000_000
 """Numbers of an argument that a record holds; of a larger one it keeps the digest."""
@@ -79,6 +80,20 @@ def argument_of_plain(data: Any, name: str, rows: FloatArray | None) -> Any:
             raise InputError(f"rows are not those of the record: their digest is {digest(rows)[:12]}...")
         return rows
     return _unfinite(data)
+
+
+def fingerprint(net: Network) -> str:
+    """SHA-256 of the layers' weights, biases and activations."""
+    digest = hashlib.sha256()
+    for layer in net.layers:
+        weight = layer.weight
+        parts = (weight,) if isinstance(weight, np.ndarray) else (weight.indptr, weight.indices, weight.data)
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).tobytes())
+        digest.update(layer.bias.tobytes())
+        for table in (layer.units.breaks, layer.units.slopes, layer.units.intercepts):
+            digest.update(np.ascontiguousarray(table).tobytes())
+    return digest.hexdigest()
 
 
 def digest(array: Any) -> str:

@@ -9,6 +9,8 @@ See `docs/events.md` for the language of events and for what each guarantee mean
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +27,7 @@ from reluscope.answer import Answer, Status, status_of
 # The engines are imported here and not where they are called: a budget pays for the work, not for first imports.
 from reluscope.answers._event_mass import Share, component_share
 from reluscope.answers._nearest import known_inputs
+from reluscope.answers._record_plain import fingerprint, finite, plain_event, plain_law
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Case, Event, PlacedEvent, as_event, decided, joined, lifted_question, place, place_parts
@@ -33,7 +36,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, is_steep, not_exact
 from reluscope.measure.lines import Request, integrate, segment_patterns
 from reluscope.measure.rare import RAYS_UP_TO, rare_probability
-from reluscope.measure.sound import bound_event
+from reluscope.measure.sound import bound_event, keeping
 from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
@@ -110,6 +113,7 @@ def probability(
     *,
     names: Any = None,
     interval: str | None = None,
+    checkpoint: Any = None,
     guarantee: str = "auto",
     tolerance: float | None = None,
     level: float = DEFAULT_LEVEL,
@@ -137,6 +141,9 @@ def probability(
         Kind of the "confidence" bracket. The first holds with probability `level` at any sample size; the second is
         narrower and asymptotic (Student's t over independent scrambles). The default is the first, and for rare events
         the second; `note` names the kind.
+    checkpoint : path, optional
+        For "sound": a file in which the search is kept, every half minute and at its end, and from which the same
+        call goes on. A file about another network, law or event is refused.
     guarantee : {"auto", "exact", "sound", "confidence"}
         See Notes.
     tolerance : float, optional
@@ -187,6 +194,8 @@ def probability(
     started = time.perf_counter()
     net, found = check_question(net, law, event, names)
     choice(guarantee, "guarantee", GUARANTEES)
+    if checkpoint is not None and guarantee != "sound":
+        raise InputError(f"checkpoint= keeps sound searches; ask with guarantee='sound', got {guarantee!r}")
     if interval is not None:
         choice(interval, "interval", INTERVALS)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
@@ -205,7 +214,8 @@ def probability(
     elif guarantee == "exact":
         answer = _exact(place_parts(net, law, found), tolerance, limit, progress)
     elif guarantee == "sound":
-        answer = _sound(net, law, found, tolerance, limit, progress)
+        with keeping(checkpoint, {} if checkpoint is None else _question(net, law, found)):
+            answer = _sound(net, law, found, tolerance, limit, progress)
     elif guarantee == "confidence":
         answer = estimated(net, law, found, tolerance, limit, level, interval, rng)
     else:
@@ -216,6 +226,13 @@ def probability(
     if tolerance is not None and answer.status is Status.DONE and answer.width > 2.0 * tolerance:
         answer = replace(answer, status=Status.TOLERANCE)
     return replace(answer, seconds=time.perf_counter() - started, seed=seed if drawn else None)
+
+
+def _question(net: Network, law: Law, event: Event) -> dict[str, str]:
+    """Digests of what is asked: a checkpoint about anything else is refused."""
+    plain = {"law": finite(plain_law(law)), "event": finite(plain_event(event))}
+    digests = {k: hashlib.sha256(json.dumps(v, sort_keys=True).encode()).hexdigest() for k, v in plain.items()}
+    return {"network": fingerprint(net), **digests}
 
 
 def check_question(net: Any, law: Law, event: Any, names: Any = None) -> tuple[Network, Event]:

@@ -34,6 +34,7 @@ from reluscope.answers._record_plain import (
     plain_event,
     plain_law,
 )
+from reluscope.answers._record_plain import fingerprint as fingerprint
 from reluscope.answers.certify import certify
 from reluscope.answers.change import Change, change
 from reluscope.answers.fairness import Fairness, fairness
@@ -190,20 +191,6 @@ class Replay:
 
     def __bool__(self) -> bool:
         return self.agrees
-
-
-def fingerprint(net: Network) -> str:
-    """SHA-256 of the layers' weights, biases and activations."""
-    digest = hashlib.sha256()
-    for layer in net.layers:
-        weight = layer.weight
-        parts = (weight,) if isinstance(weight, np.ndarray) else (weight.indptr, weight.indices, weight.data)
-        for part in parts:
-            digest.update(np.ascontiguousarray(part).tobytes())
-        digest.update(layer.bias.tobytes())
-        for table in (layer.units.breaks, layer.units.slopes, layer.units.intercepts):
-            digest.update(np.ascontiguousarray(table).tobytes())
-    return digest.hexdigest()
 
 
 def record(net: Network, law: Any, event: Any, answer: Any, *, names: Any = None, **asked: Any) -> dict[str, Any]:

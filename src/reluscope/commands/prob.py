@@ -49,6 +49,9 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--results-file", type=Path, help="with --vnnlib: write the verdict and a counterexample")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
+    parser.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="keep the sound search in a file, and go on from it"
+    )
     offer_workers(parser, run)
 
 
@@ -78,6 +81,7 @@ def run(options: Options) -> int:
         net,
         law,
         event,
+        checkpoint=options.checkpoint,
         guarantee=guarantee,
         tolerance=options.tolerance,
         budget=options.budget,

@@ -11,18 +11,19 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from reluscope._check import FloatArray
 from reluscope.answer import Status, Stop
 from reluscope.budget import Budget
 from reluscope.events import PlacedEvent
 from reluscope.measure.sound.chain import Chain, chain
 from reluscope.measure.sound.frame import Frame
-from reluscope.measure.sound.tasks import Result, Task, bisect, halves, start
+from reluscope.measure.sound.tasks import Result, Task, bisect, halves, look, start
 from reluscope.measure.sound.witness import around, witnesses
 from reluscope.progress import Report
 from reluscope.workers import jobs_at_hand
@@ -119,6 +120,57 @@ class BoxSearch:
             note = self._rounds()
         return note
 
+    # -- in a file -------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, FloatArray]:
+        """The boxes and their brackets, what is settled, and how fine they are: for `restore`, in another process."""
+        d = max((frame.d for frame in self.frames), default=0)
+        index = {id(frame): i for i, frame in enumerate(self.frames)}
+        tasks, results, settled = self.tasks, list(self.results), self.settled
+        lower, upper = np.zeros((len(tasks), d)), np.zeros((len(tasks), d))
+        for i, task in enumerate(tasks):
+            lower[i, : task.frame.d], upper[i, : task.frame.d] = task.lower, task.upper
+        return {
+            "frame": np.array([index[id(t.frame)] for t in tasks], np.float64),
+            "lower": lower,
+            "upper": upper,
+            "inside": np.array([r.inside for r in results], np.float64),
+            "possible": np.array([r.possible for r in results], np.float64),
+            "settled": np.array([settled[i] for i in range(len(self.frames))], np.float64).reshape(-1, 2),
+            "floor": np.array([self.floor.get(i, 0.0) for i in range(len(self.frames))], np.float64),
+        }
+
+    def restore(self, state: Mapping[str, FloatArray]) -> bool:
+        """Go on from there; False (and nothing has changed) if it does not fit the frames."""
+        n, d = len(state["frame"]), max((frame.d for frame in self.frames), default=0)
+        shapes = state["lower"].shape == state["upper"].shape == (n, d) and len(state["settled"]) == len(self.frames)
+        alike = len(state["inside"]) == len(state["possible"]) == n and len(state["floor"]) == len(self.frames)
+        numbers = state["frame"].astype(np.int64)
+        if not (shapes and alike) or (numbers < 0).any() or (numbers >= len(self.frames)).any():
+            return False
+        if (state["inside"] < 0).any() or (state["possible"] < state["inside"]).any():
+            return False
+        roots = {i: self._root(frame) for i, frame in enumerate(self.frames) if not (frame.lower >= frame.upper).any()}
+        tasks, results = [], []
+        for k, i in enumerate(numbers.tolist()):
+            frame = self.frames[i]
+            low, high = state["lower"][k, : frame.d].copy(), state["upper"][k, : frame.d].copy()
+            if i not in roots or (low < frame.lower).any() or (high > frame.upper).any() or (low > high).any():
+                return False
+            task = look(frame, self.rows, roots[i], low, high, 1e-3)
+            tasks.append(task)
+            kept = Result(float(state["inside"][k]), float(state["possible"][k]))
+            results.append(_tighter(task.result, kept))
+        self.roots, self.tasks, self.results = roots, tasks, results
+        self.settled = {i: list(map(float, both)) for i, both in enumerate(state["settled"])}
+        self.floor = {i: float(mass) for i, mass in enumerate(state["floor"]) if mass > 0.0}
+        self.started = self.known = True
+        return True
+
+    def _root(self, frame: Frame) -> Chain:
+        reach = np.maximum(np.abs(frame.lower), np.abs(frame.upper))
+        return chain(frame.network, frame.first_error, reach, self.rows.G, self.rows.g, self.rows.strict)
+
     # -- the bracket ---------------------------------------------------------------------------------------------
 
     def bracket(self) -> tuple[float, float]:
@@ -205,8 +257,7 @@ class BoxSearch:
         for frame in self.frames:
             if (frame.lower >= frame.upper).any():
                 continue
-            reach = np.maximum(np.abs(frame.lower), np.abs(frame.upper))
-            root = chain(frame.network, frame.first_error, reach, self.rows.G, self.rows.g, self.rows.strict)
+            root = self._root(frame)
             self.roots[index[id(frame)]] = root
             sort_in(start(frame, self.rows, root))
         take_stock([t for *_, t in heap] + stuck)
@@ -356,7 +407,7 @@ class BoxSearch:
                 if found.gap < self.results[i].gap:
                     self.results[i] = _tighter(self.results[i], found)
 
-            def look() -> str | None:
+            def check() -> str | None:
                 low, high = self.bracket()
                 self.report(self.boxes, f"[{low:.6g}, {high:.6g}]")
                 return "" if self._done(low, high) else None
@@ -373,11 +424,11 @@ class BoxSearch:
                         if reason is None:
                             reason = self.limit.spent(self.boxes)
                         if reason is None and self._counted and self.boxes - looked > _LOOK_EVERY:
-                            looked, reason = self.boxes, look()
+                            looked, reason = self.boxes, check()
                     if reason is None:
                         reason = self.limit.spent(self.boxes)
                     if reason is None and not self._counted and time.monotonic() - shown > 0.2:
-                        shown, reason = time.monotonic(), look()
+                        shown, reason = time.monotonic(), check()
                         now.order = [i for i in now.order if i not in complete]
                         seconds, boxes = self.limit.elapsed() - began, self.boxes - before
                         finer = self._finer(now, now.seconds + seconds, now.boxes + boxes)

@@ -11,6 +11,7 @@ of folding, of the change of coordinates, of the bounds and of the masses are in
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from reluscope.errors import InputError
 from reluscope.events import Event, PlacedEvent, as_event, decided, place
 from reluscope.inputs import Law, check_law
 from reluscope.measure.sound.boxes import BoxSearch, good_enough
+from reluscope.measure.sound.checkpoint import Checkpoint, checkpoint_at_hand
 from reluscope.measure.sound.components import LawSearch, slice_search, unit_search
 from reluscope.measure.sound.frame import Frame, frames
 from reluscope.measure.sound.points import point_masses
@@ -161,6 +163,21 @@ def _joined(
     return _answer(low, high, method, late[0] if late else "", work, limit)
 
 
+def _key(parts: tuple[Frame, ...], rows: PlacedEvent) -> str:
+    """A digest of all that a search reads."""
+    found = hashlib.sha256()
+    for frame in parts:
+        for layer in frame.network.layers:
+            for array in (layer.dense(), layer.bias, layer.units.breaks, layer.units.slopes, layer.units.intercepts):
+                found.update(np.ascontiguousarray(array).tobytes())
+        numbers = [frame.weight, *frame.total, frame.unsure, frame.beyond, frame.gaussian, frame.free, frame.norm]
+        for array in (frame.lower, frame.upper, frame.width, frame.first_error, np.array(numbers, np.float64)):
+            found.update(np.ascontiguousarray(array).tobytes())
+    for each in (rows.G, rows.F, rows.g, rows.strict, rows.start):
+        found.update(np.ascontiguousarray(each).tobytes())
+    return found.hexdigest()[:32]
+
+
 # -- the portfolio ---------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +220,11 @@ class _Portfolio:
     runners: list[_Runner] = field(default_factory=list)
     few: bool = False
     """Whether there are so few dimensions that boxes will have nearly all of the time."""
+    ends: tuple[float, float] = (0.0, 1.0)
+    """The bracket that was proved before this call."""
+    keeper: Checkpoint | None = None
+    key: str = ""
+    boxes: BoxSearch | None = None
 
     def run(self) -> Answer:
         rows = self.rows
@@ -212,6 +234,9 @@ class _Portfolio:
             return _answer(*boxes.whole(), "mass of the event's box", "", 0, self.limit)
         if not parts:
             return _answer(*boxes.bracket(), "points evaluated with error bounds", "", 0, self.limit)
+        self.keeper = checkpoint_at_hand()
+        if self.keeper is not None:
+            self._resume(parts, boxes)
         try:
             with blas_threads(max(rows.network.widths)), deadline(lambda: self.limit.spent() is not None):
                 self.few = max(frame.d for frame in parts) <= _FEW
@@ -221,7 +246,34 @@ class _Portfolio:
             note = Stop("interrupted; the bracket so far", Status.BUDGET)
         except OutOfTimeError:
             note = self.limit.spent() or ""
+        self._keep()
         return _answer(*self.bracket(), self._method(), note, self._evaluations(), self.limit)
+
+    # -- a checkpoint ----------------------------------------------------------------------------------------------
+
+    def _resume(self, parts: tuple[Frame, ...], boxes: BoxSearch) -> None:
+        """Go on from what was kept of this very search, if anything was; keep it from here on."""
+        assert self.keeper is not None
+        self.key, self.boxes = _key(parts, self.rows), boxes
+        kept = self.keeper.states.get(self.key)
+        if kept is not None and boxes.restore(kept):
+            low, high = map(float, kept["ends"][:2])
+            self.ends = max(low, 0.0), min(high, 1.0)
+        told = self.report
+
+        def report(done: int, text: str) -> None:
+            told(done, text)
+            if self.keeper is not None and self.keeper.is_due():
+                self._keep()
+
+        self.report = boxes.report = report
+
+    def _keep(self) -> None:
+        if self.keeper is not None and self.boxes is not None:
+            self.keeper.states[self.key] = {**self.boxes.state(), "ends": np.array(self.bracket())}
+            if not self.boxes.known:  # nothing but the bracket
+                del self.keeper.states[self.key]
+            self.keeper.save()
 
     def _searches(self, parts: tuple[Frame, ...], fixed: tuple[float, float], boxes: BoxSearch) -> list[_Runner]:
         """The searches that this event allows, in the order in which they are tried."""
@@ -241,7 +293,7 @@ class _Portfolio:
 
     def bracket(self) -> tuple[float, float]:
         """The intersection of all brackets."""
-        ends = [runner.bracket for runner in self.runners] or [(0.0, 1.0)]
+        ends = [self.ends, *(runner.bracket for runner in self.runners)]
         return max(low for low, _ in ends), min(high for _, high in ends)
 
     def _work(self) -> str:

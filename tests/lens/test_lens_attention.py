@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reluscope import lens
-from reluscope.errors import InputError
+from reluscope.errors import InputError, ReluscopeWarning
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -185,3 +185,22 @@ def test_a_stream_of_another_agent_is_recorded_by_lag():
     assert made[0].error < 1e-6
     with pytest.raises(InputError, match="give step"):
         lens.record_stream(layer, frames)
+
+
+def test_layers_of_another_shape_are_named():
+    """Cross attention was left out without a word, and later layers got its number."""
+
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.cross, self.b = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(3))
+
+        def forward(self, x, memory):
+            x = self.a(x, x, x)[0]
+            x = self.cross(x, memory, memory)[0]
+            return self.b(x, x, x)[0]
+
+    torch.manual_seed(0)
+    with pytest.warns(ReluscopeWarning, match="left out: layer 1: 5 queries, 7 keys"):
+        made = lens.record_attention(Mixed(), torch.randn(1, 5, 8), torch.randn(1, 7, 8))
+    assert made.heads == ("0.0", "0.1", "2.0", "2.1")

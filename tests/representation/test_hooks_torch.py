@@ -19,11 +19,12 @@ def perceptron():
 def test_hooks_see_what_the_exact_network_sees(perceptron):
     X = np.random.default_rng(0).normal(size=(600, 4))  # more than one batch of the hooks
     caught, exact = rs.layers(perceptron, X), rs.layers(rs.load(perceptron), X, jacobians=0)
-    assert [row.name for row in caught.rows] == ["input", "1", "3"]
+    assert [row.name for row in caught.rows] == ["input", "1", "3", "output"]
+    assert caught.rows[3].mean_norm == pytest.approx(exact.rows[3].mean_norm) and caught.rows[3].activity is None
     for k in (0, 1, 2):
         for column in ("units", "mean_norm", "stable_rank", "stable_rank_uncentred", "nonzero_eigenvalues", "active"):
             assert getattr(caught.rows[k], column) == pytest.approx(getattr(exact.rows[k], column))
-        if k:
+        if k:  # the rows of hidden layers
             assert np.allclose(caught.activity[k], exact.activity[k])
     assert caught.network is None
     assert "torch module" in repr(caught)
@@ -42,7 +43,11 @@ def test_convolutions_are_seen_by_channels_and_flags_are_restored():
     net.train()
     X = np.random.default_rng(0).normal(size=(30, 1, 8, 8))
     found = rs.layers(net, X)
-    assert [(row.kind, row.channels, row.units) for row in found.rows] == [("input", None, 64), ("GELU", 5, 180)]
+    assert [(row.kind, row.channels, row.units) for row in found.rows] == [
+        ("input", None, 64),
+        ("GELU", 5, 180),
+        ("output", None, 3),
+    ]
     assert len(found.activity[1]) == 5
     assert net.training
     assert all(m.training for m in net.modules())

@@ -309,3 +309,10 @@ def test_panels_take_and_return_axes():
         found["colour"]
     with pytest.raises(InputError):
         found.histogram(2)  # the output has no units
+
+
+def test_ranks_say_at_how_many_points_they_were_found():
+    net = random_net((3, 5, 4, 1), seed=0)
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    assert "are those at 16 of the 50 inputs" in str(rs.layers(net, X, rng=0))
+    assert "are those at" not in str(rs.layers(net, X, jacobians=50, rng=0))

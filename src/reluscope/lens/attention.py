@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -23,7 +24,7 @@ from reluscope._check import choice, describe, integer, real, text
 from reluscope._extras import require
 from reluscope._files import as_path, make_folder, open_regular, read_text
 from reluscope._json import parse_json
-from reluscope.errors import InputError, InputTypeError
+from reluscope.errors import InputError, InputTypeError, ReluscopeWarning
 from reluscope.lens.models import OnnxModel
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.progress import meter
@@ -322,7 +323,7 @@ def record_attention(
     -----
     Sees `torch.nn.MultiheadAttention`, `scaled_dot_product_attention` and softmax over four axes, whatever module calls
     them. Nothing the module returns is changed. Layers that attend over another number of positions than the first are
-    left out.
+    left out, and a `ReluscopeWarning` says which; `heads` keeps the numbers that layers have in the run.
     """
     from reluscope.lens._watch import Watch
 
@@ -334,10 +335,10 @@ def record_attention(
             f"{type(module).__name__} ran no attention that can be seen: no MultiheadAttention, no "
             "scaled_dot_product_attention, no softmax over (batch, heads, queries, keys)"
         )
-    shape = seen.calls[0].weights.shape[2:]
-    kept = [c for c in seen.calls if c.weights.shape[2:] == shape]
+    layers = _of_one_shape([tuple(c.weights.shape[2:]) for c in seen.calls])
+    kept = [seen.calls[i] for i in layers]
     stack = np.concatenate([c.weights[element].numpy() for c in kept]).transpose(1, 0, 2)
-    heads = tuple(f"{i}.{h}" for i, c in enumerate(kept) for h in range(c.weights.shape[1]))
+    heads = tuple(f"{i}.{h}" for i, c in zip(layers, kept, strict=True) for h in range(c.weights.shape[1]))
     made = None
     if outputs and all(c.outputs is not None for c in kept):
         widths = {c.outputs.shape[-1] for c in kept}
@@ -371,11 +372,26 @@ def record_onnx(model: OnnxModel, images: Any, *, layers: Sequence[str] | None =
     kept = [values[n] for n in names if values[n].ndim == 4 and values[n].shape[2] == values[n].shape[3]]
     if not kept:
         raise InputError(f"{model.label} has no Softmax over (batch, heads, queries, keys); name the layers")
-    size = kept[0].shape[2]
-    kept = [v for v in kept if v.shape[2] == size]
-    stack = np.concatenate([v[element] for v in kept]).transpose(1, 0, 2)
-    heads = tuple(f"{i}.{h}" for i, v in enumerate(kept) for h in range(v.shape[1]))
+    places = _of_one_shape([v.shape[2:] for v in kept])
+    stack = np.concatenate([kept[i][element] for i in places]).transpose(1, 0, 2)
+    heads = tuple(f"{i}.{h}" for i in places for h in range(kept[i].shape[1]))
     return Recording(stack, heads, "sequence")
+
+
+def _of_one_shape(shapes: list[tuple[int, ...]]) -> list[int]:
+    """The layers that attend over as many positions as the first; a warning names the others."""
+    out = [i for i, shape in enumerate(shapes) if shape == shapes[0]]
+    if len(out) < len(shapes):
+        others = "; ".join(
+            f"layer {i}: {shape[0]} queries, {shape[1]} keys" for i, shape in enumerate(shapes) if shape != shapes[0]
+        )
+        warnings.warn(
+            f"one recording holds layers with the same numbers of queries and keys, here {shapes[0][0]} and "
+            f"{shapes[0][1]} of layer 0; left out: {others}",
+            ReluscopeWarning,
+            stacklevel=3,
+        )
+    return out
 
 
 def record_stream(

@@ -280,8 +280,8 @@ def layers(
     Parameters
     ----------
     net : Network or torch module
-        Of a live torch module, forward hooks catch the outputs of its activation modules (or of those named in
-        `modules`); "on" then means a positive value, and nothing is certified.
+        Of a live torch module, forward hooks catch the outputs of its activation modules and its own (or of those
+        named in `modules`); "on" then means a positive value, and nothing is certified.
     X : array_like (n, inputs) or Law
         The inputs; of a law (a distribution of the inputs), 2,000 points are drawn.
     box : tuple, optional
@@ -359,6 +359,11 @@ def layers(
     if draws["jacobians"] and net.hidden and max(w * net.n_inputs for w in net.widths[1:-1]) <= _MOST_JACOBIAN:
         chosen = rng.choice(len(kept), min(draws["jacobians"], len(kept)), replace=False)
         dimensions = local_dimensions(net, kept[np.sort(chosen)])
+        if len(chosen) < len(rows):
+            said = (
+                f"rank, rank_max and rank_bound are those at {len(chosen):,} of the {len(rows):,} inputs (jacobians=)"
+            )
+            note = f"{note}\n{said}" if note else said
     within = None if budget is None else limit.part(0.5)
     stability = None if box is None else stable_units(net, box, X=kept, budget=within, rng=rng)
     shares = _shares(net, rows, most) if len(rows) > most and timed >= most else None
@@ -533,6 +538,14 @@ def _of_module(
     if inputs.ndim < 2 or len(inputs) < 2:
         raise InputError(f"X must have at least two rows, one per input, got shape {inputs.shape}")
     stages = caught(module, inputs, names)
+    last: FloatArray | None = None  # what the module itself returns, unless that is the last of them already
+    if names is None:
+        try:
+            (_, _, last), *_ = caught(module, inputs, [""])
+        except InputError:  # it returns no single tensor
+            last = None
+        if last is not None and last.shape == stages[-1][2].shape and np.array_equal(last, stages[-1][2]):
+            last = None
 
     def walk() -> Iterator[_Stage]:
         yield _Stage("input", "input", inputs.reshape(len(inputs), -1), None, None, None, None)
@@ -541,11 +554,13 @@ def _of_module(
             on = flat > 0
             active = on.sum(axis=1, dtype=np.int64)
             yield _Stage(name, kind, flat, on, None, active, _maps(values))
+        if last is not None:
+            yield _Stage("output", "output", last.reshape(len(last), -1), None, None, None, None)
 
     if any(len(values) != len(inputs) for _, _, values in stages):
         raise InputError("a chosen module returns another number of rows than X has; name others with modules=[...]")
     with meter(progress, "layers") as report:
-        found = _measure(walk(), len(stages) + 1, zero_below, draws, rng, report, None)
+        found = _measure(walk(), len(stages) + 1 + (last is not None), zero_below, draws, rng, report, None)
     return _finished(None, inputs, len(inputs), found, None, None, zero_below, seed, "")
 
 

@@ -1,5 +1,6 @@
 """Every picture draws the numbers it is of, on the Axes it was given, and refuses what it cannot show."""
 
+import itertools
 from itertools import pairwise
 
 import numpy as np
@@ -255,3 +256,23 @@ def test_importance_by_squares_is_shown_for_standardised_inputs_only():
     assert "squares" not in raw.importance().rows()[0]
     for u, asked, bars in ((plain, None, 6), (raw, None, 3), (raw, True, 6), (plain, False, 3)):
         assert len(u.plot("importance", Figure().add_subplot(), squares=asked).patches) == bars
+
+
+def test_a_waterfall_names_values_in_units_and_has_an_axis_of_probabilities():
+    rng = np.random.default_rng(0)
+    columns = (rs.Column("limit", "integer", "NT$"), rs.Column("job", "category", levels=["a", "b"]))
+    net = rs.Network([(rng.normal(size=(4, 3)) * [1e-5, 1, 1], rng.normal(size=4)), (rng.normal(size=(1, 4)), [0.0])])
+    net = net.with_schema(rs.Schema(columns, (rs.Output("PD", link="sigmoid"),), classes=("good", "bad")))
+    X = np.column_stack([rng.integers(1, 50, 60) * 10_000.0, np.eye(2)[rng.integers(0, 2, 60)]])
+    ax = rs.unwrap(net, X, np.array(["good", "bad"])[rng.integers(0, 2, 60)]).explain(0).plot()
+    ax.figure.canvas.draw()
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert f"limit = {X[0, 0]:,.6g} NT$" in labels
+    assert {"job=a: yes", "job=a: no"} & set(labels)
+    above = ax.child_axes[0]
+    assert above.get_xlabel() == "probability of class bad"
+    shares = [float(t.get_text().removesuffix(" %")) / 100 for t in above.get_xticklabels()]
+    assert len(shares) >= 1
+    np.testing.assert_allclose(above.get_xticks(), [np.log(p / (1 - p)) for p in shares], atol=1e-9)
+    boxes = [t.get_window_extent() for t in ax.get_xticklabels() if t.get_text()]
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))

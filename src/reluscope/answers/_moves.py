@@ -571,7 +571,7 @@ class Search:
             cost, low, top = np.append(cost, 1.0), np.append(low, 0.0), np.append(top, reach)
         else:
             cost[:K] = m.cost
-        bound, point = _program(np.concatenate(rows), np.concatenate(up), cost, low, top)
+        bound, point = _program(np.concatenate(rows), np.concatenate(up), cost, low, top, reach)
         if point is None:
             return bound, None, *none
         t, v = point[:K], point[K : K + len(open_)]
@@ -754,12 +754,13 @@ def _chords(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, 
 
 
 def _program(
-    A: FloatArray, up: FloatArray, cost: FloatArray, low: FloatArray, high: FloatArray
+    A: FloatArray, up: FloatArray, cost: FloatArray, low: FloatArray, high: FloatArray, enough: float
 ) -> tuple[float, FloatArray | None]:
     """A proved lower bound of `cost . z` over `A z <= up`, `low <= z <= high`, and where the solver has its least.
 
-    From the multipliers y <= 0 of the rows: `cost z >= y up + sum over z of the least (cost - A^T y) z`. No point and
-    inf where the multipliers prove that there is none.
+    The solver may stop once the bound is `enough`. From the multipliers y <= 0 of the rows,
+    `cost z >= y up + sum over z of the least (cost - A^T y) z`. No point, and inf where the multipliers prove that
+    there is none.
     """
     highspy = late("highspy")
 
@@ -770,8 +771,16 @@ def _program(
     A, up = A[keep] / size[keep, None], up[keep] / size[keep]
     kinds = highspy.HighsModelStatus
     solver = _solver(A, up, cost, low, high)
+    solver.setOptionValue("objective_bound", float(enough))  # the solver may stop there: nothing beyond counts
     solver.run()
     status = solver.getModelStatus()
+    solver.setOptionValue("objective_bound", np.inf)
+    if status == kinds.kObjectiveBound:
+        bound = _proved(A, up, cost, low, high, np.minimum(np.array(solver.getSolution().row_dual), 0.0))
+        if bound >= enough:
+            return bound, None
+        solver.run()
+        status = solver.getModelStatus()
     if status == kinds.kOptimal:
         found = solver.getSolution()
         y = np.minimum(np.array(found.row_dual), 0.0)

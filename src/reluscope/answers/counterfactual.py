@@ -291,13 +291,14 @@ def counterfactuals(
             if any(not c.proved for c in found[i]) and np.isfinite(limit.seconds):
                 again.append(i)
             report(i + 1, f"{i + 1:,} of {len(rows):,} rows")
+        # Those that are nearest to a proof first, each with twice its share: so most rows are proved in the time.
+        again.sort(key=lambda i: -found[i][0].lower / found[i][0].distance if found[i] else 0.0)
         for k, i in enumerate(again):
             left = limit.seconds - limit.elapsed()
             if left <= 0:
                 break
-            more = finder.row(
-                i, rows[i], int(decisions[i]), wanted, count, Budget(left / (len(again) - k), limit.regions)
-            )
+            part = Budget(min(left, 2 * left / (len(again) - k)), limit.regions)
+            more = finder.row(i, rows[i], int(decisions[i]), wanted, count, part)
             found[i] = _better(found[i], more)
             report(len(rows), f"{k + 1:,} of {len(again):,} rows again")
     single = values.shape[1] == 1

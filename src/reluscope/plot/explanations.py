@@ -49,7 +49,7 @@ def plot_explanation(
     order = np.argsort(-np.abs(steps), kind="stable")
     shown = order[: integer(top, "top", low=1)]
     rest = order[len(shown) :]
-    parts = [(f"{e.unwrapped.feature_names[j]} = {value[j]:.4g}", float(steps[j])) for j in shown]
+    parts = [(_named(e, j, float(value[j])), float(steps[j])) for j in shown.tolist()]
     if len(rest):
         parts.append((f"{len(rest)} others", float(steps[rest].sum())))
     ax = axes(ax, figsize=(6.0, 1.4 + 0.34 * (len(parts) + 2)))
@@ -67,11 +67,46 @@ def plot_explanation(
     first = "intercept of this region" if local else _start(e)
     names = [f"{first}: {levels[0]:.4g}", *(name for name, _ in parts), f"prediction: {levels[-1]:.4g}"]
     ax.set_yticks(np.arange(place + 1, -1, -1), names, fontsize="small")
-    ax.set_xlim(levels.min() - 0.06 * reach, levels.max() + 0.16 * reach)
+    ax.set_xlim(levels.min() - 0.06 * reach, levels.max() + 0.2 * reach)
     ax.set_xlabel(_axis(e, k))
+    ax.locator_params(axis="x", nbins=5)
+    if e.classes and len(e.output) == 1:
+        _probability_axis(ax, e.classes[1])
     where = f"region {e.region}, {count(e.count, 'row')}" if e.has_data else "no data in this region"
     name_axes(ax, title=f"{'local-linear' if local else 'path'} contributions ({where})")
     return ax
+
+
+def _named(e: Explanation, j: int, value: float) -> str:
+    """A feature with its value and unit; an input of a one-hot category says yes or no."""
+    name, schema = e.unwrapped.feature_names[j], e.unwrapped.network.schema
+    column = None
+    if schema is not None and schema.columns:
+        column = next((c for c in schema.columns if schema.place(c.name).start <= j < schema.place(c.name).stop), None)
+    if column is not None and column.kind == "category" and value in (0.0, 1.0):
+        return f"{name}: {'yes' if value else 'no'}"
+    unit = "" if column is None or not column.unit else f" {column.unit}"
+    return f"{name} = {value:,.6g}{unit}"
+
+
+def _probability_axis(ax: Axes, label: object) -> None:
+    """The same scale as probabilities, above: round ones only, as many as have room."""
+    low, high = ax.get_xlim()
+    marks = [0.001, 0.01, 0.02, 0.05, *(i / 10 for i in range(1, 10)), 0.95, 0.98, 0.99, 0.999]
+    fine = [i / 100 for i in range(1, 100)]
+    chosen: list[float] = []
+    for options in (marks, fine, [i / 1000 for i in range(1, 1000)]):
+        chosen = [p for p in options if low <= np.log(p / (1 - p)) <= high]
+        if len(chosen) >= 3:
+            break
+    kept: list[float] = []
+    for p in chosen:  # labels a tenth of the axis apart
+        if not kept or np.log(p / (1 - p)) - np.log(kept[-1] / (1 - kept[-1])) >= 0.13 * (high - low):
+            kept.append(p)
+    above = ax.secondary_xaxis("top")
+    above.set_xticks([float(np.log(p / (1 - p))) for p in kept], [f"{100 * p:g} %" for p in kept])
+    above.tick_params(labelsize="small")
+    above.set_xlabel(f"probability of class {label}", fontsize="small")
 
 
 def _start(e: Explanation) -> str:

@@ -38,6 +38,14 @@ def test_table_and_pictures(files, capsys):
     good = np.genfromtxt(files / "test.csv", delimiter=",", skip_header=1, usecols=3, dtype=str) == "good"
     score = MergedModels.load(out / "m-merged.npz").outputs(test)[:, 0]
     assert facts["merged"]["test_auc"] == pytest.approx(roc_auc_score(good, score))
+    line = facts["outcome"]["groups"][0]
+    assert (line["group"], line["rows"], line["test_rows"]) == ("all", 120, 120)
+    assert line["test_auc"] == pytest.approx(facts["test"]["auc"])
+    assert line["gap"] == pytest.approx(facts["auc"] - facts["test"]["auc"])
+    assert facts["merged"]["clusters"][-1]["test_auc"] == pytest.approx(facts["merged"]["test_auc"])
+    assert facts["drift"]["score"] >= 0
+    assert set(facts["drift"]["features"]) == {"a", "b"}
+    assert "CASE cluster" in (out / "m-merged.sql").read_text()
     with (out / "m-regions.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == facts["regions"] and sum(int(r["count"]) for r in rows) == 120

@@ -330,7 +330,7 @@ def outcome(
     for kind, name, here, there in groups:
         inside = np.flatnonzero(here)
         new = None if there is None else np.flatnonzero(there)
-        if len(inside) < min_rows:
+        if len(inside) < min_rows and kind != "all":
             continue
         line: dict[str, Any] = {"kind": kind, "group": name} | _measures(train, inside, limit)
         if test is not None and new is not None:

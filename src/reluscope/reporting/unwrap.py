@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ def unwrap_file(
     new = None if test is None else data_rows(net, test, target_name, None if known else u.feature_names)
     if new is not None:
         lines += ["", _tested(u, new, facts)]
+    if u.task == "binary":
+        lines += ["", _outcome(u, new, facts)]
     models = None
     if merge is not None:
         models = u.merge(merge or None, progress=progress)
@@ -68,6 +71,11 @@ def unwrap_file(
                 f"test: {u.metric} {score:.4f} of the merged models, {facts['test'][u.metric]:.4f} of the network"
             )
         facts["merged"]["table"] = models.table_rows()
+        if u.task != "none":
+            given = (None, None) if new is None or new.y is None else (new.X, new.y)
+            committee = models.summary(*given)
+            facts["merged"]["clusters"] = committee.rows()
+            lines += ["", repr(committee)]
     if folder is not None:
         facts["files"] = _write(u, models, folder, Path(name).stem, facts)
         lines += ["", f"written to {folder}: {', '.join(facts['files'])}"]
@@ -96,6 +104,19 @@ def _tested(u: Unwrapped, rows: Rows, facts: dict[str, Any]) -> str:
     return f"test: {found!r}"
 
 
+def _outcome(u: Unwrapped, new: Rows | None, facts: dict[str, Any]) -> str:
+    """Ranking and calibration of two classes, training rows beside test rows; how far the test rows have drifted."""
+    tested = new is not None and new.y is not None
+    found = u.outcome(new.X, new.y, regions=10) if tested and new is not None else u.outcome(regions=10)
+    facts["outcome"] = {"cutoff": found.cutoff, "groups": found.rows()}
+    lines = [f"outcome (cut-off {found.cutoff:g} on the probability):", repr(found)]
+    if new is not None:
+        moved = u.drift(new.X)
+        facts["drift"] = {"score": moved.score, "regions": moved.regions, "features": moved.features}
+        lines.append(f"drift: PSI {moved.score:.3g} of the score, {moved.regions:.3g} of the shares of regions")
+    return "\n".join(lines)
+
+
 def _write(u: Unwrapped, models: Any, folder: Path, stem: str, facts: dict[str, Any]) -> list[str]:
     from reluscope._files import atomic_write
     from reluscope.plot._axes import save
@@ -114,6 +135,11 @@ def _write(u: Unwrapped, models: Any, folder: Path, stem: str, facts: dict[str, 
     if models is not None:
         models.save(folder / f"{stem}-merged.npz")
         written.append(f"{stem}-merged.npz")
+        with suppress(InputError):  # too many regions for a query
+            query = models.to_sql().encode()
+            with atomic_write(folder / f"{stem}-merged.sql") as file:
+                file.write(query)
+            written.append(f"{stem}-merged.sql")
         if len(u) > 1:
             pictures["dendrogram"] = models.plot("dendrogram")
         if models.validation:

@@ -725,7 +725,7 @@ class Unwrapped:
         >>> u = rs.unwrap(net, np.arange(8.0)[:, None], [0, 0, 1, 0, 1, 0, 1, 1])
         >>> line = u.outcome(min_rows=2)["all"]
         >>> line["auc"], line["ks"]
-        (0.78125, 0.5)
+        (0.8125, 0.5)
         """
         from reluscope.local_models.outcome import outcome
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -11,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import warnings
 from itertools import pairwise
 from pathlib import Path
 
@@ -599,13 +599,9 @@ def test_the_grain_follows_the_model(tasks, workers, seconds, expected):
     assert grain(tasks, workers, seconds) == expected
 
 
-@pytest.fixture(scope="module")
-def scheduler():
-    distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local:
-            yield local.scheduler_address
+@pytest.fixture
+def scheduler(dask_client) -> str:
+    return str(dask_client.scheduler.address)
 
 
 def test_a_cluster_gives_the_same_table_without_seeing_the_files(tmp_path, scheduler, monkeypatch):
@@ -647,3 +643,18 @@ def test_a_cluster_that_does_not_answer_is_an_error_and_nothing_is_lost(folder):
         rs.batch(table, folder / "r.sqlite", cluster="tcp://127.0.0.1:9")
     assert rs.Batch.read(folder / "r.sqlite").rows == first.rows
     assert rs.batch(table, folder / "r.sqlite", only="net0", cluster="tcp://127.0.0.1:9").left == 2  # nobody is asked
+
+
+@pytest.mark.needs_data
+def test_rows_of_the_competition_have_the_known_verdicts(data_folder, tmp_path):
+    nets = data_folder / "nets"
+    with (nets / "expected_verdicts.csv").open() as file:
+        known = {
+            (row["onnx"], row["vnnlib"]): row["verdict"] for row in csv.DictReader(file) if row["benchmark"] == "acasxu"
+        }
+    found = rs.batch(
+        nets / "acasxu" / "instances.csv", tmp_path / "r.sqlite", only="*_1_[1789]_*prop_[34].*", budget="20s"
+    )
+    asked = [row for row in found if row.status != "waiting"]
+    assert len(asked) == 8 and {row.verdict for row in asked} == {"sat", "unsat"}
+    assert all(row.verdict == known[row.network, row.question] for row in asked)

@@ -3,7 +3,7 @@
 Run: python benchmarks/recover.py [seeds] [widths ...]      (20 seeds by default, or 20:40; widths such as 10-15-15-1)
      python benchmarks/recover.py oracles [seeds]           (float32, noise, smooth functions; default 5 seeds)
      python benchmarks/recover.py walk                      (method "regions")
-     python benchmarks/recover.py wrong [seeds]             (method "regions": how often "complete" is wrong)
+     python benchmarks/recover.py wrong [seeds] [widths]    (method "regions": how often "complete" is wrong)
      python benchmarks/recover.py conjectures               (method "samples": section 3.3.5 of Hamidi's thesis)
 
 Networks: He weights N(0, 2 / inputs), biases N(0, 0.5^2), box [-2, 2]^n, float64 values only. A run counts as a success
@@ -132,9 +132,9 @@ def walk() -> None:
         )
 
 
-def wrong(seeds: range, points: int = 200_000) -> None:
+def wrong(seeds: range, shapes: list[str], points: int = 200_000) -> None:
     """Networks that the walk calls complete, and the share of the box where it is wrong all the same."""
-    for shape in ("2-6-4-1", "2-6-5-1"):
+    for shape in shapes or ["2-6-4-1", "2-6-5-1"]:
         complete, bad, worst, start = 0, [], 0.0, time.process_time()
         for seed in seeds:
             net = random_network([int(w) for w in shape.split("-")], seed)
@@ -174,7 +174,7 @@ if __name__ == "__main__":
     elif given[:1] == ["conjectures"]:
         conjectures()
     elif given[:1] == ["wrong"]:
-        wrong(range(*[int(part) for part in (given[1] if len(given) > 1 else "100").split(":")]))
+        wrong(range(*[int(part) for part in (given[1] if len(given) > 1 else "100").split(":")]), given[2:])
     else:
         bounds = [int(part) for part in (given[0] if given else "20").split(":")]
         main(range(*bounds), given[1:] or list(WIDTHS))

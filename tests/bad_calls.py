@@ -58,6 +58,9 @@ class Subject:
 # -- what methods belong to ---------------------------------------------------------------------------------------
 
 
+RECORDING = lens.Recording(np.full((9, 2, 4), 0.25), ("0.0", "0.1"), "memory", np.ones((9, 2, 3)))
+
+
 @cache
 def found(name: str) -> Any:
     """A result that has methods, made once."""
@@ -90,7 +93,7 @@ def found(name: str) -> Any:
         "recovered": lambda: rs.recover(NET, BOX, rng=0, budget="5s"),
         "layers": lambda: rs.layers(NET, X, rng=0),
         "rays": lambda: representation.rays(NET),
-        "recording": lambda: lens.Recording(np.full((9, 2, 4), 0.25), ("0.0", "0.1"), "memory", np.ones((9, 2, 3))),
+        "recording": lambda: RECORDING,
         "report": lambda: rs.report(NET, LAW, budget="1s", rng=0),
         "profile": lambda: found("unwrapped").profile(0),
         "explanation": lambda: found("unwrapped").explain(X[0]),
@@ -245,6 +248,8 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "invariance.relu_moments": {"mean": np.zeros(2), "cov": np.eye(2)},
     "lens.Recording": {"weights": np.full((6, 2, 4), 0.25), "heads": ("0.0", "0.1"), "kind": "memory"},
     "lens.channel": {"layer": "conv", "index": 0},
+    "lens.attention_change": {"first": RECORDING, "second": RECORDING},
+    "lens.edit_stream": {"frames": np.ones((6, 2)), "edit": "shuffle", "start": 1, "stop": 3, "rng": 0},
     "lens.crops": {"images": [IMAGE], "size": (4, 4), "count": 2, "rng": 0},
     "lens.direction": {"layer": "conv", "vector": [1.0, 0.0]},
     "lens.load_frames": {"source": FRAMES},
@@ -261,6 +266,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
 
 RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
     "lens.detect_patterns": ("recording", {}),
+    "lens.associate_events": ("recording", {"events": {"late": np.arange(9) > 4}}),
     "plot.plot_cdf": ("outputs", {}),
     "plot.plot_complex": ("complex", {}),
     "plot.plot_function": ("paths", {}),

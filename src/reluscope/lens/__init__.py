@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from reluscope.lens.receptive import effective_field as effective_field
     from reluscope.lens.receptive import receptive_field as receptive_field
     from reluscope.lens.receptive import receptive_fields as receptive_fields
+    from reluscope.lens.streams import associate_events as associate_events
+    from reluscope.lens.streams import attention_change as attention_change
+    from reluscope.lens.streams import edit_stream as edit_stream
     from reluscope.lens.study import write_study as write_study
     from reluscope.lens.vpt import load_vpt as load_vpt
     from reluscope.lens.vpt import vpt_cnn as vpt_cnn
@@ -56,6 +59,7 @@ _HOME = {
         "heads": "detect_patterns",
         "models": "as_model",
         "receptive": "effective_field receptive_field receptive_fields",
+        "streams": "associate_events attention_change edit_stream",
         "study": "write_study",
         "vpt": "load_vpt vpt_cnn vpt_policy",
     }.items()

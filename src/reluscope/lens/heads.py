@@ -1,4 +1,4 @@
-"""Detectors: which heads look at the previous frame, at every n-th frame, at key frames, or switch between two modes.
+"""Detectors: which heads look at the current, the previous or the last frames, every n-th or key frames, or switch.
 
 All scores are in [0, 1] and are shares of attention, so that they can be read on their own. A head that spreads its
 attention evenly, or at random, scores near 0 everywhere.
@@ -24,6 +24,8 @@ Array = npt.NDArray[Any]
 
 _RECENT = 2
 """Lags 0 and 1 count as recent."""
+_LAST = 4
+"""Lags 0 to 3 are the last frames."""
 _FAR = 4
 """A key frame is looked at from at least this far away."""
 
@@ -32,16 +34,18 @@ _FAR = 4
 class HeadPattern:
     """Scores of one head.
 
-    `previous`: mean weight of the frame before. `period_score`: how much more weight than its share 1/n goes to the
-    frames one period n apart, rescaled to [0, 1]; `period` is n, and `period_in` says whether they are n apart as seen
-    from now ("lag") or in absolute time ("time"). `key`: mean weight of the key frames while they can be seen, from at
-    least four frames away; `key_frames` lists them. `modes`: how cleanly the weight of the last two frames splits into
-    a high and a low level over time; `recent` is the share of time in the high one.
+    `current`: mean weight of the frame itself. `last`: mean weight of the last four frames without the strongest of
+    them, times 4/3: 1 when all four share the attention, 0 when one has it. `previous`: mean weight of the frame
+    before. `period_score`: how much more weight than its share 1/n goes to the frames one period n apart, rescaled to
+    [0, 1]; `period` is n, and `period_in` says whether they are n apart as seen from now ("lag") or in absolute time
+    ("time"). `key`: mean weight of the key frames while they can be seen, from at least four frames away; `key_frames`
+    lists them. `modes`: how cleanly the weight of the last two frames splits into a high and a low level over time;
+    `recent` is the share of time in the high one.
 
     Attributes
     ----------
     head : str
-    previous, period_score, key, modes, recent : float
+    previous, period_score, key, modes, recent, current, last : float
     period : int
     period_in : {"lag", "time"}
     key_frames : tuple of int
@@ -56,6 +60,8 @@ class HeadPattern:
     key_frames: tuple[int, ...]
     modes: float
     recent: float
+    current: float = 0.0
+    last: float = 0.0
 
     def detected(self, threshold: float = 0.5) -> tuple[str, ...]:
         """Names of the patterns whose score reaches the threshold.
@@ -69,7 +75,9 @@ class HeadPattern:
         tuple of str
         """
         named = {
+            "current frame": self.current,
             "previous frame": self.previous,
+            "last frames": self.last,
             f"every {_ordinal(self.period)} frame": self.period_score,
             "key frame": self.key,
             "two modes": self.modes,
@@ -106,7 +114,18 @@ class Patterns(Tabular):
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns of a table, one row per head."""
-        columns = ("head", "previous", "period_score", "period", "period_in", "key", "modes", "recent")
+        columns = (
+            "head",
+            "previous",
+            "period_score",
+            "period",
+            "period_in",
+            "key",
+            "modes",
+            "recent",
+            "current",
+            "last",
+        )
         table: dict[str, list[Any]] = {c: [getattr(p, c) for p in self.heads] for c in columns}
         return table | {"detected": [", ".join(p.detected(self.threshold)) for p in self.heads]}
 
@@ -117,7 +136,7 @@ class Patterns(Tabular):
 
 
 def detect_patterns(recording: Recording, *, periods: Sequence[int] = range(2, 17), threshold: float = 0.5) -> Patterns:
-    """Score every head of a recording for four patterns: previous frame, every n-th frame, key frame, two modes.
+    """Score every head of a recording for patterns: current, previous, last, every n-th, key frames, two modes.
 
     Parameters
     ----------
@@ -153,7 +172,9 @@ def _scores(recording: Recording, head: int, periods: list[int]) -> HeadPattern:
     (score, period), where = max((by_lag, "lag"), (by_time, "time"), key=lambda found: found[0][0])
     key, frames = _key_frames(absolute, memory if recording.kind == "memory" else absolute.shape[1], recording.kind)
     modes, recent = _two_modes(lags)
-    return HeadPattern(recording.heads[head], previous, score, period, where, key, frames, modes, recent)
+    means = lags[min(memory, recording.steps // 2) :, :_LAST].mean(axis=0)
+    current, last = float(lags[1:, 0].mean()), float(means.sum() - means.max()) * _LAST / (_LAST - 1)
+    return HeadPattern(recording.heads[head], previous, score, period, where, key, frames, modes, recent, current, last)
 
 
 def _best_period(weights: Array, periods: list[int], warm: int) -> tuple[float, int]:

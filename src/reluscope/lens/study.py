@@ -168,7 +168,9 @@ def _patterns_table(patterns: Patterns) -> str:
         keys = ", ".join(map(str, p.key_frames[:6]))
         cells = [
             p.head,
+            f"{p.current:.2f}",
             f"{p.previous:.2f}",
+            f"{p.last:.2f}",
             f"{p.period_score:.2f} ({p.period})",
             f"{p.key:.2f}",
             keys,
@@ -178,7 +180,17 @@ def _patterns_table(patterns: Patterns) -> str:
         rows.append(
             f"<tr{' class=found' if found else ''}>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"
         )
-    names = ("head", "previous frame", "every n-th (n)", "key frame", "which", "two modes", "detected")
+    names = (
+        "head",
+        "current frame",
+        "previous frame",
+        "last frames",
+        "every n-th (n)",
+        "key frame",
+        "which",
+        "two modes",
+        "detected",
+    )
     head = "".join(f"<th>{n}</th>" for n in names)
     return f"<h2>Patterns</h2><div class=scroll><table><tr>{head}</tr>{''.join(rows)}</table></div>"
 

@@ -8,17 +8,7 @@ import sys
 import time
 from collections import Counter
 
-from campaign.checks import check_all
-from campaign.wider import KINDS, check_wider
-
-
-def batch_of(what: tuple[str, range]) -> tuple[Counter[str], list[str]]:
-    """Counts, and what is wrong, over several problems of one kind."""
-    kind, seeds = what
-    if kind == "events":
-        return check_all(seeds)
-    counts: Counter[str] = Counter()
-    return counts, [line for seed in seeds for line in check_wider(kind, seed, counts)]
+from campaign.wider import KINDS, batch_of
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ import numpy as np
 from scipy import special, stats
 
 import reluscope as rs
+from campaign.checks import check_all
 from campaign.problems import network
 from reluscope.events import decided
 from reluscope.inputs import law_from_dict
@@ -40,6 +41,15 @@ def check_wider(kind: str, seed: int, counts: Counter[str]) -> list[str]:
             return [f"{kind} {seed}: {line}" for line in KINDS[kind](rng, counts)]
     except Exception as error:  # any raw error is a failure of the campaign
         return [f"{kind} {seed}: {type(error).__name__}: {error}"]
+
+
+def batch_of(what: tuple[str, range]) -> tuple[Counter[str], list[str]]:
+    """Counts, and what is wrong, over several problems of one kind."""
+    kind, seeds = what
+    if kind == "events":
+        return check_all(seeds)
+    counts: Counter[str] = Counter()
+    return counts, [line for seed in seeds for line in check_wider(kind, seed, counts)]
 
 
 # -- references ------------------------------------------------------------------------------------------------------
@@ -651,6 +661,92 @@ def _rare(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         yield f"{k} half-spaces at {reach} in {d} dimensions: {found!r}, truth {truth:.6g}"
 
 
+def _fitted(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
+    """A law fitted to a table, in every engine, and its atoms beside the table's own frequencies."""
+    n = 400
+    group = rng.choice(["a", "b"], n, p=[0.3, 0.7])
+    amount = np.where(rng.random(n) < 0.3, 0.0, np.round(rng.lognormal(1.0, 0.8, n), 2)) + (group == "a")
+    table: dict[str, Any] = {"G": group, "amount": amount}
+    if rng.random() < 0.5:
+        table["count"] = rng.poisson(1.0, n).astype(float)
+    schema = rs.Schema.of(table)
+    law = _asked(counts, lambda: rs.fit(table, schema))
+    if law is None:
+        return
+    X = law.sample(DRAWS, int(rng.integers(2**31)))
+    low, high = law.support()
+    if (low > X).any() or (high < X).any():
+        yield f"{law!r}: draws outside of the support"
+    net = network(rng, _style(rng), law.n)
+    for text in _texts(rng, net, X):
+        yield from _every_guarantee(counts, rng, net, law, text, X)
+    named = rs.Network(net.layers, schema=schema)
+    share = float((group == "a").mean())
+    found = _asked(counts, lambda: rs.probability(named, law, "G == a", guarantee="exact"))
+    if found is not None and abs(found.value - share) > 1e-9:
+        yield f"{law!r}: G == a has {found!r}, the table {share}"
+
+
+def _outputs(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
+    """The law of the output and the linear models, against draws; derivatives against differences."""
+    n = int(rng.integers(1, 3))
+    net = network(rng, _style(rng), n)
+    law = random_law(rng, n, 1)
+    X = law.sample(DRAWS, int(rng.integers(2**31)))
+    Y = net(X)
+    out = _asked(counts, lambda: rs.outputs(net, law, rng=1))
+    o = int(rng.integers(net.n_outputs))
+    scale = 1e-9 * (1.0 + np.abs(Y[:, o]).max())
+    if out is not None and out.guarantee == "exact":
+        t = float(np.quantile(Y[:, o], rng.uniform(0.05, 0.95)))
+        for name, found, low, high in (
+            ("cdf", out.cdf(t, o), (Y[:, o] < t - scale).mean(), (Y[:, o] <= t + scale).mean()),
+            ("sf", out.sf(t, o), (Y[:, o] > t + scale).mean(), (Y[:, o] > t - scale).mean()),
+        ):
+            low, high = float(low), float(high)
+            if float(found.lower) - _doubt(high, DRAWS) > high or float(found.upper) + _doubt(low, DRAWS) < low:
+                yield f"{name}({t!r}) of {net!r} under {law!r}: {found!r}, draws [{low}, {high}]"
+        q = float(rng.uniform(0.1, 0.9))
+        place = float(out.quantile(q, o).value)
+        slack = _doubt(q, DRAWS)
+        if (Y[:, o] < place - scale).mean() > q + slack or (Y[:, o] <= place + scale).mean() < q - slack:
+            yield f"quantile({q}) of {net!r} under {law!r}: {place}"
+        atoms = out.atoms(o)
+        for value, mass in zip(atoms.value.tolist(), atoms.mass.value.tolist(), strict=True):
+            share = float((np.abs(Y[:, o] - value) <= scale).mean())
+            if abs(share - mass) > _doubt(share, DRAWS):
+                yield f"atom {value} of {net!r} under {law!r}: {mass}, draws {share}"
+        if not _skewed(Y[:, o]):
+            error = DEVIATIONS * Y[:, o].std() / np.sqrt(DRAWS) + 20 / DRAWS * np.abs(Y[:, o]).max() + scale
+            if abs(float(out.mean.value[o]) - Y[:, o].mean()) > error:
+                yield f"mean of {net!r} under {law!r}: {out.mean.value[o]}, draws {Y[:, o].mean()}"
+    models = _asked(counts, lambda: rs.linear_models(net, law, rng=1))
+    if models is not None and models.masses.guarantee == "exact":
+        keys, seen = np.unique(net.key(net.pattern(X)), return_counts=True)
+        shares = dict(zip(keys.tolist(), (seen / DRAWS).tolist(), strict=True))
+        total = float(models.masses.value.sum())
+        if abs(total - 1.0) > 1e-6:
+            yield f"linear models of {net!r} under {law!r}: {total} in all"
+        if rng.random() < 0.5 and law.atoms is None and not law.point_masses and _continuous(law):
+            for key, m in zip(net.key(models.pattern).tolist(), models.masses.value.tolist(), strict=True):
+                share = shares.get(key, 0.0)
+                if abs(share - m) > _doubt(share, DRAWS):
+                    yield f"pattern of {net!r} under {law!r}: {m}, draws {share}"
+    if isinstance(law, rs.Gaussian) and _continuous(law):
+        text = f"y[{o}] > {float(np.quantile(Y[:, o], 0.6)) + 1.1e-4!r}"
+        slope = _asked(counts, lambda: rs.sensitivity(net, law, text, rng=1))
+        if slope is not None and slope.mean.guarantee == "exact":
+            for i in range(n):
+                h = 1e-3 * float(law.sd[i]) * np.eye(n)[i]
+                ends = [
+                    rs.probability(net, rs.Gaussian(law.mean + s * h, law.cov), text, guarantee="exact")
+                    for s in (1, -1)
+                ]
+                rate = (ends[0].value - ends[1].value) / (2e-3 * float(law.sd[i]))
+                if abs(rate - float(slope.mean.value[i])) > 2e-3 * (1.0 / float(law.sd[i])):
+                    yield f"d/dmean[{i}] of {text} of {net!r} under {law!r}: {slope.mean.value[i]}, difference {rate}"
+
+
 KINDS: dict[str, Callable[[np.random.Generator, Counter[str]], Iterator[str]]] = {
     "laws": _laws,
     "laws of laws": _laws_of_laws,
@@ -663,4 +759,6 @@ KINDS: dict[str, Callable[[np.random.Generator, Counter[str]], Iterator[str]]] =
     "replayed": _replayed,
     "property files": _property_files,
     "rare": _rare,
+    "fitted": _fitted,
+    "outputs": _outputs,
 }

@@ -69,8 +69,8 @@ class Section:
 
     @property
     def first(self) -> bool:
-        """Whether it stands right under the first screen, not folded."""
-        return self.key in ("density", "sensitivity", "sweep", "local") and not self.ask
+        """Whether it stands right under the first screen, not folded; what could not be worked out is among details."""
+        return self.key in ("density", "sensitivity", "sweep", "local") and not self.ask and not self.reason
 
 
 def cell(value: Any) -> str:

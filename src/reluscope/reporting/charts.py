@@ -274,11 +274,11 @@ def _range(given: tuple[float, float]) -> tuple[float, float]:
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def power_of_ten(k: float) -> str:
-    """10 to the power k: as a number where that is short, else with a raised exponent."""
-    if k != int(k):
-        return f"{10.0**k:.2g}"
-    return f"{10.0**k:g}" if -2 <= k <= 3 else f"10{str(int(k)).translate(_RAISED)}"
+def _power_names(exponents: Sequence[int]) -> list[str]:
+    """Powers of 10: as numbers where all are short, else with raised exponents."""
+    if min(exponents) >= -3 and max(exponents) <= 3:
+        return [f"{10.0**k:g}" for k in exponents]
+    return [f"10{str(k).translate(_RAISED)}" for k in exponents]
 
 
 def _ticks(span: tuple[float, float], names: Sequence[str] | None, powers: bool = False) -> list[tuple[float, str]]:
@@ -289,7 +289,7 @@ def _ticks(span: tuple[float, float], names: Sequence[str] | None, powers: bool 
         each = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200) if high - low <= 6 * s or s == 200)
         whole = [k for k in range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1) if k % each == 0]
         if len(whole) >= 2:
-            return [(k, power_of_ten(k)) for k in whole]
+            return list(zip(map(float, whole), _power_names(whole), strict=True))
         parts = [k + math.log10(m) for k in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
         return [(t, f"{10.0**t:.2g}") for t in parts if low - 1e-9 <= t <= high + 1e-9]
     raw = (high - low) / 5

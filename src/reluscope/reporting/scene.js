@@ -22,7 +22,29 @@
     draw(canvas, { view: shown, sheet, span: null, point: null, marked: -1, picture, ellipses: scene.ellipses, place: null, data: null, labels: scene.labels,
       theme: { ink: style.getPropertyValue('--ink'), soft: style.getPropertyValue('--soft') } });
     const what = steps[at].last ? (scene.colour === 'output' ? `colour: ${scene.outputs[0]}` : `colour: which output is ${scene.colour}`) : `colour: unit 0 of layer ${steps[at].layers}, before it switches; orange: cut by layer ${steps[at].layers - 1}`;
-    document.getElementById('scene-text').textContent = `${steps[at].count.toLocaleString('en')} regions after ${steps[at].layers === 1 ? '1 hidden layer' : `${steps[at].layers} hidden layers`}; ${what}.`;
+    legend(picture, shown);
+    document.getElementById('scene-text').textContent = `${steps[at].count.toLocaleString('en')} regions after ${steps[at].layers === 1 ? '1 hidden layer' : `${steps[at].layers} hidden layers`}; ${what}.${scene.zoomed ? ' This is the middle of the plane above: the whole has too many regions for this page.' : ''}`;
+  }
+
+  // Colours with what they stand for: outputs that win somewhere, or a bar from the lowest to the highest value.
+  function legend(picture, shown) {
+    const box = document.getElementById('scene-legend'), entry = (colour, text) => {
+      const made = document.createElement('span'), swatch = document.createElement('span');
+      swatch.className = 'bar swatch';
+      swatch.style.background = colour;
+      made.append(swatch, ` ${text}`);
+      return made;
+    };
+    if (shown.colour !== 'output') {
+      const won = [...(sheet.won ?? [])].sort((a, b) => a - b);
+      box.replaceChildren(...won.map(o => entry(rgb(scene.palette.categories[o]), scene.outputs[o])));
+      return;
+    }
+    const scale = valueScale(valueRange(picture, 2), scene.palette), nice = v => String(Number(v.toPrecision(3))).replace('-', '−');
+    const made = entry(`linear-gradient(90deg, ${scale.stops.map(rgb).join(', ')})`, nice(scale.high));
+    made.firstChild.classList.remove('swatch');
+    made.prepend(`${nice(scale.low)} `);
+    box.replaceChildren(made);
   }
 
   function again() { cancelAnimationFrame(asked); asked = requestAnimationFrame(drawScene); }

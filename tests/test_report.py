@@ -482,11 +482,13 @@ def test_sensitivity_is_that_of_the_moved_law(kind, moons):
 
 def test_the_sweep_is_the_law_stretched(report, moons):
     found = next(s for s in report.sections if s.key == "sweep")
-    assert found.guarantee == "exact"
     table = next(b for b in found.blocks if getattr(b, "name", "") == "sweep").columns
     for k in (0, 4, 8):
         law = moons.law.move(scale=np.full(2, table["factor"][k]))
-        assert table["probability"][k] == pytest.approx(rs.probability(moons.network, law, "y[0] > 0").value, rel=1e-9)
+        p = rs.probability(moons.network, law, "y[0] > 0").value
+        wide = 1e-9 if table["guarantee"][k] == "exact" else 0.03  # where the machine had no time for all regions
+        assert table["probability"][k] == pytest.approx(p, abs=wide)
+        assert table["upper"][k] - table["lower"][k] < 2 * wide
 
 
 def test_the_filled_part_of_the_density_has_the_probability(report, moons):

@@ -44,12 +44,12 @@ _MORE = 0.3
 
 _SECTIONS: tuple[Callable[[Subject], Section], ...] = (
     sections.events,
-    levers.density,
-    levers.sensitivity,
-    levers.sweep,
     error_rates.errors,
     sections.linear_models,
     output_laws.outputs,
+    levers.density,
+    levers.sensitivity,
+    levers.sweep,
     region_pictures.regions,
     sections.units,
     sections.spectrum,
@@ -313,6 +313,8 @@ def _first(subject: Subject) -> Screen:
 def _scene(subject: Subject) -> str:
     """The map, where there is time for it."""
     budget = subject.budget
+    if budget.spent():
+        return ""
     with suppress(OutOfTimeError, ReluscopeError, MemoryError), deadline(lambda: budget.elapsed() > budget.seconds):
         return scene(subject)
     return ""

@@ -20,6 +20,7 @@ from reluscope.errors import InputError
 from reluscope.inputs import Component, Law
 from reluscope.intervals import DEFAULT_LEVEL, binomial
 from reluscope.network import Network, Pattern
+from reluscope.workers import sharing
 
 _PILOT = 1 << 14
 _GRID = 32
@@ -33,12 +34,14 @@ _MOST_PATTERNS = 1 << 16
 class LineOutputs(Outputs):
     """`Outputs` whose numbers come from lines: guarantee "confidence" at `level`, each interval on its own.
 
-    `seconds` is the time each question may take, `stream` what its random numbers start from.
+    `seconds` is the time each question may take, `stream` what its random numbers start from, `jobs` how many workers
+    share its lines.
     """
 
     level: float = DEFAULT_LEVEL
     seconds: float = 1.0
     stream: int = 0
+    jobs: int = 1
 
     def cdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """`P(y <= t)`, estimated; never decreasing in one call."""
@@ -119,7 +122,7 @@ class LineOutputs(Outputs):
         from reluscope.answers.outputs import outputs
 
         net = truncated_network(self.network, self._layer(layer))
-        return outputs(net, self.law, budget=self.seconds, level=self.level, rng=self.stream)
+        return outputs(net, self.law, budget=self.seconds, level=self.level, jobs=self.jobs, rng=self.stream)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -138,15 +141,16 @@ class LineOutputs(Outputs):
     def _run(self, net: Network | None = None, **request: Any) -> Any:
         from reluscope.measure.lines import Request, integrate
 
-        return integrate(
-            net or self.network,
-            self.law,
-            Request(**request),
-            budget=self.seconds,
-            level=self.level,
-            method="lines" if request.get("density") or request.get("atoms") else self._way,
-            rng=self.stream,
-        )
+        with sharing(self.jobs):
+            return integrate(
+                net or self.network,
+                self.law,
+                Request(**request),
+                budget=self.seconds,
+                level=self.level,
+                method="lines" if request.get("density") or request.get("atoms") else self._way,
+                rng=self.stream,
+            )
 
     @cached_property
     def _way(self) -> str:

@@ -26,7 +26,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import LIMITS, is_exact
 from reluscope.network import Network, Pattern, check_network
 from reluscope.threads import clean_interrupt
-from reluscope.workers import with_jobs
+from reluscope.workers import jobs_at_hand, with_jobs
 
 METHODS = ("auto", "enumeration", "lines")
 
@@ -682,6 +682,7 @@ def outputs(
             level,
             seconds_of(budget),
             int(rng.integers(2**63)),
+            jobs_at_hand(),
         )
     parts = enumerate_law(net, law, budget=budget, progress=progress, rng=rng)
     stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)

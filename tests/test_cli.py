@@ -105,7 +105,7 @@ def test_help_and_version_fit_a_screen():
         done = subprocess.run(
             [sys.executable, "-m", "reluscope", *arguments], capture_output=True, text=True, check=True
         )
-        assert 0 < done.stdout.count("\n") <= 30
+        assert 0 < done.stdout.count("\n") <= 32
     assert main([]) == 2
 
 
@@ -127,3 +127,9 @@ def test_plots_return_their_axes():
             plot_regions(found, **bad)
     with pytest.raises(rs.InputError, match="2 inputs"):
         plot_regions(rs.regions(random_net((1, 3, 1)), (-1, 1)))
+
+
+def test_warm_asks_every_engine(capsys):
+    assert main(["warm", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["seconds"]) > 10 and said["total"] == pytest.approx(sum(said["seconds"].values()))

@@ -27,6 +27,7 @@ from reluscope.commands import (
     report,
     reproduce,
     unwrap,
+    warm,
 )
 from reluscope.errors import ReluscopeError
 
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 
     offered = (
         demo, report, playground, info, prob, batch, replay, certify, regions, unwrap, layers, lens, recover, reproduce,
+        warm,
     )  # fmt: skip
     for module in offered:
         module.add(commands)

@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 
@@ -30,7 +31,7 @@ def answered(results: str) -> dict[str, str]:
     if not Path(results).exists():
         return {}
     try:
-        with sqlite3.connect(results, timeout=30) as db:
+        with closing(sqlite3.connect(results, timeout=30)) as db:
             return dict(db.execute("SELECT digest, finished || ' ' || seconds FROM answers"))
     except sqlite3.OperationalError as error:
         if "no such table" in str(error):  # killed while the file was made
@@ -56,7 +57,8 @@ def main(table: str, results: str, kills: int, most: int, jobs: int, seed: int) 
             if process.exitcode:
                 sys.exit(f"the batch ended with {process.exitcode}")
             runs.append([])
-            Path(results).unlink()
+            for file in Path(results).parent.glob(f"{Path(results).name}*"):
+                file.unlink()
             continue
         try:
             os.killpg(process.pid, signal.SIGKILL)

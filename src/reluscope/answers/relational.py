@@ -25,9 +25,9 @@ from reluscope.cells.along import along
 from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
 from reluscope.events import decided, event
-from reluscope.inputs import Law, check_law
+from reluscope.inputs import Law, Uniform, check_law
 from reluscope.intervals import DEFAULT_LEVEL
-from reluscope.measure.sound import bound_changes
+from reluscope.measure.sound import bound_changes, bound_event
 from reluscope.network import Network, check_network
 from reluscope.progress import Report, meter
 from reluscope.threads import clean_interrupt
@@ -36,7 +36,12 @@ NORMS = ("inf", "2", "1")
 
 _ATTACK_STEPS = 10
 _ATTACKED_AT_ONCE = 1024
-_WORST_DRAWS, _WORST_STARTS, _WORST_STEPS = 20_000, 256, 80
+_WORST_DRAWS, _WORST_STARTS, _WORST_STEPS = 20_000, 128, 60
+_WORST_SHARES = (1.0, 0.2, 0.04)
+_WORST_FACTORS = (64.0, 16.0, 8.0, 4.0, 2.0, 1.4, 1.1)
+_SPLIT_INPUTS, _SPLIT_UNITS, _SPLIT_BOXES = 6, 1000, 20_000
+"""Inputs and units up to which a bound of the difference is looked for by splitting boxes, and how many of them."""
+
 _NEVER, _WORTH_A_NOTE = 1e-300, 1e-9
 _SOUND_BUDGET = "60s"
 _MOST_SWITCHES = 2000
@@ -661,7 +666,7 @@ def agreement(
     n = limit.afford(lambda n: _carriers(net, other, law.sample(n, rngs[3])), _WORST_DRAWS, 0.3, least=256)
     X = law.sample(n, rngs[2])
     found = _carriers(net, other, X)
-    worst, at, bound = _worst(apart, law, X, limit)
+    worst, at, bound = _worst(apart, law, X, limit, rngs[2])
     return Agreement(alike, spread, worst, at, bound, found)
 
 
@@ -671,7 +676,9 @@ def _left(limit: Budget, share: float) -> Budget:
     return Budget(seconds, limit.regions, whole=limit.whole or limit.seconds)
 
 
-def _worst(apart: Network, law: Law, X: FloatArray, limit: Budget) -> tuple[float, FloatArray, float]:
+def _worst(
+    apart: Network, law: Law, X: FloatArray, limit: Budget, rng: np.random.Generator
+) -> tuple[float, FloatArray, float]:
     """The largest output in absolute value: the best draws, moved uphill inside the support; and a bound on all."""
     low, high = law.support()
     bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
@@ -680,29 +687,61 @@ def _worst(apart: Network, law: Law, X: FloatArray, limit: Budget) -> tuple[floa
     worst, at = float(size[best]), X[best]
     if not bounded:
         return worst, at, float("inf")
-    starts = limit.afford(lambda n: apart.jacobian(X[:n]), _WORST_STARTS * _WORST_STEPS, least=_WORST_STEPS)
+    width = high - low
+
+    def climb(Z: FloatArray, reach: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The best of some moves of each row, and its size: along the slope, to corners, at random; long and short."""
+        y, J = apart(Z), apart.jacobian(Z)
+        rows, k = np.arange(len(Z)), np.abs(y).argmax(axis=1)
+        uphill = np.sign(y[rows, k])[:, None] * J[rows, k] * width
+        top = np.maximum(np.abs(uphill).max(axis=1, keepdims=True), 1e-300)
+        ways = [np.sign(uphill), uphill / top, rng.normal(size=Z.shape)]
+        moves = [way * (share * reach)[:, None] for way in ways for share in _WORST_SHARES]
+        new = np.clip(Z + np.stack(moves) * width, low, high)
+        tall = np.abs(apart(new.reshape(-1, Z.shape[1]))).max(axis=1).reshape(len(moves), len(Z))
+        pick = tall.argmax(axis=0)
+        return new[pick, rows], tall[pick, rows]
+
+    starts = limit.afford(
+        lambda n: climb(X[:n], np.full(len(X[:n]), 0.25)), _WORST_STARTS * _WORST_STEPS, 0.6, least=_WORST_STEPS
+    )
     order = np.argsort(size)[-max(starts // _WORST_STEPS, 1) :]
     Z, held = X[order].copy(), size[order]
-    rows, reach = np.arange(len(Z)), np.full(len(Z), 0.25)
-    for step in range(_WORST_STEPS):  # uphill, by corners and by coordinates in turn; shorter where that fails
+    reach = np.full(len(Z), 0.25)
+    for _ in range(_WORST_STEPS):
         if limit.spent() is not None:
             break
-        y, J = apart(Z), apart.jacobian(Z)
-        k = np.abs(y).argmax(axis=1)
-        uphill = np.sign(y[rows, k])[:, None] * J[rows, k] * (high - low)
-        top = np.maximum(np.abs(uphill).max(axis=1, keepdims=True), 1e-300)
-        way = np.sign(uphill) if step % 2 else uphill / top
-        new = np.clip(Z + way * reach[:, None] * (high - low), low, high)
-        tall = np.abs(apart(new)).max(axis=1)
+        new, tall = climb(Z, reach)
         better = tall > held
         Z[better], held[better] = new[better], tall[better]
         reach = np.where(better, reach, 0.7 * reach)
     best = int(held.argmax())
     if held[best] > worst:
         worst, at = float(held[best]), Z[best]
+    return worst, at, _no_more_than(apart, low, high, worst, limit)
+
+
+def _no_more_than(apart: Network, low: FloatArray, high: FloatArray, worst: float, limit: Budget) -> float:
+    """No output is larger anywhere in the box, in absolute value: by linear bounds, then by splitting the box.
+
+    `worst` was found. Limits above it are tried, the largest first, while few boxes prove that no input passes them.
+    """
     ends = Network([*apart.hidden, (apart.layers[-1].weight, apart.layers[-1].bias, "relu")])
     last = box_preactivations(ends, low, high)[-1]
-    return worst, at, max(worst, float(np.maximum(np.abs(last.lower), np.abs(last.upper)).max()))
+    bound = max(worst, float(np.maximum(np.abs(last.lower), np.abs(last.upper)).max()))
+    small = int((high > low).sum()) <= _SPLIT_INPUTS and sum(apart.widths[1:-1]) <= _SPLIT_UNITS
+    if not small or not worst > 0 or not (high > low).any():
+        return bound
+    for factor in _WORST_FACTORS:
+        goal = factor * worst
+        if goal >= bound or limit.spent() is not None:
+            continue
+        asked = event(f"max(abs(y)) > {goal!r}", apart.n_inputs, apart.n_outputs)
+        share = replace(_left(limit, 0.5), regions=_SPLIT_BOXES)
+        if bound_event(apart, Uniform(low, high), asked, tolerance=0.0, budget=share).upper > 0:
+            break
+        bound = goal
+    return bound
 
 
 def _carriers(net: Network, other: Network, X: FloatArray, most: int = 10) -> tuple[dict[str, Any], ...]:

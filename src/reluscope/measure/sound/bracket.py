@@ -335,7 +335,9 @@ class _Portfolio:
         """Give a search some time; why it stopped before that was over, if it cannot go on."""
         # A budget of regions alone is shared by count, so that its answer does not depend on the clock.
         counted = np.isinf(self.limit.seconds) and np.isfinite(self.limit.regions)
-        ends = np.inf if counted else min(self.limit.seconds, self.limit.elapsed() + seconds)
+        # Splits of units and slices do not always count, so that they keep a time as well.
+        by_count = counted and isinstance(runner.search, BoxSearch)
+        ends = np.inf if by_count else min(self.limit.seconds, self.limit.elapsed() + seconds)
         sub = replace(self.limit, seconds=ends, whole=self.limit.whole or self.limit.seconds)
         runner.before = runner.gap
         runner.started = True

@@ -1,4 +1,4 @@
-"""Sound brackets with a budget of regions are the same to the last bit, however busy the machine is."""
+"""Sound brackets by boxes with a budget of regions are the same to the last bit, however busy the machine is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ CASES = {
         "y[0] > 0.1",
         900,
     ),
-    "twelve dimensions": (random_net((12, 10, 2), 3), rs.Gaussian(np.zeros(12)), "y[0] > y[1] + 4", 2_000),
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
+import tempfile
 import time
 from functools import cache
 
@@ -71,6 +72,16 @@ def image():
 
 
 EVENT = "y[0] > y[1] + 1"
+
+
+def one_row(budget):
+    """A batch has a budget for each row."""
+    with tempfile.TemporaryDirectory() as folder:
+        net(6, 48, 48, 2).save(f"{folder}/net.npz")
+        row = {"network": f"{folder}/net.npz", "law": law(6).to_dict(), "event": EVENT, "guarantee": "sound"}
+        return rs.batch([row], f"{folder}/results.sqlite", budget=budget, rng=0)
+
+
 CALLS = {
     "regions": lambda budget: rs.regions(net(3, 64, 64, 1), (-1, 1), budget=budget),
     "regions by half-spaces": lambda budget: rs.regions(net(8, 48, 1), (-1, 1), budget=budget),
@@ -156,6 +167,14 @@ CALLS = {
     "equivalent of images": lambda budget: rs.equivalent(image(), image(), (0, 1), budget=budget),
     "distance": lambda budget: rs.distance(net(4, 40, 40, 1), net(4, 39, 39, 1), (-1, 1), budget=budget),
     "distance, p = 1": lambda budget: rs.distance(net(2, 64, 64, 1), net(2, 63, 63, 1), (-1, 1), 1, budget=budget),
+    "reachable": lambda budget: rs.reachable(net(3, 64, 64, 3), (-1, 1), budget=budget),
+    "lipschitz": lambda budget: rs.lipschitz(net(3, 64, 64, 3), (-1, 1), budget=budget),
+    "lipschitz of an image": lambda budget: rs.lipschitz(image(), (0, 1), budget=budget),
+    "topology": lambda budget: rs.topology(net(3, 40, 40, 1), (-1, 1), budget=budget),
+    "persistence": lambda budget: rs.persistence(net(3, 40, 40, 1), (-1, 1), budget=budget),
+    "counterfactuals": lambda budget: rs.counterfactuals(net(12, 50, 50, 2), points(50, 12), budget=budget),
+    "counterfactuals of images": lambda budget: rs.counterfactuals(image(), points(3, 784), budget=budget),
+    "batch": lambda budget: one_row(budget),
     "recover": lambda budget: rs.recover(net(20, 60, 1), (-3, 3), budget=budget, rng=0),
     "recover two layers": lambda budget: rs.recover(net(10, 16, 16, 1), (-3, 3), budget=budget, rng=0),
     "recover by regions": lambda budget: rs.recover(net(3, 64, 64, 1), (-3, 3), method="regions", budget=budget, rng=0),

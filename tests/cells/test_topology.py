@@ -45,7 +45,7 @@ def least(*nets: Network) -> Network:
 
 def two(of: str, net: Network, value: float):
     found = topology(net, BOX, of=of, value=value)
-    assert found.complete and found.part.complex.face_to_face
+    assert found.part.complex.face_to_face
     assert found.betti == found.betti_mod2
     assert found.betti[0] == found.part.components()
     assert found.euler == sum((-1) ** k * b for k, b in enumerate(found.betti))
@@ -139,7 +139,7 @@ def test_loops_of_a_decision_boundary_enclose_parts_of_classes(seed):
     """In the plane, as many loops as there are parts of classes that do not reach the side of the box."""
     net = random_net((2, 12, 8, 4), seed=seed)
     found = topology(net, (-2, 2), of="decision boundary")
-    assert found.complete and found.part.complex.face_to_face
+    assert found.part.complex.face_to_face
     cells = found.part.complex.regions
     decided = net(cells.interior).argmax(axis=1)
     pairs = cells.adjacency()
@@ -156,7 +156,7 @@ def test_persistence_agrees_with_sublevel_sets(seed):
     net = random_net((2, 10, 6, 2), seed=10 + seed)
     found = persistence(net, (-2, 2), other=1)
     births = found.pairs[:, 1]
-    assert found.complete and np.isinf(found.pairs[:, 2]).sum() == 1 and found.pairs[0, 0] == 0
+    assert np.isinf(found.pairs[:, 2]).sum() == 1 and found.pairs[0, 0] == 0
     for value in np.quantile(np.concatenate([births, births + 0.1]), [0.1, 0.4, 0.6, 0.9]):
         expected = topology(net, (-2, 2), of="sublevel", other=1, value=float(value)).betti
         mine = found.betti(float(value))
@@ -170,3 +170,9 @@ def test_nothing_and_everything():
         topology(ball(2), None)
     with pytest.raises(InputError, match="outputs of a decision"):
         topology(ball(2), (-1, 1), of="decision boundary")
+
+
+@pytest.mark.parametrize("question", [topology, persistence])
+def test_a_part_of_the_regions_is_refused(question):
+    with pytest.raises(InputError, match=r"not all regions were found.*larger budget"):
+        question(random_net((2, 12, 12, 1), 0), (-3, 3), budget="5 regions")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -24,6 +25,7 @@ from reluscope._check import EPS, FloatArray
 from reluscope._lazy import late
 from reluscope.answers._move_kernels import needed
 from reluscope.answers._move_kernels import reach as reach_of
+from reluscope.threads import OutOfTimeError, deadline, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +53,8 @@ _ROUNDS, _WIDTH = 30, 128
 """Rounds of chance, and points in each."""
 _GRID = 24
 """Points that are tried along each single move."""
+_ENTRIES = 4_000_000
+"""Numbers in one table of moves; where single steps need more, they are not climbed one by one."""
 _FRACTION = 1e-6
 """A whole number that is nearer than this to one is one, for branching."""
 _LOOSE = 1e-8
@@ -256,6 +260,7 @@ class Search:
 
     def offer(self, T: FloatArray) -> bool:
         """Try moves (n, moves): rounded and clipped, the nearest that reaches the goal is kept."""
+        look()
         m = self.moves
         T = np.clip(T, 0.0, m.most)
         if m.whole.any():
@@ -365,10 +370,13 @@ class Search:
         if hints is not None and len(hints):
             self.offer(hints)
         reach = np.where(np.isfinite(m.most), m.most, 8.0 / m.cost)
-        T = np.zeros((len(m), _GRID, len(m)))
-        T[np.arange(len(m)), :, np.arange(len(m))] = reach[:, None] * np.linspace(0.0, 1.0, _GRID + 1)[1:] ** 2
-        self.offer(T.reshape(-1, len(m)))
-        self._climb(reach)
+        shares = np.linspace(0.0, 1.0, _GRID + 1)[1:] ** 2
+        for part in np.array_split(np.arange(len(m)), -(-_GRID * len(m) ** 2 // _ENTRIES)):
+            T = np.zeros((len(part), _GRID, len(m)))
+            T[np.arange(len(part)), :, part] = reach[part, None] * shares
+            self.offer(T.reshape(-1, len(m)))
+        if len(shares) * len(m) ** 2 <= _ENTRIES:
+            self._climb(reach)
         t = np.zeros(len(m))
         for _ in range(_STEPS):
             x = m.inputs(t[None])
@@ -606,7 +614,8 @@ class Search:
         m = self.moves
         if self.goal.reached(self.net(m.start[None]))[0]:
             return Nearest(np.zeros(len(m)), 0.0, 0.0, 0, True)
-        self.explore(hints)
+        with suppress(OutOfTimeError), deadline(lambda: budget.spent() is not None):
+            self.explore(hints)
         reach = min(self.distance, most)
         if not np.isfinite(reach):
             reach = self._whole_reach() / (1 - relative) * (1 + 1e-9)
@@ -626,7 +635,7 @@ class Search:
             if queue[0][0] >= limit * (1 - relative):
                 break
             stop = budget.spent(self.nodes)
-            if stop is not None and self.nodes:
+            if stop is not None:
                 break
             batch: list[_Node] = []
             while queue and len(batch) < _BATCH and queue[0][0] < limit * (1 - relative):

@@ -23,7 +23,7 @@ from reluscope._check import FloatArray, choice, integer, real
 from reluscope._doors import door
 from reluscope._text import count
 from reluscope.activations import Units
-from reluscope.cells.complex import Subcomplex, polyhedral_complex
+from reluscope.cells.complex import Complex, Subcomplex, polyhedral_complex
 from reluscope.errors import InputError
 from reluscope.network import Network, check_network
 from reluscope.threads import clean_interrupt
@@ -48,21 +48,18 @@ class Topology:
         Over the field of two elements; different only where there is torsion.
     part : Subcomplex
         The faces of the set, in the complex that was refined by it.
-    complete : bool
-        Whether all regions were found; if not, the numbers are those of a part of the set.
 
     Examples
     --------
     >>> net = Network([([[1.0], [1.0]], [-1.0, 1.0], "abs"), ([[1.0, 1.0]], [0.0])])
     >>> topology(net, (-3, 3), of="superlevel", value=3.0).betti
-    (2,)
+    (2, 0)
     """
 
     of: str
     betti: tuple[int, ...]
     betti_mod2: tuple[int, ...]
     part: Subcomplex
-    complete: bool
 
     @property
     def euler(self) -> int:
@@ -70,10 +67,9 @@ class Topology:
         return self.part.euler
 
     def __repr__(self) -> str:
-        state = "" if self.complete else f"; incomplete: {self.part.complex.regions.reason}"
         torsion = "" if self.betti == self.betti_mod2 else f", modulo 2 {self.betti_mod2}"
         faces = count(sum(self.part.f_vector), "face")
-        return f"Topology({self.of}: Betti numbers {self.betti}{torsion}, Euler number {self.euler}, {faces}{state})"
+        return f"Topology({self.of}: Betti numbers {self.betti}{torsion}, Euler number {self.euler}, {faces})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,8 +80,6 @@ class Persistence:
     ----------
     pairs : (features, 3) array
         Dimension, birth and death of each feature (death `inf` for the one that stays); none that die at birth.
-    complete : bool
-        Whether all regions were found.
 
     Examples
     --------
@@ -95,7 +89,6 @@ class Persistence:
     """
 
     pairs: FloatArray
-    complete: bool
 
     def betti(self, value: float) -> tuple[int, ...]:
         """Betti numbers of `{f <= value}`, from dimension 0 on.
@@ -146,7 +139,18 @@ class Persistence:
             f"{count(int((self.pairs[:, 0] == k).sum()), 'feature')} of dimension {k}"
             for k in range(int(self.pairs[:, 0].max(initial=0.0)) + 1)
         ]
-        return f"Persistence({', '.join(each)}{'' if self.complete else '; incomplete'})"
+        return f"Persistence({', '.join(each)})"
+
+
+def _whole(net: Network, box: Any, budget: Any, progress: Any) -> Complex:
+    """The complex of the network, refused unless all of its regions were found."""
+    made = polyhedral_complex(net, box, budget=budget, progress=progress)
+    if not made.complete:
+        raise InputError(
+            f"not all regions were found ({made.regions.reason}), and holes of a part say nothing about the whole; "
+            "give a larger budget or a smaller box"
+        )
+    return made
 
 
 @clean_interrupt()
@@ -185,7 +189,7 @@ def topology(
     Raises
     ------
     InputError
-        If there is no box, or an output does not exist.
+        If there is no box, an output does not exist, or not all regions were found.
 
     Notes
     -----
@@ -225,7 +229,7 @@ def topology(
             name += f" - y[{other}]"
         levels = np.array([real(value, "value")])
         said = f"where {name} {dict(zip(SETS, ('<=', '>=', '='), strict=False))[of]} {levels[0]:g}"
-    made = polyhedral_complex(_compared(net, rows, levels), box, budget=budget, progress=progress)
+    made = _whole(_compared(net, rows, levels), box, budget, progress)
     last = len(net.hidden) + 1
     column = [int(np.flatnonzero((made.columns[:, :2] == (last, k)).all(axis=1))[0]) for k in range(len(rows))]
     faces = []
@@ -241,7 +245,7 @@ def topology(
             inside = {"sublevel": sign <= 0, "superlevel": sign >= 0, "level": sign == 0}[of][:, 0]
         faces.append(np.flatnonzero(inside))
     part = Subcomplex(made, tuple(faces))
-    return Topology(said, betti_numbers(part), betti_numbers(part, 2), part, made.complete)
+    return Topology(said, betti_numbers(part), betti_numbers(part, 2), part)
 
 
 @clean_interrupt()
@@ -274,7 +278,7 @@ def persistence(
     Raises
     ------
     InputError
-        If there is no box, or an output does not exist.
+        If there is no box, an output does not exist, or not all regions were found.
 
     Notes
     -----
@@ -295,7 +299,7 @@ def persistence(
     output = integer(output, "output", low=0, high=net.n_outputs - 1)
     if other is not None:
         other = integer(other, "other", low=0, high=net.n_outputs - 1)
-    made = polyhedral_complex(net, box, budget=budget, progress=progress)
+    made = _whole(net, box, budget, progress)
     y = net(made.vertices)
     height = y[:, output] - (0.0 if other is None else y[:, other])
     value, dimension, columns = [], [], []
@@ -334,7 +338,7 @@ def persistence(
         if death > values[face]:
             pairs.append((float(dims[face]), float(values[face]), float(death)))
     table = np.array(pairs, float).reshape(-1, 3)
-    return Persistence(table[np.lexsort((table[:, 1], -(table[:, 2] - table[:, 1]), table[:, 0]))], made.complete)
+    return Persistence(table[np.lexsort((table[:, 1], -(table[:, 2] - table[:, 1]), table[:, 0]))])
 
 
 # -- Betti numbers -----------------------------------------------------------------------------------------------------

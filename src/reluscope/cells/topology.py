@@ -194,7 +194,7 @@ def topology(
     Notes
     -----
     Cost: the complex of the network with one unit more (one for each pair of outputs, for a decision boundary), then
-    the reduction of its boundary matrices: seconds for 100,000 faces. Guarantee: exact for the complex, whose faces are
+    the reduction of its boundary matrices. Guarantee: exact for the complex, whose faces are
     right up to rounding (`Complex.face_to_face`).
 
     Examples

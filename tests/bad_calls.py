@@ -89,6 +89,8 @@ def found(name: str) -> Any:
         "schema": lambda: rs.Schema((rs.Column("a"), rs.Column("b")), (rs.Output("out"),)),
         "unwrapped": lambda: rs.unwrap(TWO, X, Y),
         "merged": lambda: found("unwrapped").merge(2),
+        "outcome": lambda: found("unwrapped").outcome(X, Y, min_rows=2),
+        "cluster explanation": lambda: found("merged").explain(X[0]),
         "surrogate": lambda: rs.recover(NET, BOX, method="regions", rng=0, budget="5s").result,
         "recovered": lambda: rs.recover(NET, BOX, rng=0, budget="5s"),
         "layers": lambda: rs.layers(NET, X, rng=0),
@@ -288,8 +290,11 @@ LAWS = {
     "Uniform": rs.Uniform([0, 0], 1),
 }
 METHODS: dict[str, dict[str, dict[str, Any]]] = {
+    "outcome": {"calibration": {"bins": 3}, "weak": {"n": 2}},
+    "cluster explanation": {"rows": {}},
     "batch": {
-        "record": {"row": 0}, "__getitem__": {"row": 0}, "save_csv": {"path": FOLDER / "batch.csv"},
+        "record": {"row": 0}, "__getitem__": {"row": 0},
+        "save_csv": {"path": FOLDER / "batch.csv"},
         "save_page": {"path": FOLDER / "batch.html"},
     },
     "answer": {"certainly_above": {"x": 0.3}, "certainly_below": {"x": 0.7}},
@@ -468,7 +473,8 @@ for _name, _law in LAWS.items():
 
 LEFT_OUT = {
     "records that calls give back and nobody makes by hand": {
-        "Batch", "Regions", "inputs.ClassMixtures", "inputs.Component", "inputs.Factor", "inputs.Restriction",
+        "Batch", "Persistence", "Regions", "Slice", "Topology",
+        "inputs.ClassMixtures", "inputs.Component", "inputs.Factor", "inputs.Restriction",
         "inputs.Law", "inputs.LawCheck", "inputs.OpenLaw",
         "invariance.Coded", "invariance.Growth", "invariance.Invariance", "local_models.MergedModels",
         "recovery.BlackBox", "recovery.Comparison", "recovery.LocalFit", "recovery.Recovered", "recovery.Sampled",

@@ -287,7 +287,7 @@ def test_a_wide_first_layer_in_space_can_be_stopped():
     found = regions(net, box=(-1, 1), budget="50 regions")
     assert not found.complete
     assert len(found) >= 50
-    split = subdivide._group(3, 400, 1, 1)
+    split = subdivide._group(3, 400, 1, 1, 400)
     assert split < 400
     assert sum(math.comb(split, i) for i in range(4)) <= subdivide.MOST_CHILDREN
 

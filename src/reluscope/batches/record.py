@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import integer
+from reluscope._check import instance, integer
 from reluscope._extras import require
 from reluscope._files import as_path, atomic_write
 from reluscope._tables import Tabular, write_csv
@@ -162,7 +162,8 @@ class Batch(Tabular):
         -------
         Path
         """
-        return reports_folder(self.results) / f"{row.digest[:16]}.html"
+        one = instance(row, "row", BatchRow, "a row of the batch")
+        return reports_folder(self.results) / f"{one.digest[:16]}.html"
 
     @property
     def counts(self) -> dict[str, int]:

@@ -21,7 +21,7 @@ from reluscope._tables import Tabular
 from reluscope._text import table
 from reluscope.answer import unless_interrupted
 from reluscope.answers.outputs import outputs, truncated_network
-from reluscope.budget import parse_budget
+from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import Law, check_law
 from reluscope.network import Network
@@ -40,7 +40,8 @@ class GrowthRow:
     """The pre-activations of one layer, from 0: `components` of the exact law, errors of the moment-matched Gaussian.
 
     `mean_error` is `|m - exact| / sqrt(trace exact cov)`, `cov_error` the Frobenius error over the norm of the exact
-    covariance, `kolmogorov` the largest difference of the two cdfs over all units that vary and a grid of 401 levels.
+    covariance, `kolmogorov` the largest difference of the two cdfs over all units that vary and a grid of 401 levels
+    (over the units that there was time for, where a budget ended).
 
     Attributes
     ----------
@@ -64,7 +65,7 @@ class Growth(Tabular):
     ----------
     rows : tuple of GrowthRow
     guarantee : str
-        Of the exact law that the Gaussians are compared with.
+        Of the exact law that the Gaussians are compared with; "sound" where a budget ended the comparison.
     """
 
     rows: tuple[GrowthRow, ...]
@@ -140,11 +141,13 @@ def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) 
             weight = layer.dense()
             mean, cov = weight @ mean + layer.bias, weight @ cov @ weight.T
             # The questions that the row asks take time as well.
-            share = limit if limit.seconds == math.inf else limit.part(0.8 / (len(net.layers) - k))
-            exact = outputs(truncated_network(net, k), law, budget=share, method="enumeration")
+            share = limit if limit.seconds == math.inf else limit.part(1.0 / (len(net.layers) - k))
+            first = share if limit.seconds == math.inf else share.part(0.5)
+            exact = outputs(truncated_network(net, k), law, budget=first, method="enumeration")
             unless_interrupted(exact.stopped)
-            guarantee = exact.guarantee if exact.guarantee != "exact" else guarantee
-            rows.append(_row(k, exact, mean, cov))
+            row, whole = _row(k, exact, mean, cov, share)
+            rows.append(row)
+            guarantee = guarantee if exact.guarantee == "exact" and whole else "sound"
             report(k + 1, f"{k + 1} of {len(net.layers)} layers")
             mean, cov = relu_moments(mean, cov)
     return Growth(tuple(rows), guarantee)
@@ -179,19 +182,23 @@ def relu_moments(mean: FloatArray, cov: FloatArray) -> tuple[FloatArray, FloatAr
     return first, 0.5 * (second + second.T)
 
 
-def _row(k: int, exact: Any, mean: FloatArray, cov: FloatArray) -> GrowthRow:
+def _row(k: int, exact: Any, mean: FloatArray, cov: FloatArray, limit: Budget) -> tuple[GrowthRow, bool]:
+    """The row, and whether the time was enough to compare all units."""
     true_mean, true_cov = exact.mean.value, np.atleast_2d(exact.cov.value)
     spread = math.sqrt(max(float(np.trace(true_cov)), 1e-300))
-    worst = 0.0
+    worst, whole = 0.0, True
     sds = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
     for o, sd in enumerate(sds.tolist()):
         if sd <= _CONSTANT * max(float(sds.max()), abs(float(mean[o]))):
             continue  # constant up to rounding: comparing cdfs there compares rounding
+        if limit.seconds < math.inf and limit.spent() is not None:
+            whole = False
+            break
         t = mean[o] + sd * np.linspace(-5, 5, _GRID)
         gap = np.abs(exact.cdf(t, output=o).value - special.ndtr((t - mean[o]) / sd))
         worst = max(worst, float(gap.max()))
     size = max(float(np.linalg.norm(true_cov)), 1e-300)
-    return GrowthRow(
+    row = GrowthRow(
         k,
         len(mean),
         len(exact.mixture),
@@ -199,6 +206,7 @@ def _row(k: int, exact: Any, mean: FloatArray, cov: FloatArray) -> GrowthRow:
         float(np.linalg.norm(true_cov - cov)) / size,
         worst,
     )
+    return row, whole
 
 
 def _phi(x: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, Rng, choice, describe, integer, real, seeded, several
+from reluscope._check import FloatArray, Rng, choice, describe, flag, integer, real, seeded, several, text
 from reluscope._columns import few
 from reluscope._extras import require
 from reluscope._lazy import late
@@ -107,8 +107,8 @@ class Outcome(Tabular):
             `pd` (mean score), `rate`, `lower`, `upper` (binomial interval of the rate, by rows), `rows`.
         """
         level = real(level, "level", low=0.0, high=1.0, open_=True)
-        line = self[group]
-        sample = self._test if test else self._train
+        line = self[text(group, "group")]
+        sample = self._test if flag(test, "test") else self._train
         if sample is None:
             raise InputError("test=True needs test rows; pass X and y to outcome")
         inside = self._members[line["kind"], group][int(bool(test))]

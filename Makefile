@@ -76,6 +76,7 @@ bench: .venv/.test
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/pip install $(PIP_FLAGS) torch==2.13.0
 	.venv-torch/bin/pip install $(PIP_FLAGS) -e ".[test]" keras
+	.venv-torch/bin/pip install $(PIP_FLAGS) --no-deps transformers tokenizers huggingface-hub regex tqdm  # no other torch comes along
 	touch $@
 
 .venv-lowest/.test: pyproject.toml tools/lowest_versions.py
@@ -85,4 +86,4 @@ bench: .venv/.test
 	touch $@
 
 clean:
-	rm -rf .venv .venv-torch .venv-lowest dist .coverage reluscope-demo docs/_build docs/auto_gallery .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-torch .venv-lowest dist .coverage reluscope-demo docs/_build docs/api docs/auto_gallery .pytest_cache .mypy_cache .ruff_cache

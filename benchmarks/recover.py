@@ -1,7 +1,9 @@
 """Networks from queries: success over seeds, queries, time, errors; other oracles; the walk from cell to cell.
 
 Run: python benchmarks/recover.py [seeds] [widths ...]      (20 seeds by default, or 20:40; widths such as 10-15-15-1)
+     python benchmarks/recover.py scale [name ...]          (many inputs, no biases, trained, leaky, links, labels)
      python benchmarks/recover.py oracles [seeds]           (float32, noise, smooth functions; default 5 seeds)
+     python benchmarks/recover.py budgets [seconds ...]     (are limits on time and queries held?)
      python benchmarks/recover.py walk                      (method "regions")
      python benchmarks/recover.py wrong [seeds] [widths]    (method "regions": how often "complete" is wrong)
      python benchmarks/recover.py conjectures               (method "samples": section 3.3.5 of Hamidi's thesis)
@@ -18,10 +20,16 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import reluscope as rs
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from nets import random_net, trained_net
 
 WIDTHS = ("20-10-1", "5-20-1", "10-15-15-1", "10-20-20-1", "40-20-10-10-1")
 
@@ -62,6 +70,120 @@ def main(seeds: range, shapes: list[str]) -> None:
             f"certified <= {max((r[5] for r in matched), default=0):.1e}",
             flush=True,
         )
+
+
+def _sigmoid(z: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-z))
+
+
+def _softmax(z: np.ndarray) -> np.ndarray:
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def _plain(*widths: int) -> Callable[[int], tuple[rs.Network, rs.Oracle]]:
+    def make(seed: int) -> tuple[rs.Network, rs.Oracle]:
+        net = random_network(list(widths), seed)
+        return net, rs.Oracle(net, limit=1_000_000)
+
+    return make
+
+
+def _made(net: Callable[[int], rs.Network]) -> Callable[[int], tuple[rs.Network, rs.Oracle]]:
+    def make(seed: int) -> tuple[rs.Network, rs.Oracle]:
+        known = net(seed)
+        return known, rs.Oracle(known, limit=500_000)
+
+    return make
+
+
+def _linked(widths: tuple[int, ...], link: str) -> Callable[[int], tuple[rs.Network, rs.Oracle]]:
+    last = _sigmoid if link == "sigmoid" else _softmax
+
+    def make(seed: int) -> tuple[rs.Network, rs.Oracle]:
+        net = random_network(list(widths), seed)
+        return net, rs.Oracle(lambda X: last(net(X)), widths[0], link=link, limit=500_000)
+
+    return make
+
+
+SCALE: dict[str, tuple[int, Callable[[int], tuple[rs.Network, rs.Oracle]]]] = {
+    "100-64-1": (5, _plain(100, 64, 1)),
+    "784-32-1": (3, _plain(784, 32, 1)),
+    "784-128-1": (3, _plain(784, 128, 1)),
+    "784-64-10": (2, _plain(784, 64, 10)),
+    "no biases 5-8-6-1": (10, _made(lambda s: random_net((5, 8, 6, 1), s, bias=0.0))),
+    "no biases 10-15-15-1": (10, _made(lambda s: random_net((10, 15, 15, 1), s, bias=0.0))),
+    "trained 3-8-6-1": (10, _made(lambda s: trained_net((3, 8, 6, 1), s))),
+    "trained 5-12-10-8-1": (5, _made(lambda s: trained_net((5, 12, 10, 8, 1), s))),
+    "leaky 0.1 10-15-15-1": (
+        10,
+        _made(lambda s: random_net((10, 15, 15, 1), s, rs.activations.leaky_relu(0.1), bias=0.5)),
+    ),
+    "sigmoid 10-15-15-1": (10, _linked((10, 15, 15, 1), "sigmoid")),
+    "softmax 10-12-8-4": (10, _linked((10, 12, 8, 4), "softmax")),
+}
+"""Name, seeds, and what makes a known network and the oracle that hides it."""
+
+
+def scale(names: list[str]) -> None:
+    """Complete or not, queries, CPU seconds, the largest error at 10,000 fresh points (a quarter of them corners)."""
+    print(
+        "| case | complete | queries, median (largest) | CPU s, median (largest) | largest error | wrong |", flush=True
+    )
+    for name in names or [*SCALE, "labels 5-8-3"]:
+        if name.startswith("labels"):
+            _labels(5)
+            continue
+        seeds, make = SCALE[name]
+        rows = []
+        for seed in range(seeds):
+            net, oracle = make(seed)
+            start = time.process_time()
+            found = rs.recover(oracle, (-2.0, 2.0), rng=seed, check=2000, budget="300s")
+            took = time.process_time() - start
+            X = np.random.default_rng([seed, 5]).uniform(-2, 2, (10_000, net.n_inputs))
+            X[::4] = 2 * np.sign(X[::4])
+            true = net(X)
+            if oracle.link == "softmax":
+                true = true - true.mean(axis=1, keepdims=True)
+            error = float(np.abs(found(X) - true).max()) / max(1.0, float(true.std()))
+            print(f"  {name} seed {seed}: {found!r} error {error:.1e} {took:.1f} s", file=sys.stderr, flush=True)
+            rows.append((found.complete, found.total_queries, took, error))
+        good = [r for r in rows if r[0]]
+        wrong_ = sum(r[3] > 1e-6 for r in good)
+        queries, seconds = [r[1] for r in rows], [r[2] for r in rows]
+        print(
+            f"| {name} | {len(good)} of {seeds} | {np.median(queries):,.0f} ({max(queries):,}) | "
+            f"{np.median(seconds):.1f} ({max(seconds):.1f}) | {max((r[3] for r in good), default=np.nan):.0e} | "
+            f"{wrong_} |",
+            flush=True,
+        )
+
+
+def _labels(seeds: int) -> None:
+    """Facets from labels: are their planes those of the network?"""
+    rows = []
+    for seed in range(seeds):
+        net = random_network([5, 8, 3], seed)
+        start = time.process_time()
+        oracle = rs.Oracle(lambda X, net=net: net(X).argmax(axis=1), 5)
+        found = rs.recover(oracle, (-2.0, 2.0), rng=seed, method="labels", budget="60s")
+        took = time.process_time() - start
+        faces = found.result
+        on = np.flatnonzero(faces.facet >= 0)
+        sides, J = faces.labels[faces.facet[on]].astype(int), net.jacobian(faces.points[on])
+        slope = J[np.arange(len(on)), sides[:, 1]] - J[np.arange(len(on)), sides[:, 0]]
+        slope /= np.linalg.norm(slope, axis=1, keepdims=True)
+        error = float(np.abs(slope - faces.normal[faces.facet[on]]).max(initial=0.0))
+        rows.append((found.complete, found.total_queries, took, error, len(faces)))
+    complete, queries, seconds, errors, sizes = zip(*rows, strict=True)
+    print(
+        f"| labels 5-8-3 ({min(sizes)} to {max(sizes)} facets) | {sum(complete)} of {seeds} | "
+        f"{np.median(queries):,.0f} ({max(queries):,}) | {np.median(seconds):.1f} ({max(seconds):.1f}) | "
+        f"{max(errors):.0e} (normals) | {sum(c and e > 1e-6 for c, e in zip(complete, errors, strict=True))} |",
+        flush=True,
+    )
 
 
 def oracles(seeds: int) -> None:
@@ -118,6 +240,32 @@ def _show(name: str, rows: list[tuple[bool, float, int, float, str]]) -> None:
     )
 
 
+def budgets(seconds: list[float]) -> None:
+    """Wall seconds and queries over the limits that were set, where the search had not ended before."""
+    cases = [(name, "exact", SCALE[name][1]) for name in ("784-128-1", "trained 5-12-10-8-1")]
+    cases += [(name, "exact", _plain(*map(int, name.split("-")))) for name in ("40-20-10-10-1", "10-40-40-1")]
+    cases.append(("2-20-20-1", "regions", _plain(2, 20, 20, 1)))
+    print("| case | limit | used | over the limit | ended by |", flush=True)
+    for name, method, make in cases:
+        net, _ = make(0)
+        rs.recover(rs.Oracle(net), (-2.0, 2.0), method=method, rng=0, budget=0.1, check=0)  # compiles, loads
+        for limit in seconds or [0.5, 2.0, 5.0]:
+            start = time.perf_counter()
+            found = rs.recover(rs.Oracle(net), (-2.0, 2.0), method=method, rng=0, budget=limit, check=0)
+            used = time.perf_counter() - start
+            _show_limit(name, f"{limit:g} s", f"{used:.2f} s", used / limit - 1.0, found)
+        for most in (10_000, 40_000):
+            oracle = rs.Oracle(net, limit=most)
+            found = rs.recover(oracle, (-2.0, 2.0), method=method, rng=0, budget=10 * max(seconds or [1.0]), check=0)
+            used = oracle.queries
+            _show_limit(name, f"{most:,} queries", f"{used:,}", used / most - 1.0, found)
+
+
+def _show_limit(name: str, limit: str, used: str, over: float, found: Any) -> None:
+    ended = "complete" if found else found.statement[0]
+    print(f"| {name} | {limit} | {used} | {max(over, 0.0):.1%} | {ended} |", flush=True)
+
+
 def walk() -> None:
     """Pieces found by the walk beside the regions there are."""
     for shape in ("2-5-1", "2-6-5-1", "3-6-4-2", "2-10-10-1"):
@@ -169,6 +317,10 @@ if __name__ == "__main__":
     given = sys.argv[1:]
     if given[:1] == ["oracles"]:
         oracles(int(given[1]) if len(given) > 1 else 5)
+    elif given[:1] == ["scale"]:
+        scale(given[1:])
+    elif given[:1] == ["budgets"]:
+        budgets([float(part) for part in given[1:]])
     elif given[:1] == ["walk"]:
         walk()
     elif given[:1] == ["conjectures"]:

@@ -2,20 +2,26 @@
 
 Random He nets; box [-5, 5]^2 for two inputs, [-1, 1]^d otherwise. `--quick` leaves out what takes the peers minutes.
 `--compare` needs no peers: it times cells with vertices against cells as half-spaces, to see where the first get slow.
+`--planes` needs no peers either: planes through three random points of [0, 1]^3072 in image networks, from the folder
+named by RELUSCOPE_DATA. Beside the default stands the plain traversal, in which every unit of a layer looks at every
+cell and takes part in every product.
 """
 
 import argparse
 import contextlib
 import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from side_by_side import cpu_seconds, random_net
 
 import reluscope as rs
+from reluscope.cells import subdivide as traversal
+from reluscope.cells.domain import starting_cell
 from reluscope.cells.polytope import HPolytopes
-from reluscope.cells.subdivide import subdivide
+from reluscope.cells.subdivide import CutPlan, Stack, subdivide, traverse
 from reluscope.cells.vertex import VertexCells
 from reluscope.threads import blas_threads
 
@@ -41,6 +47,7 @@ COMPARED = [
     (20, 10, 5, 1),
 ]
 MOST_INPUTS_WITH_VERTICES = 8
+IMAGE_NETWORKS = ("cifar_base_kw", "cifar_wide_kw", "cifar_deep_kw")
 
 
 @contextlib.contextmanager
@@ -149,11 +156,49 @@ def compare() -> None:
     print("each: vertices, or cuts, that a cell carries")
 
 
+def planes() -> None:
+    """Regions per CPU second in planes through convolutional networks."""
+    folder = Path(os.environ["RELUSCOPE_DATA"]) / "nets" / "oval21" / "onnx"
+    print(f"{'network':>14} {'square':>9} {'regions':>8} {'regions/s':>10} {'plain':>8} {'ratio':>6}")
+    for name in IMAGE_NETWORKS:
+        net = rs.load(folder / f"{name}.onnx")
+        plane = rs.slice(net, np.random.default_rng(0).uniform(0.0, 1.0, (3, net.n_inputs))).network
+        for half, most in ((0.3, 1000), (8.0, 10_000)):
+
+            def ours(net=plane, half=half, budget=f"{most} regions"):
+                return rs.regions(net, (-half, half), budget=budget, progress=None)
+
+            ours()
+            with blas_threads(1):
+                seconds, found = cpu_seconds(ours, 3)
+            text = f"{name:>14} {f'[-{half:g}, {half:g}]':>9} {len(found):>8,} {len(found) / seconds:>10,.0f}"
+            if found.complete:
+                text += plain_plane(plane, half, len(found), len(found) / seconds)
+            print(text, flush=True)
+
+
+def plain_plane(net: Any, half: float, count: int, ours: float) -> str:
+    """Regions per second without the lists of a wide first layer and without leaving units out."""
+    cell = starting_cell(2, box=(np.full(2, -half), np.full(2, half)))
+    kept, traversal._FEW_ON = traversal._FEW_ON, 0.0
+    try:
+        with blas_threads(1):
+            seconds, batches = cpu_seconds(lambda: list(traverse(Stack(CutPlan.plain(net, 2).start(cell)))), 3)
+    finally:
+        traversal._FEW_ON = kept
+    assert sum(len(batch.root) for batch in batches) == count, "counts differ"
+    return f" {count / seconds:>8,.0f} {ours * seconds / count:>6.1f}"
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--quick", action="store_true", help="leave out what takes the peers minutes")
     options.add_argument("--compare", action="store_true", help="cells with vertices against cells as half-spaces")
+    options.add_argument("--planes", action="store_true", help="planes through image networks")
     chosen = options.parse_args()
+    if chosen.planes:
+        planes()
+        return
     if chosen.compare:
         compare()
         return

@@ -1,9 +1,12 @@
 """How much faster two cores are than one, for each kind of work that `jobs=` divides: wall time, best of three.
 
-    python benchmarks/scale.py [--jobs 2] [--dask] [name ...]
+    python benchmarks/scale.py [--jobs 2] [--dask] [--no-ceiling] [name ...]
 
-Run it on a machine that does nothing else. Each case is run once before, for compiling. With `--dask` the same work is
-done by a LocalCluster of that many worker processes, against a cluster of one.
+Run it on a machine that does nothing else. Each case is run once before, for compiling. The ceiling is what the machine
+gives: as many processes do the same work on one core each, side by side, and how much more they get done in a second
+together than one of them alone. Two cores that share caches, memory and a power budget are not two machines.
+
+With `--dask` the same work is done by a LocalCluster of that many worker processes, against a cluster of one.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import argparse
 import itertools
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -34,15 +39,26 @@ def normal(d: int) -> rs.Gaussian:
     return rs.Gaussian(np.zeros(d), np.eye(d))
 
 
-def lines(jobs: int) -> Any:
-    net = network(20, 64, 64, 1)
-    with sharing(jobs):
-        return integrate(net, normal(20), Request(levels={0: [0.0, 0.5]}), lines=1 << 17, method="lines", rng=0)
+def lines(count: int) -> Callable[[], Callable[[int], Any]]:
+    def make() -> Callable[[int], Any]:
+        net, law, asked = network(20, 64, 64, 1), normal(20), Request(levels={0: [0.0, 0.5]})
+
+        def work(jobs: int) -> Any:
+            with sharing(jobs):
+                return integrate(net, law, asked, lines=count, method="lines", rng=0)
+
+        return work
+
+    return make
 
 
-def masses() -> Callable[[int], Any]:
-    cells = rs.regions(network(6, 10, 8, 1), law=normal(6))
-    return lambda jobs: cells.masses(normal(6), tolerance=3e-3, rng=0, jobs=jobs)
+def masses(*widths: int, tolerance: float) -> Callable[[], Callable[[int], Any]]:
+    def make() -> Callable[[int], Any]:
+        law = normal(widths[0])
+        cells = rs.regions(network(*widths), law=law)
+        return lambda jobs: cells.masses(law, tolerance=tolerance, rng=0, jobs=jobs)
+
+    return make
 
 
 def unwrapped() -> Callable[[int], Any]:
@@ -52,7 +68,7 @@ def unwrapped() -> Callable[[int], Any]:
 
 
 def merged() -> Callable[[int], Any]:
-    X = np.random.default_rng(0).normal(size=(50_000, 8))
+    X = np.random.default_rng(0).normal(size=(20_000, 8))
     net, y = network(8, 12, 12, 1), np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
     return lambda jobs: rs.unwrap(net, X, y).merge(rng=0, jobs=jobs)
 
@@ -63,10 +79,12 @@ def certified() -> Callable[[int], Any]:
     return lambda jobs: rs.certify(net, X, 0.05, budget="1000000 regions", jobs=jobs)
 
 
-def regions_of(*widths: int) -> Callable[[], Callable[[int], Any]]:
+def regions_of(*widths: int, networks: int) -> Callable[[], Callable[[int], Any]]:
+    """Some networks one after the other, each a call of its own: one takes a fraction of a second."""
+
     def make() -> Callable[[int], Any]:
-        net = network(*widths)
-        return lambda jobs: rs.regions(net, (-3, 3), jobs=jobs)
+        nets = [network(*widths, seed=seed) for seed in range(networks)]
+        return lambda jobs: [len(rs.regions(net, (-5, 5), jobs=jobs)) for net in nets]
 
     return make
 
@@ -80,21 +98,61 @@ def asked(widths: tuple[int, ...], event: str, **more: Any) -> Callable[[], Call
 
 
 CASES: dict[str, Callable[[], Callable[[int], Any]]] = {
-    "regions, 2-128-128-128-1": regions_of(2, 128, 128, 128, 1),
-    "regions, 5-16-16-1": regions_of(5, 16, 16, 1),
-    "regions, 8-10-10-1": regions_of(8, 10, 10, 1),
-    "masses of regions, 6 dimensions": masses,
-    "lines, 20-64-64-1, 131,072 of them": lambda: lines,
-    "rare event, rays, 5-32-32-1": asked(
-        (5, 32, 32, 1), "y[0] > 4", guarantee="confidence", tolerance=1e-12, budget="120s", rng=0
+    "regions, 2-128-128-128-1, 4 networks": regions_of(2, 128, 128, 128, 1, networks=4),
+    "regions, 5-16-16-1, 3 networks": regions_of(5, 16, 16, 1, networks=3),
+    "regions, 8-10-10-1, 4 networks": regions_of(8, 10, 10, 1, networks=4),
+    "regions, 2-600-1, a wide layer": regions_of(2, 600, 1, networks=1),
+    "masses of regions, 6 dimensions": masses(6, 6, 4, 1, tolerance=1e-3),
+    "lines, 20-64-64-1, 131,072 of them": lines(1 << 17),
+    "rare event, rays, 5-64-64-1": asked(
+        (5, 64, 64, 1), "y[0] > 4", guarantee="confidence", tolerance=6e-18, budget="60s", rng=0
+    ),
+    "sound bracket, 3-12-12-1, 150,000 boxes": asked(
+        (3, 12, 12, 1), "y[0] > 0.5", guarantee="sound", tolerance=1e-9, budget="150000 regions"
     ),
     "sound bracket, 3-12-12-1, 2,000,000 boxes": asked(
         (3, 12, 12, 1), "y[0] > 0.5", guarantee="sound", tolerance=1e-9, budget="2000000 regions"
     ),
-    "certify, 60 rows, 20-64-64-5": certified,
     "unwrap, a million rows, 10-32-32-1": unwrapped,
-    "merge, 50,000 rows, 8-12-12-1": merged,
+    "merge, 20,000 rows, 8-12-12-1": merged,
+    "certify, 60 rows, 20-64-64-5": certified,
 }
+
+LONG: dict[str, Callable[[], Callable[[int], Any]]] = {
+    "masses of regions, 6-7-5-1": masses(6, 7, 5, 1, tolerance=5e-3),
+    "lines, 20-64-64-1, 2,097,152 of them": lines(1 << 21),
+}
+"""For `--dask`: some 20 s on one core."""
+
+
+def ceiling(name: str, jobs: int, alone: float, repeats: int = 3) -> float:
+    """The speed-up that the machine allows: this many processes with the same work, side by side."""
+    start = [sys.executable, __file__, "--child", name, "--repeats", str(repeats)]
+    crew = [subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(jobs)]
+    found = []
+    for each in crew:
+        each.stdout.readline()  # ready
+    for _ in range(repeats):
+        for each in crew:
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        found.append(max(float(each.stdout.readline()) for each in crew))
+    for each in crew:
+        each.stdin.close()
+        each.wait()
+    return jobs * alone / min(found)
+
+
+def child(name: str, repeats: int) -> None:
+    """What each of those processes does."""
+    work = CASES[name]()
+    work(1)
+    print("ready", flush=True)
+    for _ in range(repeats):
+        sys.stdin.readline()
+        begun = time.perf_counter()
+        work(1)
+        print(time.perf_counter() - begun, flush=True)
 
 
 def best(work: Callable[[int], Any], jobs: int, repeats: int = 3) -> tuple[float, float]:
@@ -112,36 +170,50 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="cases whose names start so; all by default")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--dask", action="store_true")
+    parser.add_argument("--no-ceiling", action="store_true")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    rows = []
-    for name, make in CASES.items():
+    if options.child:
+        child(options.child, options.repeats)
+        return
+    rows, begun = [], time.perf_counter()
+    print("| case | one | many | speed-up | ceiling | CPU of many / of one | load |\n|---|---|---|---|---|---|---|")
+    for name, make in (LONG if options.dask else CASES).items():
         if options.names and not any(name.startswith(n) for n in options.names):
             continue
+        if time.perf_counter() - begun > options.seconds:
+            print(f"| {name} | not begun |", flush=True)
+            continue
         work = make()
-        work(1)
+        if not options.dask:
+            work(1)
         load = os.getloadavg()[0]
         with ExitStack() as stack:
             if options.dask:
-                one, many = (over_dask(work, n, stack) for n in (1, options.jobs))
+                one, many = (over_dask(work, n, stack, options.repeats) for n in (1, options.jobs))
             else:
-                one, many = best(work, 1), best(work, options.jobs)
-        rows.append({"case": name, "one": one, "many": many, "speed-up": one[0] / many[0], "load": load})
+                one, many = best(work, 1, options.repeats), best(work, options.jobs, options.repeats)
+        top = None if options.dask or options.no_ceiling else ceiling(name, options.jobs, one[0], options.repeats)
+        rows.append({"case": name, "one": one, "many": many, "speed-up": one[0] / many[0], "ceiling": top})
         print(
-            f"| {name} | {one[0]:.2f} | {many[0]:.2f} | {one[0] / many[0]:.2f} | {many[1] / one[1]:.2f} | {load:.1f} |",
+            f"| {name} | {one[0]:.2f} s | {many[0]:.2f} s | {one[0] / many[0]:.2f} | {f'{top:.2f}' if top else ''} | "
+            f"{many[1] / one[1]:.2f} | {load:.1f} |",
             flush=True,
         )
     print(json.dumps({"jobs": options.jobs, "dask": options.dask, "rows": rows}))
 
 
-def over_dask(work: Callable[[int], Any], n: int, stack: ExitStack) -> tuple[float, float]:
+def over_dask(work: Callable[[int], Any], n: int, stack: ExitStack, repeats: int) -> tuple[float, float]:
     import distributed
     import joblib
 
     local = stack.enter_context(distributed.LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None))
     client = stack.enter_context(distributed.Client(local, set_as_default=False))
     with joblib.parallel_config(backend="dask", client=client):
-        work(n)
-        return best(work, n)
+        rs.regions(network(2, 8, 1), (-1, 1), jobs=n)  # the imports of the workers
+        return best(work, n, repeats)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def main(data: pd.DataFrame, out: Path, *, hidden: tuple[int, ...] = (64, 32), q
 
     # %% The network with its schema: names, categories, whole numbers, what was seen; the bank's cut-off on PD
     net = rs.load(model)
-    net = net.with_schema(net.schema.seen_in(X).with_names(cutoff=0.3))
+    net = net.with_schema(net.schema.seen_in(X).with_names(outputs="PD", cutoff=0.3))
     u = rs.unwrap(net, X, y)
     print(u, u.certificate, sep="\n")
 
@@ -130,7 +130,9 @@ def main(data: pd.DataFrame, out: Path, *, hidden: tuple[int, ...] = (64, 32), q
     outcome.to_pandas().to_csv(out / "outcome.csv", index=False)
     found.to_pandas().to_csv(out / "counterfactuals.csv", index=False)
     if not quick:
-        report = rs.report(net, rs.fit(X, rng=0), budget="20s", rng=0)
+        report = rs.report(
+            net, X=X, y=y, X_test=X_test, y_test=y_test, events="PD > 0.3", title="Credit score", budget="20s", rng=0
+        )
         report.save(out / "report")
     took = time.process_time() - began
     print(f"{took:.0f} CPU seconds")

@@ -27,6 +27,13 @@ from scipy import stats
 import reluscope as rs
 from reluscope import invariance, lens, recovery, representation
 from reluscope.answer import Answers
+from reluscope.lens.ablation import Ablation
+from reluscope.lens.attribution import Attribution
+from reluscope.lens.bridge import LocalMap
+from reluscope.lens.channels import Strongest
+from reluscope.lens.interventions import Patching
+from reluscope.lens.logits import LogitLens
+from reluscope.lens.receptive import EffectiveField, ReceptiveField
 
 NET = rs.Network([([[1.0, 0.5], [-1.0, 1.0]], [0.1, 0.2]), ([[1.0, 1.0]], [0.0])])
 TWO = rs.Network([([[1.0, 0.5], [-1.0, 1.0]], [0.1, 0.2]), ([[1.0, 1.0], [0.5, -1.0]], [0.0, 0.1])])
@@ -58,6 +65,7 @@ class Subject:
 # -- what methods belong to ---------------------------------------------------------------------------------------
 
 
+FIELD = ReceptiveField("conv", "Conv", (3, 3), (1.0, 1.0), (0.0, 0.0), False, (), (), (8, 8))
 RECORDING = lens.Recording(np.full((9, 2, 4), 0.25), ("0.0", "0.1"), "memory", np.ones((9, 2, 3)))
 
 
@@ -72,6 +80,9 @@ def found(name: str) -> Any:
         "agreement": lambda: rs.agreement(NET, TWO.select_outputs(0), LAW, rng=0),
         "linear_models": lambda: rs.linear_models(NET, LAW, rng=0),
         "outputs": lambda: rs.outputs(NET, LAW, rng=0),
+        "joint": lambda: rs.outputs(TWO, LAW, rng=0),
+        "mixture": lambda: found("joint").mixture,
+        "law": lambda: LAW,
         "spectrum": lambda: rs.spectrum(NET, LAW, draws=200, rng=0),
         "support": lambda: rs.support(NET, LAW),
         "paths": lambda: rs.along(NET, [0.0, 0.0], [1.0, 1.0]),
@@ -101,7 +112,7 @@ def found(name: str) -> Any:
         "explanation": lambda: found("unwrapped").explain(X[0]),
         "contributions": lambda: found("unwrapped").contributions(X),
         "reasons": lambda: found("unwrapped").reasons(X),
-        "intervals": lambda: found("unwrapped").intervals(0, rng=0),
+        "intervals": lambda: found("unwrapped").intervals(0, penalty=1.0, rng=0),
         "path": lambda: rs.l1_path(X, Y, [0.0, 0.01], hidden=(4,), rng=0, epochs=2),
         "classifier": lambda: rs.ReluClassifier((4,), epochs=2, random_state=0).fit(X, Y),
         "regressor": lambda: rs.ReluRegressor((4,), epochs=2, random_state=0).fit(X, X[:, 0]),
@@ -109,6 +120,15 @@ def found(name: str) -> Any:
         "oracle": lambda: rs.Oracle(NET, gradient=True),
         "polytope": lambda: NET.polytope(PATTERN),
         "patterns": lambda: lens.detect_patterns(found("recording")),
+        "law check": lambda: LAW.check(X, draws=500, rng=0),
+        "sequence": lambda: lens.Recording(np.full((5, 2, 5), 0.2), ("0.0", "0.1"), "sequence"),
+        "ablation": lambda: Ablation(("0.0", "0.1"), np.ones((2, 3))),
+        "patching": lambda: Patching(("a",), ("b", "c"), np.ones((1, 2)), 1.0, 0.0, "corrupted"),
+        "logit lens": lambda: LogitLens(("a",), np.log(np.full((1, 2, 3), 1 / 3)), (), 0.0),
+        "attribution": lambda: Attribution("exact", np.ones(3), 1.0, 0.0, 0.0, 0.0, 0, "exact"),
+        "field": lambda: EffectiveField(FIELD, 1, 1, np.ones((8, 8)), 1.0, 0.0),
+        "strongest": lambda: Strongest("conv", np.ones(1), np.array([[0, 1, 1]]), np.ones((8, 8)), FIELD),
+        "local map": lambda: LocalMap(IMAGE, np.ones(1), (0,), np.ones((1, 8, 8, 3)), np.zeros(1), 0.0),
         "growth": lambda: invariance.growth(NET, rs.Gaussian([0.0, 0.0])),
         "evaluation": lambda: found("unwrapped").evaluate(X, Y),
         "colours": lambda: None,
@@ -206,6 +226,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "polyhedral_complex": {"net": NET, "box": BOX},
     "reachable": {"net": NET, "box": BOX},
     "lipschitz": {"net": NET, "box": BOX},
+    "sup_norm": {"net": NET, "radius": 1.0},
     "parallel": {"nets": [NET, NET]},
     "probability": QUESTION,
     "probable": {"net": NET, "law": LAW, "k": 2, "draws": 100, "rng": 0},
@@ -228,10 +249,15 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "witness": QUESTION,
     "cells.hyperplane_intersection": {"A": ROWS, "b": [0.0]},
     "cells.general_position": {"A": ROWS, "b": [0.0]},
+    "cells.backward_patterns": {
+        "net": rs.Network([([[1.0], [-1.0]], [0.0, 0.5]), ([[1.0, 1.0]], None)]),
+        "box": (-1, 1),
+    },
     "formats.save": {"net": NET, "path": FOLDER / "net.npz"},
     "inputs.check_law": {"law": LAW, "net": NET},
     "inputs.classes_from_dict": {"data": LAW.to_dict()},
     "inputs.classes_from_json": {"path": FOLDER / "law.json"},
+    "inputs.known_law": {"law": LAW, "net": NET},
     "inputs.law_from_dict": {"data": LAW.to_dict()},
     "inputs.law_from_json": {"path": FOLDER / "law.json"},
     "inputs.standard": {"law": LAW, "net": NET},
@@ -248,6 +274,12 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "invariance.lipschitz_quotients": {"depths": (1, 2)},
     "invariance.push": {"law": rs.Particles(X), "net": NET},
     "invariance.relu_moments": {"mean": np.zeros(2), "cov": np.eye(2)},
+    "formats.register_format": {"ending": ".nothing", "loader": print, "replace": True},
+    "formats.register_operation": {
+        "rule": rs.Activation((0.0,), (0.0, 1.0), (0.0, 0.0)),
+        "onnx": "Nothing",
+        "replace": True,
+    },
     "lens.Recording": {"weights": np.full((6, 2, 4), 0.25), "heads": ("0.0", "0.1"), "kind": "memory"},
     "lens.channel": {"layer": "conv", "index": 0},
     "lens.attention_change": {"first": RECORDING, "second": RECORDING},
@@ -260,23 +292,84 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "lens.resize": {"images": IMAGE[None], "size": (4, 4)},
     "lens.write_study": {"path": FOLDER / "study.html", "title": "a study"},
     "measure.moments": {"A": ROWS, "b": [0.0], "law": LAW, "rng": 0},
+    "plot.plot_attributions": {
+        "attributions": [Attribution("occlusion", np.ones((8, 8, 3)), 1.0, 0.0, 0.0, 0.0, 0, "estimate")],
+        "image": IMAGE,
+    },
+    "plot.plot_channels": {"maps": np.ones((2, 4, 4))},
+    "plot.plot_kernels": {"kernels": np.ones((2, 3, 4, 4))},
+    "plot.plot_pictures": {"pictures": np.ones((2, 4, 4, 3))},
+    "plot.plot_frame_strip": {"frames": np.ones((9, 4, 4, 3))},
     "representation.dimensions": {"net": NET, "box": BOX},
     "representation.distortion": {"layer": NET},
     "representation.rays": {"net": NET, "rng": 0},
 }
 """A good call of each public function, and of each class that users make themselves."""
 
+LOCAL_PICTURES = [
+    "models_2d",
+    "parallel",
+    "violin",
+    "importance",
+    "profile",
+    "partial",
+    "pair",
+    "performance",
+    "bubble",
+    "instances",
+    "local_lines",
+]
+LAYER_PICTURES = [
+    "layers",
+    "activity",
+    "heat",
+    "ranks",
+    "width",
+    "dimensions",
+    "angles",
+    "distances",
+    "geometry",
+    "clouds",
+]
+
 RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
     "lens.detect_patterns": ("recording", {}),
     "lens.associate_events": ("recording", {"events": {"late": np.arange(9) > 4}}),
     "plot.plot_cdf": ("outputs", {}),
     "plot.plot_complex": ("complex", {}),
+    "plot.plot_joint_pdf": ("joint", {}),
+    "plot.plot_law": ("law", {}),
     "plot.plot_function": ("paths", {}),
     "plot.plot_masses": ("linear_models", {}),
     "plot.plot_pdf": ("outputs", {}),
     "plot.plot_regions": ("regions", {}),
     "plot.plot_images": ("images", {}),
     "plot.plot_spectrum": ("spectrum", {}),
+    "plot.plot_slice": ("slice", {"box": BOX}),
+    "plot.plot_persistence": ("persistence", {}),
+    "plot.plot_certificates": ("certificates", {}),
+    "plot.plot_growth": ("growth", {}),
+    "plot.plot_law_check": ("law check", {}),
+    **{f"plot.plot_{name}": ("unwrapped", {}) for name in LOCAL_PICTURES},
+    **{f"plot.plot_{name}": ("layers", {}) for name in LAYER_PICTURES},
+    "plot.plot_column": ("layers", {"column": "mean_norm"}),
+    "plot.plot_merged": ("merged", {}),
+    "plot.plot_l1_path": ("path", {}),
+    "plot.plot_explanation": ("explanation", {}),
+    "plot.plot_intervals": ("intervals", {}),
+    "plot.plot_attention": ("recording", {}),
+    "plot.plot_heads": ("recording", {}),
+    "plot.plot_trajectory": ("recording", {"frames": np.ones((9, 4, 4, 3)), "head": "0.0"}),
+    "plot.plot_attended": ("recording", {"frames": np.ones((9, 4, 4, 3)), "step": 3}),
+    "plot.plot_z_scores": ("recording", {"head": "0.0"}),
+    "plot.plot_on_image": ("sequence", {"image": IMAGE}),
+    "plot.plot_ablation": ("ablation", {}),
+    "plot.plot_patching": ("patching", {}),
+    "plot.plot_logit_lens": ("logit lens", {}),
+    "plot.plot_attribution": ("attribution", {}),
+    "plot.plot_field": ("field", {}),
+    "plot.plot_strongest": ("strongest", {"image": IMAGE}),
+    "plot.plot_templates": ("local map", {}),
 }
 """Functions whose first argument is a result."""
 
@@ -306,14 +399,17 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "outputs": {
         "cdf": {"t": 0.5}, "sf": {"t": 0.5}, "pdf": {"t": 0.5}, "atoms": {}, "quantile": {"q": 0.5},
-        "probability": {"rows": ([[1.0]], [0.5])}, "hidden": {"layer": 0},
+        "probability": {"rows": ([[1.0]], [0.5])}, "hidden": {"layer": 0}, "joint_pdf": {"y": [0.5]},
     },
     "spectrum": {
         "cdf": {"t": 0.5}, "tail": {"t": 0.5}, "band": {}, "quantile": {"q": 0.5}, "mean": {}, "histogram": {"bins": 3},
     },
+    "mixture": {
+        "density": {"i": 0, "y": [0.5, 0.5]}, "half_spaces": {"i": 0}, "subspace": {"i": 0}, "vertices": {"i": 0},
+    },
     "support": {
         "contains": {"patterns": PATTERN[None]}, "coverage": {"X": X}, "count": {}, "top": {"k": 2},
-        "mass": {"draws": 100, "rng": 0},
+        "mass": {"draws": 100, "rng": 0}, "sample": {"n": 3, "rng": 0},
     },
     "persistence": {"betti": {"value": 0.5}, "of_dimension": {"k": 0}, "plot": {}},
     "slice": {"to_inputs": {"u": [0.5, 0.5]}, "to_slice": {"x": [0.5, 0.5]}, "regions": {"box": BOX}, "plot": {}},
@@ -321,6 +417,7 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
     "complex": {
         "labels": {"k": 1}, "sides": {"k": 1}, "on_boundary": {"k": 1}, "bounded": {"k": 1}, "incidence": {"k": 1},
         "face_vertices": {"k": 1}, "face": {"k": 1, "i": 0}, "bent_hyperplane": {"layer": 0, "unit": 0},
+        "half_spaces": {"k": 1},
         "level_set": {"value": 0.5},
     },
     "bent": {"segments": {}},
@@ -350,6 +447,7 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
         "decode": {"X": X}, "warn": {"X": X}, "strange": {"X": X}, "of": {"table": TABLE},
         "decide": {"y": NET(X)}, "values": {"y": NET(X)}, "with_names": {"outputs": ["z"]}, "seen_in": {"table": TABLE},
         "check": {"n_inputs": 2, "n_outputs": 1}, "class_index": {"label": "a"}, "from_dict": {"fields_": {}},
+        "in_units": {},
     },
     "unwrapped": {
         "patterns": {"regions": [0]}, "maps": {"regions": [0]}, "find": {"X": X}, "summary": {},
@@ -364,7 +462,7 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "merged": {
         "assign": {"X": X}, "decision_function": {"X": X}, "outputs": {"X": X}, "predict": {"X": X},
-        "predict_proba": {"X": X}, "score": {"X": X, "y": Y}, "table_rows": {}, "to_pandas": {},
+        "predict_proba": {"X": X}, "score": {"X": X, "y": Y}, "maps": {}, "table_rows": {}, "to_pandas": {},
         "intervals": {"cluster": 0, "penalty": 1.0}, "summary": {"X": X, "y": Y}, "importance": {},
         "portrait": {"cluster": 0}, "explain": {"x": X[0]}, "monotone": {}, "to_sql": {},
         "to_onnx": {"path": FOLDER / "merged.onnx"},
@@ -421,8 +519,13 @@ OF_CLASSES: dict[str, tuple[Any, dict[str, Any]]] = {
     "Network.after": (NET.after, {"A": np.eye(2), "c": np.zeros(2)}),
     "Network.then": (NET.then, {"A": [[1.0]], "c": [0.0]}),
     "Network.fix": (NET.fix, {"values": {0: 1.0}}),
+    "Network.origin": (NET.origin, {"unit": 1}),
+    "Network.unit_name": (NET.unit_name, {"unit": 1}),
+    "Network.spread": (NET.spread, {"error": np.ones(2)}),
+    "Network.approximating": (NET.approximating, {"error": np.ones(NET.n_outputs)}),
     "Network.select_outputs": (NET.select_outputs, {"outputs": [0]}),
     "Network.with_schema": (NET.with_schema, {"schema": None}),
+    "Network.in_units": (NET.with_schema(rs.Schema((rs.Column("a"), rs.Column("b")))).in_units, {}),
     "Network.save": (NET.save, {"path": FOLDER / "other.npz"}),
     "product": (lambda first, second: rs.product(first, second), {"first": LAW, "second": LAW}),
     "Categorical.fit": (rs.Categorical.fit, {"column": ["a", "b", "a"]}),
@@ -477,16 +580,18 @@ LEFT_OUT = {
         "inputs.ClassMixtures", "inputs.Component", "inputs.Factor", "inputs.Restriction",
         "inputs.Law", "inputs.LawCheck", "inputs.OpenLaw",
         "invariance.Coded", "invariance.Growth", "invariance.Invariance", "local_models.MergedModels",
-        "recovery.BlackBox", "recovery.Comparison", "recovery.LocalFit", "recovery.Recovered", "recovery.Sampled",
-        "recovery.Surrogate", "representation.Dimensions", "representation.Distortion", "representation.Layers",
-        "representation.Rays",
+        "recovery.BlackBox", "recovery.Boundary", "recovery.Comparison", "recovery.LocalFit", "recovery.Recovered",
+        "recovery.Sampled", "recovery.Surrogate", "representation.Dimensions", "representation.Distortion",
+        "representation.Layers", "representation.Rays",
     },
     "parts of other rooms, which check before they call": {
         "inputs.Box", "inputs.data_rows", "inputs.far_sides", "inputs.loading_factor", "inputs.restricted_moments",
         "inputs.restricted_normals", "inputs.FAR", "inputs.lifted", "inputs.own_pattern", "inputs.score_correlation",
+        "inputs.only_draws",
     },
     "need torch, and have their own tests": {
-        "lens.ablate_channels", "lens.ablate_heads", "lens.as_model", "lens.channel_maps", "lens.colour_basis",
+        "lens.ablate", "lens.ablate_channels", "lens.ablate_heads", "lens.as_model", "lens.attribute", "lens.patch",
+        "lens.channel_maps", "lens.colour_basis", "lens.logit_lens", "lens.patch_paths",
         "lens.dead_channels", "lens.effective_field", "lens.head_removed", "lens.kernels", "lens.load_vpt",
         "lens.local_map", "lens.measure", "lens.neuron", "lens.receptive_field", "lens.receptive_fields",
         "lens.record_attention", "lens.record_onnx", "lens.record_stream", "lens.strongest", "lens.visualise",

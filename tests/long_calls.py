@@ -102,6 +102,9 @@ CALLS = {
     "probability, kernels": lambda budget: rs.probability(
         net(5, 50, 50, 2), kernels(5), EVENT, guarantee="confidence", budget=budget, rng=0
     ),
+    "linear_models, many kernels": lambda budget: rs.linear_models(
+        net(5, 50, 50, 2), kernels(5, 300), method="lines", budget=budget, rng=0
+    ),
     "probability, many kernels": lambda budget: rs.probability(
         net(5, 50, 50, 2), kernels(5, 2000), EVENT, guarantee="confidence", budget=budget, rng=0
     ),
@@ -148,6 +151,9 @@ CALLS = {
     "sensitivity, mixture": lambda budget: rs.sensitivity(net(12, 50, 2), mixture(12), EVENT, budget=budget, rng=0),
     "sensitivity, kernels": lambda budget: rs.sensitivity(net(5, 50, 50, 2), kernels(5), EVENT, budget=budget, rng=0),
     "compare": lambda budget: rs.compare(image(), law(784), mixture(784), EVENT, budget=budget, rng=0),
+    "compare, sound": lambda budget: rs.compare(
+        net(6, 30, 30, 1), law(6), mixture(6), "y[0] > 2", guarantee="sound", budget=budget, rng=0
+    ),
     "witness": lambda budget: rs.witness(net(12, 50, 50, 2), law(12), "y[0] > y[1] + 9", 3, budget=budget, rng=0),
     "witness of an image": lambda budget: rs.witness(image(), mixture(784), EVENT, budget=budget, rng=0),
     "monotone": lambda budget: rs.monotone(net(8, 48, 48, 1), law(8), [0, 1], budget=budget, rng=0),
@@ -170,6 +176,8 @@ CALLS = {
     "reachable": lambda budget: rs.reachable(net(3, 64, 64, 3), (-1, 1), budget=budget),
     "lipschitz": lambda budget: rs.lipschitz(net(3, 64, 64, 3), (-1, 1), budget=budget),
     "lipschitz of an image": lambda budget: rs.lipschitz(image(), (0, 1), budget=budget),
+    "sup_norm": lambda budget: rs.sup_norm(net(3, 64, 64, 3), (-1, 1), budget=budget),
+    "sup_norm on a ball": lambda budget: rs.sup_norm(net(3, 24, 24, 3), radius=1.0, budget=budget),
     "topology": lambda budget: rs.topology(net(3, 40, 40, 1), (-1, 1), budget=budget),
     "persistence": lambda budget: rs.persistence(net(3, 40, 40, 1), (-1, 1), budget=budget),
     "counterfactuals": lambda budget: rs.counterfactuals(net(12, 50, 50, 2), points(50, 12), budget=budget),
@@ -193,6 +201,12 @@ CALLS = {
     "layers in a box": lambda budget: rs.layers(net(5, 50, 50, 1), points(3000, 5), box=(-1, 1), budget=budget, rng=0),
     "layers": lambda budget: rs.layers(image(), points(3000, 784), budget=budget, rng=0),
     "report": lambda budget: rs.report(net(3, 64, 64, 2), law(3), budget=budget, rng=0),
+    "report of an adviser": lambda budget: rs.report(
+        net(5, 50, 50, 50, 50, 50, 50, 5), law(5), events="argmin != 0", decision="smallest", budget=budget, rng=0
+    ),
+    "report of rows": lambda budget: rs.report(
+        net(20, 64, 64, 3), X=points(4000, 20), y=np.arange(4000) % 3, events="argmax != 1", budget=budget, rng=0
+    ),
     "report of an image": lambda budget: rs.report(image(), mixture(784), events=EVENT, budget=budget, rng=0),
 }
 UNBUDGETED = {

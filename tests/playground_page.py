@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
+
 
 def open_page(browser, name="moons", *, width=1280, height=900, dark=False):
     browser.problems.clear()
@@ -19,6 +23,7 @@ def settled(browser):
     browser.until(
         "document.body.getAttribute('aria-busy') === 'false' && document.querySelector('#python').textContent"
     )
+    browser.see("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")  # and drawn
 
 
 def choose(browser, element, value):
@@ -46,4 +51,26 @@ def delayed(browser, kind, milliseconds):
         "(() => {const real = window.fetch; window.fetch = async (...a) => {const found = await real(...a);"
         f"if (String(a[0]) === 'api/{kind}') await new Promise(done => setTimeout(done, {milliseconds}));"
         "return found}})()"
+    )
+
+
+def view_of(browser):
+    """What the address says of the view, once it is written."""
+    time.sleep(0.6)
+    text = browser.see("location.hash").removeprefix("#")
+    return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def run_python(browser):
+    scope: dict = {}
+    exec(compile(browser.text("#python"), "page.py", "exec"), scope)
+    return scope
+
+
+def drop(browser, name, text):
+    """A file dropped on the page."""
+    browser.see(
+        "(() => {const t = new DataTransfer(); "
+        f"t.items.add(new File([{text!r}], {name!r}));"
+        "document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: t, bubbles: true, cancelable: true}))})()"
     )

@@ -6,6 +6,7 @@ import doctest
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def test_the_tutorial_runs(tmp_path, monkeypatch):
     assert (tmp_path / "moons-report" / "report.html").exists()
 
 
-@pytest.mark.parametrize("page", ["index", "howto-safety", "howto-validator", "howto-researcher"])
+@pytest.mark.parametrize("page", ["index", "howto-safety", "howto-validator", "howto-researcher", "howto-contributor"])
 def test_outputs_shown_on_pages_are_those_that_come(page):
     """Blocks marked `pycon`, as one session; `...` stands for digits that depend on the machine."""
     text = (ROOT / "docs" / f"{page}.md").read_text()
@@ -61,14 +62,39 @@ def test_outputs_shown_on_pages_are_those_that_come(page):
     assert not runner.failures, "".join(said)
 
 
-def test_the_reference_lists_every_public_name_and_nothing_else():
+def reference_names():
+    """Names in the tables of the reference, each with a page of its own."""
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\.\. auto(?:function|class|exception):: ([\w.]+)\.(\w+)$", text, flags=re.M)
-    assert len(listed) == text.count(".. auto")
-    gone = [f"{home}.{name}" for home, name in listed if not hasattr(import_module(home), name)]
+    return re.findall(r"^   (reluscope\.[\w.]+)$", text, flags=re.M)
+
+
+def test_the_reference_lists_every_public_name_and_nothing_else():
+    listed = reference_names()
+    assert len(set(listed)) == len(listed)
+    homes = [name.rpartition(".") for name in listed]
+    gone = [".".join((home, name)) for home, _, name in homes if not hasattr(import_module(home), name)]
     assert not gone
-    here = {name for home, name in listed if getattr(import_module(home), name) is getattr(rs, name, None)}
-    assert set(rs.__all__) - here <= {"__version__"}
+    assert {f"reluscope.{name}" for name in rs.__all__} - set(listed) <= {"reluscope.__version__"}
+    assert {f"reluscope.plot.{name}" for name in rs.plot.__all__} <= set(listed)
+    assert {f"reluscope.lens.{name}" for name in rs.lens.__all__} <= set(listed)
+
+
+def test_every_picture_has_an_example_in_the_gallery():
+    examples = {path.stem: path.read_text("utf-8") for path in (ROOT / "docs" / "gallery").glob("pictures_*/*.py")}
+    assert {f"plot_{name}" for name in examples} == set(rs.plot.__all__)
+    for name, text in examples.items():
+        assert f"from reluscope.plot import plot_{name}\n" in text
+        assert re.search(rf"^plot_{name}\(.*(ax|figure)=", text, flags=re.M | re.S), name
+
+
+def test_the_plot_package_exports_every_picture():
+    from inspect import isfunction
+
+    for file in (ROOT / "src" / "reluscope" / "plot").glob("[a-z]*.py"):
+        module = import_module(f"reluscope.plot.{file.stem}")
+        own = {n for n, f in vars(module).items() if n.startswith("plot_") and isfunction(f)}
+        for name in own:
+            assert getattr(rs.plot, name) is getattr(module, name)
 
 
 @pytest.mark.slow
@@ -95,6 +121,19 @@ def _numbers(version):
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
+def test_the_page_of_benchmarks_takes_its_tables_from_the_guides():
+    text = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    taken = re.findall(r'\{include\} (\S+)\n((?::[\w-]+: ".*"\n)+)', text)
+    assert len(taken) == text.count("{include}") > 10
+    for file, options in taken:
+        page = (ROOT / "docs" / file).read_text("utf-8")
+        for words in re.findall(r': "(.*)"', options):
+            assert words in page, f"{file} has no {words!r}"
+            page = page.partition(words)[2] if "start" in options.partition(words)[0] else page
+    for script in re.findall(r"`(benchmarks/\w+\.py|tools/\w+\.py)`", text):
+        assert (ROOT / script).exists()
+
+
 def test_pages_link_to_files_that_exist():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "tests" / "README.md"]
     assert len(pages) > 20
@@ -102,3 +141,25 @@ def test_pages_link_to_files_that_exist():
         for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_map_of_the_tests_names_them_all():
+    page = (ROOT / "tests" / "README.md").read_text()
+    here = {p.name for p in (ROOT / "tests").iterdir() if p.suffix == ".py" or (p.is_dir() and p.name[0] not in "._")}
+    assert {name for name in here if f"`{name}" not in page} == set()
+
+
+def test_pages_for_contributors_name_files_that_exist():
+    pages = [(ROOT / page).read_text() for page in ("CONTRIBUTING.md", "SECURITY.md", "tests/README.md")]
+    named = re.compile(r"`((?:tests|docs|tools|src|benchmarks)/[\w./]+)`")
+    paths = {path for page in pages for path in named.findall(page) if "NAME" not in path}
+    assert len(paths) > 10
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
+
+
+def test_python_versions_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    said = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    (matrix,) = re.findall(r"python: \[(.*)\]", (ROOT / ".github" / "workflows" / "test.yml").read_text())
+    assert re.findall(r"3\.\d+", matrix) == said and len(said) > 1
+    assert project["requires-python"] == f">={said[0]}"

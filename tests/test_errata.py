@@ -114,6 +114,12 @@ def test_nearly_disjoint_balls_are_worse_than_a_constant():
     assert errors[0.3] > 1.0 > errors[1.0]
 
 
+def test_the_count_of_interactions_does_not_follow_the_regions():
+    few, many = (conjectures(widths, 40) for widths in ((2, 5, 1), (2, 30, 1)))
+    assert many["regions"] > 10 * few["regions"]
+    assert many["non-zero interactions"] < 3 * few["non-zero interactions"]
+
+
 def test_the_count_of_lasso_weights_follows_the_samples():
     counts = [conjectures((2, 5, 1), samples)["non-zero weights"] for samples in (30, 90)]
     assert counts[0] > 2 * 5 and counts[1] > 1.5 * counts[0]

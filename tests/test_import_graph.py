@@ -42,20 +42,21 @@ ROOMS = {
     "normal": "",
     "simd": "",
     "exact": "normal",
-    "polytope": "simd",
-    "regions": "exactness exact polytope",
+    "checkpoint": "",
+    "polytope": "checkpoint simd",
+    "regions": "exactness checkpoint exact polytope",
     "shared": "normal simd exact polytope",
     "points": "shared normal simd",
     "lines": "points shared",
     "rare": "shared",
-    "sound": "simd normal",
+    "sound": "checkpoint simd normal",
 }
 """The rooms of `measure`, and the rooms that each may use."""
 
 BEHIND_DOORS = (
     "reluscope.events",
     "reluscope.inputs",
-    *(f"reluscope.measure.{room}" for room in ROOMS if room not in ("exactness", "normal")),
+    *(f"reluscope.measure.{room}" for room in ROOMS if room not in ("exactness", "normal", "checkpoint")),
 )
 """Packages that others import from as a whole, never from the modules inside."""
 
@@ -67,7 +68,7 @@ _CONVENIENCES = {
     "inputs._gaussian": "_truncated",
     "inputs._mixture": "_mixed",
     "cells.complex": "level_set",
-    "cells.regions": "facets storage",
+    "cells.regions": "facets folder storage",
     "answers.outputs": "_by_lines",
     "local_models.merged": "_storage clusters export flatten",
     "local_models.unwrap": "contributions coverage evaluate explain flatten importance inference merge merged "
@@ -165,6 +166,29 @@ def test_names_that_start_with_an_underscore_stay_in_their_module():
         if alias.name.startswith("_") and alias.name != "__version__" and f"{node.module}.{alias.name}" not in MODULES
     ]
     assert taken == []
+
+
+OF_TUPLES = {"_make", "_fields", "_replace", "_asdict"}
+
+
+def test_attributes_that_start_with_an_underscore_stay_in_their_package():
+    """`thing._part` is used only in a package that defines a `_part`: others ask a function of that package."""
+    defined: dict[str, set[str]] = {member(m): set() for m in MODULES}
+    used: list[tuple[str, str, int]] = []
+    for source, tree in TREES.items():
+        mine = defined[member(source)]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                mine.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                mine.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                mine.add(node.attr)
+            elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                used.append((source, node.attr, node.lineno))
+    ours = set().union(*defined.values()) - OF_TUPLES
+    assert len(used) > 1000
+    assert [f"{s}:{line} {name}" for s, name, line in used if name in ours - defined[member(s)]] == []
 
 
 def test_imports_go_up_the_layers():
@@ -295,7 +319,7 @@ NEVER_INSTALLED = {"keras", "onnxruntime", "PIL", "llvmlite", "reluscope"}
 def declared() -> dict[str, set[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = {"": project["dependencies"], **project["optional-dependencies"]}
-    for extra in ("all", "dev", "test", "bench", "docs"):
+    for extra in ("all", "dev", "test", "bench", "docs", "models"):  # models: made by them, passed to us
         groups.pop(extra, None)
     names = {k: {re.split(r"[^\w.-]", d, maxsplit=1)[0] for d in group} for k, group in groups.items()}
     return {k: {IMPORT_NAME.get(n, n) for n in group} for k, group in names.items()}
@@ -336,5 +360,9 @@ def test_the_architecture_page_names_what_is_there():
     rows = dict(re.findall(r"^\| `(\w+)(?:\.py)?` \|.*\|(.*)\|$", rooms, re.M))
     uses = {room: set(re.findall(r"`(\w+)`", cell)) for room, cell in rows.items()}
     assert uses == {room: set(allowed.split()) for room, allowed in ROOMS.items()}
+    modules_inside = {
+        path.name for package in ("cells", "answers") for path in (SOURCES / "reluscope" / package).glob("*.py")
+    }
+    assert sorted(modules_inside - {"__init__.py"} - set(re.findall(r"\w+\.py", page))) == []
     files = set(re.findall(r"(?<![\w/])((?:\w+/)+\w+\.py)", page))
     assert [f for f in sorted(files) if not (SOURCES / "reluscope" / f).exists() and not (ROOT / f).exists()] == []

@@ -736,3 +736,10 @@ def test_one_law_per_class_goes_through_json(tmp_path):
         file.write_text(json.dumps(classes.to_dict() | change))
         with pytest.raises(InputError, match=words):
             classes_from_json(file)
+
+
+def test_an_input_that_is_the_same_in_all_components_has_no_variance():
+    weights = np.full(49, 1 / 49)
+    means = np.column_stack([np.arange(49.0), np.full(49, 3.3)])
+    law = GaussianMixture(weights, [Gaussian(m, np.diag([1.0, 0.0])) for m in means])
+    assert law.mean[1] == 3.3 and law.variance[1] == 0 and not law.cov[1].any()

@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).with_name("long_calls.py")
 LONG = sorted(CALLS | UNBUDGETED)
 SECONDS = 1.0
 """What is promised. The normal run allows more, for slow machines: a lost signal costs ten seconds or more."""
-PARTIAL = ("regions", "stream_regions", "Regions.masses", "linear_models", "outputs", "error_rates", "report")
+PARTIAL = ("regions", "stream_regions", "Regions.masses", "linear_models", "outputs", "report")
 """Calls that may give the answer so far, with a status that says so (docs/guarantees.md)."""
 
 
@@ -63,7 +63,9 @@ def check(name, after, limit):
     return said
 
 
-@pytest.mark.parametrize("name", ["regions", "regions by half-spaces", "probability, rare", "outputs by lines"])
+@pytest.mark.parametrize(
+    "name", ["regions", "regions by half-spaces", "probability, rare", "outputs by lines", "error_rates", "compare"]
+)
 def test_a_long_call_stops(name):
     check(name, random.Random(name).uniform(0.3, 1.5), limit=5.0)
 

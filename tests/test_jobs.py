@@ -25,6 +25,7 @@ def network(*widths: int, seed: int = 0) -> rs.Network:
 
 
 PLANE, SPACE, FIVE = network(2, 40, 40, 1), network(3, 12, 12, 1), network(5, 10, 10, 1)
+WIDE = network(2, 90, 12, 1)
 CLASSES = network(4, 12, 12, 3)
 
 
@@ -41,6 +42,7 @@ def many_batches(jobs: int) -> list[Any]:
 
 
 ROWS = np.random.default_rng(5).normal(size=(20_000, 4))
+LONG = np.random.default_rng(6).normal(size=(40_000, 4))
 
 
 def table(jobs: int) -> Any:
@@ -49,6 +51,7 @@ def table(jobs: int) -> Any:
 
 CALLS: dict[str, Callable[[int], Any]] = {
     "regions in the plane": regions_of(PLANE),
+    "regions of a wide layer": regions_of(WIDE),
     "regions in space": regions_of(SPACE),
     "regions in five dimensions": regions_of(FIVE),
     "regions, a count of them": regions_of(PLANE, budget="700 regions"),
@@ -73,6 +76,14 @@ CALLS: dict[str, Callable[[int], Any]] = {
     "outputs": lambda jobs: rs.outputs(PLANE, normal(2), jobs=jobs).cdf([0.0, 0.3]),
     "linear_models": lambda jobs: rs.linear_models(PLANE, normal(2), jobs=jobs).masses,
     "spectrum": lambda jobs: rs.spectrum(PLANE, normal(2), jobs=jobs).mean(),
+    "probable, search": lambda jobs: rs.probable(network(3, 14, 14, 1), normal(3), mass=0.9, jobs=jobs),
+    "probable, draws": lambda jobs: rs.probable(FIVE, normal(5), k=20, draws=60_000, rng=2, jobs=jobs),
+    "change, enumeration": lambda jobs: rs.change(PLANE, normal(2), [0, 1], decision=True, jobs=jobs),
+    "change, draws": lambda jobs: rs.change(FIVE, normal(5), [1, 2], draws=500_000, decision=True, rng=4, jobs=jobs),
+    "change, rows": lambda jobs: rs.change(
+        network(4, 64, 1), rs.Particles(np.round(LONG[:, :4], 1)), [0], how="marginal", decision=True, jobs=jobs
+    ),
+    "layers": lambda jobs: rs.layers(CLASSES, ROWS[:500], box=(-1, 1), rng=0, jobs=jobs),
     "certify": lambda jobs: rs.certify(
         CLASSES, np.random.default_rng(0).normal(size=(20, 4)), 0.05, budget="500 regions", jobs=jobs
     ),
@@ -131,9 +142,13 @@ def test_the_answer_is_the_same_for_any_number_of_workers(name, monkeypatch):
 
 ON_A_CLUSTER = (
     "regions in the plane",
+    "regions of a wide layer",
     "masses in five dimensions",
     "probability, exact",
     "probability, rays",
+    "probable, draws",
+    "change, draws",
+    "layers",
     "certify, a count that ends early",
     "unwrap",
 )

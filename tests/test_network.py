@@ -80,6 +80,36 @@ def test_ties_count_to_the_piece_below():
     assert not net.polytope(net.pattern([1.0])).contains([0.0])
 
 
+def test_values_are_the_layers_one_by_one():
+    """Equations (1)-(2) in plain numpy: h = W z + b, z = max(h, 0), and the last layer as it is."""
+    rng = np.random.default_rng(5)
+    weights = [(rng.normal(size=(b, a)), rng.normal(size=b)) for a, b in ((3, 7), (7, 5), (5, 2))]
+    net, X = Network(weights), rng.normal(size=(40, 3))
+    z, signs = X, []
+    for W, b in weights[:-1]:
+        h = np.array([[sum(w * v for w, v in zip(row, x, strict=True)) for row in W] for x in z]) + b
+        signs.append(h > 0)
+        z = np.maximum(h, 0)
+    np.testing.assert_allclose(net(X), z @ weights[-1][0].T + weights[-1][1], atol=1e-12)
+    np.testing.assert_array_equal(net.pattern(X), np.concatenate(signs, axis=1))
+    assert net.n_parameters == sum(W.size + b.size for W, b in weights)
+
+
+@pytest.mark.parametrize("act", [ac.relu(), ac.hardtanh()])
+def test_regions_are_convex_and_signs_constant_in_them(act):
+    """Between two inputs with one pattern every input has it, and the network is affine."""
+    net = random_net((2, 6, 5, 1), 4, act)
+    X = np.random.default_rng(2).uniform(-1, 1, (3000, 2))
+    pattern = net.pattern(X)
+    _, first, group = np.unique(net.key(pattern), return_index=True, return_inverse=True)
+    assert len(first) > 8
+    other = X[first[group]]
+    for share in (0.1, 0.5, 0.9):
+        between = share * X + (1 - share) * other
+        np.testing.assert_array_equal(net.pattern(between), pattern)
+        np.testing.assert_allclose(net(between), share * net(X) + (1 - share) * net(other), atol=1e-12)
+
+
 def test_forward_and_backward_accumulation_agree():
     for widths in ((3, 9, 9, 2), (2, 9, 9, 5), (1, 4, 7), (5, 3)):
         net = random_net(widths, 3, ac.relu6())

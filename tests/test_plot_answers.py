@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,8 @@ from reluscope.plot import (
     plot_cdf,
     plot_complex,
     plot_function,
+    plot_joint_pdf,
+    plot_law,
     plot_masses,
     plot_pdf,
     plot_regions,
@@ -48,6 +52,33 @@ def test_the_cdf_jumps_at_atoms_and_the_pdf_names_them(moons):
     ax = plot_pdf(out, t=np.linspace(-5, 5, 50), draws=y)
     assert "atoms" in ax.get_title()
     assert ax.lines[0].get_ydata() == pytest.approx(out.pdf(np.linspace(-5, 5, 50)).value)
+
+
+def test_a_joint_density_is_drawn_where_it_is():
+    net = random_net((2, 4, 2), 1, bias=0.5)
+    out = rs.outputs(net, rs.Gaussian([0.0, 0.0], 1.0))
+    ax = plot_joint_pdf(out, view=([-1, -1], [2, 3]))
+    shown = ax.images[0]
+    assert shown.get_extent() == [-1, 2, -1, 3]
+    x, y = -1 + 3 * (17 + 0.5) / 220, -1 + 4 * (150 + 0.5) / 220
+    assert float(shown.get_array()[150, 17]) == pytest.approx(float(out.joint_pdf([x, y]).value))
+    assert "without a joint density" in ax.get_title()
+    with pytest.raises(InputError, match="two different outputs"):
+        plot_joint_pdf(out, which=(0, 0))
+
+
+def test_a_law_is_drawn_with_lines_around_its_mass():
+    law = rs.Gaussian([1.0, -1.0], [[1.0, 0.3], [0.3, 0.5]])
+    ax = plot_law(law, points=[[1.0, -1.0]])
+    picture = ax.images[0]
+    left, right, low, high = picture.get_extent()
+    assert left < -2 and right > 4 and low < -2.5 and high > 0.5
+    levels = next(c for c in ax.collections if hasattr(c, "levels")).levels
+    # A Gaussian in the plane: the densest share p lies where the density is above (1 - p) times the peak.
+    peak = float(law.density([[1.0, -1.0]])[0])
+    assert np.allclose(np.sort(levels) / peak, [0.01, 0.1, 0.5], rtol=0.2)
+    with pytest.raises(InputError, match="2 inputs"):
+        plot_law(rs.Gaussian(np.zeros(3), 1.0))
 
 
 def test_estimates_have_bands():
@@ -92,3 +123,10 @@ def test_pictures_refuse_what_they_are_not_of(moons):
     ):
         with pytest.raises(InputError, match=words):
             call()
+
+
+def test_a_picture_of_some_regions_says_of_how_many():
+    found = rs.regions(rs.example("moons").network, ([-2.0, -2.0], [3.0, 2.0]))
+    few = plot_regions(found, view=([0.0, 0.0], [0.1, 0.1])).get_title()
+    assert re.fullmatch(rf"\d of {len(found)} regions", few)
+    assert plot_regions(found).get_title() == f"{len(found)} regions"

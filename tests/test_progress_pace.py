@@ -20,11 +20,11 @@ def clock(monkeypatch):
 
 def test_counts_get_what_is_left_and_the_time_to_go(clock):
     pace = progress._Pace()
-    assert pace("0 of 1,000 cells measured") == "0 of 1,000 cells measured"
+    assert pace("0 of 1,000 regions measured") == "0 of 1,000 regions measured"
     clock.time += 10
-    assert pace("200 of 1,000 cells measured") == "200 of 1,000 cells measured, 800 left, about 40 s to go"
+    assert pace("200 of 1,000 regions measured") == "200 of 1,000 regions measured, 800 left, about 40 s to go"
     clock.time += 10
-    assert pace("1,000 of 1,000 cells measured") == "1,000 of 1,000 cells measured"
+    assert pace("1,000 of 1,000 regions measured") == "1,000 of 1,000 regions measured"
     assert pace("12,345 found") == "12,345 found"
 
 

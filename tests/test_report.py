@@ -25,7 +25,7 @@ from reluscope.budget import Budget
 from reluscope.cli import main
 from reluscope.events import output_intervals
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, png, sequential
-from reluscope.reporting.levers import by_input
+from reluscope.reporting.levers import by_input, sensitivity
 from reluscope.reporting.page import fingerprint
 from reluscope.reporting.region_pictures import plane_of
 from reluscope.reporting.subject import Subject
@@ -112,6 +112,18 @@ def test_error_rates_are_those_of_the_classes(report, moons):
         share = float(((moons.network(law.sample(n, rng))[:, 0] > 0) == wrong).mean())
         assert abs(share - truth) < 6 * np.sqrt(truth / n)  # false alarm below 1e-8
     assert facts["guarantee"] == "exact"
+
+
+def test_error_rates_follow_the_output_that_decides():
+    net = rs.Network([(np.eye(2), None), (-np.eye(2), None)])  # y = -relu(x): the smallest output is the largest input
+    centres = np.array([[2.0, 0.0], [0.0, 2.0]])
+    labels = np.repeat([0, 1], 200)
+    X = centres[labels] + 0.3 * np.random.default_rng(0).normal(size=(400, 2))
+    for decision, low, high in (("smallest", 0.0, 0.01), ("largest", 0.99, 1.0)):
+        found = rs.report(net, X=X, y=labels, decision=decision, budget="3s", rng=0)
+        section = next(s for s in found.sections if s.key == "errors")
+        assert low <= section.facts["total"] <= high
+        assert f"The {decision} output is not" in section.headline
 
 
 def test_error_rates_from_labelled_rows():
@@ -211,10 +223,10 @@ def test_events_and_decisions_say_the_same():
     page = rs.report(example.network, example.law, events="argmax != 3", budget="10s", rng=0)
     event = page.to_dict()["sections"]["events"]["events"][0]
     table = next(b for s in page.sections for b in s.blocks if getattr(b, "name", "") == "decisions")
-    at = table.columns["largest output"].index("y[3]")
+    at = table.columns["largest output"].index("digit 3")
     assert table.columns["share"][at] == 1.0 - event["value"]
     assert table.columns["upper"][at] == 1.0 - event["lower"]
-    assert "assumed" in table.caption
+    assert "assumed" not in table.caption  # the example says that the largest wins
 
 
 def test_which_output_decides_is_said_or_asked_for_never_guessed():
@@ -504,6 +516,26 @@ def test_the_filled_part_of_the_density_has_the_probability(report, moons):
     assert areas[0] / whole == pytest.approx(p, abs=0.01)  # 0.2 % are single values
 
 
+def test_the_margin_is_positive_where_the_event_holds():
+    from reluscope.reporting.levers import density
+
+    net = random_net((3, 6, 3), 4)
+    for text in ("argmax == 1", "argmax != 1", "y[0] > y[1] and x[0] < 0.3"):
+        subject = Subject(net, rs.Gaussian(np.zeros(3)), "", events=(text,), budget=Budget(seconds=10.0))
+        section = density(subject)
+        assert section.title == "How far inputs are from the event"
+        bars = re.findall(
+            r'class="bar (soft|c2 full)" x="([\d.]+)" y="[\d.-]+" width="([\d.]+)" height="([\d.]+)"',
+            section.blocks[0].svg,
+        )
+        zero = float(re.search(r'class="line ink" d="M([\d.]+) ', section.blocks[0].svg)[1])
+        area = {"outside": 0.0, "inside": 0.0}
+        for kind, x, wide, high in bars:
+            if kind == "c2 full":
+                area["inside" if float(x) + float(wide) > zero - 0.1 else "outside"] += float(high)
+        assert area["outside"] == 0.0 < area["inside"]
+
+
 def test_events_on_one_output_as_intervals():
     def of(text, output=0):
         return output_intervals(rs.event(text, 2, 2), output)
@@ -532,7 +564,9 @@ def test_with_data_there_are_three_pictures():
     net = random_net((3, 6, 1), 2)
     made = rs.report(net, X=X, y=net(X)[:, 0], events="y[0] > 0", budget="10s", rng=0)
     blocks = [b.caption for b in next(s for s in made.sections if s.key == "local").blocks if hasattr(b, "svg")]
-    assert [words in text for words, text in zip(("variance", "coefficients", "input by input"), blocks, strict=True)]
+    assert all(
+        words in text for words, text in zip(("variance", "coefficients", "input by input"), blocks, strict=True)
+    )
     row = int(np.flatnonzero(net(X)[:, 0] > 0)[0])
     assert f"row {row}," in blocks[2] and f"to {net(X[row])[0]:.3g}," in blocks[2]
 
@@ -550,7 +584,9 @@ def test_the_map_can_be_pointed_at_zoomed_and_cut(report, moons, tmp_path):
             x, y = found.place("#scene", across, down)
             found.mouse("mouseMoved", x - 1, y)
             found.mouse("mouseMoved", x, y)
-            lines = found.see("[...document.querySelector('#scene-tip').children].map(e => e.textContent)")
+            lines = found.see(
+                "[...document.querySelector('#scene-tip').children].map(e => e.textContent.replaceAll('−', '-'))"
+            )
             at = [float(v) for v in re.findall(r"= (-?[0-9.]+)", lines[0])]
             assert float(lines[1].split(" = ")[1]) == pytest.approx(moons.network(at)[0], abs=0.02)
             spots[across] = at
@@ -558,7 +594,7 @@ def test_the_map_can_be_pointed_at_zoomed_and_cut(report, moons, tmp_path):
         x, y = found.place("#scene", 0.3, 0.3)
         found.mouse("mouseMoved", x - 1, y)
         found.mouse("mouseMoved", x, y)
-        at = re.findall(r"= (-?[0-9.]+)", found.see("document.querySelector('#scene-tip').firstChild.textContent"))
+        at = re.findall(r"= (-?[0-9.]+)", found.text("#scene-tip").replace("−", "-"))
         assert abs(float(at[0]) - spots[0.7][0]) < abs(spots[0.3][0] - spots[0.7][0])
         counts = []
         for k in (0, 1, 2):
@@ -601,6 +637,22 @@ def test_the_map_goes_through_the_event_in_many_dimensions():
     )
 
 
+def test_inputs_of_image_networks_are_shown_as_images():
+    from reluscope.reporting.images import image_shape
+
+    digits = rs.example("digits")
+    found = rs.report(digits.network, digits.law, events=list(digits.events), budget="30s", rng=0)
+    assert found.screen.images is not None
+    page = found.html()
+    assert page.count('<img width="84" height="84"') == 3
+    assert "images of 8 × 8 pixels" in found.screen.images.caption
+    shapes = {(1, 28, 28): (28, 28, 1, False), (3, 32, 32): (32, 32, 3, True), (32, 30, 3): (32, 30, 3, False)}
+    shapes |= {(784, 1): (28, 28, 1, False), (9,): None, (5, 30): None, (50,): None}
+    for shape, wanted in shapes.items():
+        net = rs.Network([(np.zeros((1, int(np.prod(shape)))), None)], input_shape=shape)
+        assert image_shape(net) == wanted
+
+
 def test_what_was_not_asked_is_offered_not_shown_empty():
     page = rs.report(random_net((2, 4, 2), 1), rs.Gaussian([0.0, 0.0]), budget="5s", rng=0)
     text = html.unescape(page.html())
@@ -624,3 +676,79 @@ def test_with_data_the_rows_come_first():
     assert float(chance.on_data[:-2]) / 100 == pytest.approx(float(share), abs=1e-3)
     assert section.answer.startswith(f"y[0] > 0 holds for {chance.on_data} of the rows given; under the law")
     assert list(section.blocks[0].columns)[:3] == ["event", "on the data", "probability"]
+
+
+def test_what_there_was_no_time_for_is_one_sentence(monkeypatch):
+    """Sections without time are named in one place by their titles, not shown one by one as empty ones."""
+    moons = rs.example("moons")
+    monkeypatch.setattr(Budget, "spent", lambda self: True)
+    page = rs.report(moons.network, moons.law, events="y[0] > 0", budget="5s", rng=0)
+    late = [s for s in page.sections if s.late]
+    assert len(late) == len(page.sections) - 1 and {s.key for s in late} >= {"linear_models", "geometry", "local"}
+    text = page.html()
+    assert text.count('class="reason"') == 1 and "“Which linear models it applies”, “What comes out”" in text
+    assert 'id="linear_models"' not in text and 'href="#linear_models"' not in text
+
+
+def test_keys_and_titles_of_sections_are_those_of_the_page(report):
+    from reluscope.reporting.page import _SECTIONS
+
+    assert [(s.key, s.title) for s in report.sections] == [(key, title) for key, title, _ in _SECTIONS]
+
+
+def test_a_law_of_thousands_of_components_leaves_time_for_the_rest():
+    """Lines visit every component of a law, however short their budget is."""
+    rng = np.random.default_rng(0)
+    net = random_net((5, 8, 2), 3)
+    law = rs.GaussianMixture(np.full(1200, 1 / 1200), [rs.Gaussian(m, 0.1) for m in rng.normal(size=(1200, 5))])
+    subject = Subject(net, law, "given", events=("y[0] > 0",), budget=Budget(seconds=5.0))
+    assert subject.too_large == "the law has 1,200 components"
+    with pytest.raises(rs.InputError, match="1,200 components, too many"):
+        subject.linear_models()
+    with pytest.raises(rs.InputError, match="1,200 components, too many"):
+        sensitivity(subject)
+
+
+def test_the_map_of_an_event_that_holds_at_the_mean_goes_to_its_edge():
+    net = random_net((4, 8, 3), 2)
+    law = rs.Gaussian(np.zeros(4), 0.01)
+    page = rs.report(net, law, events="argmax == argmax at mean", budget="10s", rng=0)
+    where = page.screen.where
+    assert "the nearest input outside of the event that is known" in where.caption and "out of the event" in where.svg
+    assert "dot: " in where.caption and "holds nowhere" not in where.caption
+
+
+def test_marks_on_maps_are_dark_in_dark_mode_too(report):
+    """Maps have light colours in both modes, so ellipses and dots on them must not follow the colour of the text."""
+    where = report.screen.where.svg
+    assert 'class="line mark"' in where and 'class="dot mark"' in where and ' ink"' not in where
+    assert "svg .mark { --k: #10151d; }" in report.html()
+
+
+def test_one_section_leaves_time_for_the_others(monkeypatch):
+    from reluscope.reporting import page
+    from reluscope.threads import look
+
+    def endless(subject):
+        while True:
+            look()
+
+    table = [(key, title, endless if key == "errors" else section) for key, title, section in page._SECTIONS]
+    monkeypatch.setattr(page, "_SECTIONS", tuple(table))
+    monkeypatch.setattr(page, "_OWN", 0.1)
+    monkeypatch.setattr(page, "_LEAST_OWN", 2.0)
+    found = rs.report(random_net((2, 4, 1), 1), rs.Gaussian([0.0, 0.0]), budget="20s", rng=0)
+    assert [s.key for s in found.sections if s.late] == ["errors"]
+
+
+def test_notebooks_show_regions_linear_models_and_reports():
+    moons = rs.example("moons")
+    regions = rs.regions(moons.network, box=(-1, 1))
+    shown = regions._repr_html_()
+    assert "25 regions" in shown and shown.count("<tr>") == 11 and f"{regions.d[0, 0]:.6g}" in shown
+    models = rs.linear_models(moons.network, moons.law)
+    assert models._repr_html_().count("<tr>") == 11 and "all others together: at most" in models.top(3)._repr_html_()
+    assert models.top(3)._repr_html_().count("<tr>") == 4 and "0.291989" in models.top(1)._repr_html_()
+    page = rs.report(moons.network, moons.law, events="y[0] > 5", title=HOSTILE, budget="10s", rng=0)
+    assert "<script>" not in page._repr_html_() and html.escape(page.summary[0]) in page._repr_html_()
+    assert "save(folder)" in page._repr_html_()

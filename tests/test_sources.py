@@ -17,7 +17,7 @@ COMMANDS = {path.stem for path in Path(commands.__file__).parent.glob("[a-z]*.py
 
 
 def items():
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    lines = PAGE.read_text(encoding="utf-8").partition("## Printed numbers")[0].splitlines()
     rows = [line for line in lines if line.startswith("| ") and not line.startswith("| item")]
     return [[cell.strip() for cell in row.strip().strip("|").split(" | ")] for row in rows]
 

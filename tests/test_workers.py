@@ -295,3 +295,16 @@ def test_a_cluster_that_does_not_answer_is_refused(address, monkeypatch):
     monkeypatch.setattr(workers, "_PATIENCE", 0.5)
     with pytest.raises(rs.InputError, match="nothing answers at"), workers.cluster(address):
         pass
+
+
+def test_workers_of_another_version_are_refused(dask_client, monkeypatch):
+    monkeypatch.setattr("reluscope._version.__version__", "0.0.1")
+    words = r"worker tcp://.* has reluscope .*; here are 0\.0\.1, .*: install the same versions everywhere"
+    with pytest.raises(rs.InputError, match=words), workers.cluster(dask_client.scheduler.address):
+        pass
+    monkeypatch.setattr(workers, "_COMPARED", set())
+    with joblib.parallel_config(backend="dask", client=dask_client), pytest.raises(rs.InputError, match=words):
+        list(run(slow_square, range(4), jobs=2))
+    monkeypatch.undo()
+    with joblib.parallel_config(backend="dask", client=dask_client):
+        assert list(run(slow_square, range(4), jobs=2)) == [0, 1, 4, 9]

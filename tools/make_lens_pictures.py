@@ -415,7 +415,52 @@ def planted(steps: int = 300, memory: int = 64) -> lens.Recording:
     return lens.Recording(weights.astype(np.float32), tuple(f"0.{h}" for h in range(8)), "memory")
 
 
-ALL = (mnist, cifar, resnet, efficientnet, vision_transformers, minilm, vpt)
+def circuit() -> None:
+    """A GPT-2 of two layers whose heads were made by hand, an induction circuit: what finds it."""
+    sys.path.append(str(IMAGES.parents[2] / "tests" / "lens"))
+    import planted as made
+
+    model = made.circuit()
+    tokens = [0, 4, 7, 1, 3, 8, 2, 9, 4]
+    words = [".", "dry", "cat", "sat", "the", "fox", "ran", "mat", "red", "day", "sun", "hat"]
+    clean, corrupted = torch.tensor([tokens]), torch.tensor([[0, 5, *tokens[2:]]])
+    labels = [words[t] for t in tokens]
+
+    def answer(output: Any) -> Any:
+        return output[0, -1, 7] - output[0, -1, 3]
+
+    recording = lens.record_attention(lens.as_model(model), input_ids=clean, labels=labels)
+    save("circuit-heads", plot.plot_heads(recording), 170)
+    heads = lens.patch(model, clean, corrupted, answer, "heads", positions="each")
+    save("circuit-patching", plot.plot_patching(heads, labels=labels), 120)
+    ends = {
+        f"{what} of head 1.0": f"transformer.h.1.attn.c_attn[{80 * k}:{80 * k + 40}]"
+        for k, what in enumerate(("queries", "keys", "values"))
+    }
+    paths = lens.patch_paths(model, clean, corrupted, answer, "heads", [*ends.values(), "output"])
+    save("circuit-paths", plot.plot_patching(paths, labels=[*ends, "output"]), 120)
+    save("circuit-lens", plot.plot_logit_lens(lens.logit_lens(model, clean), labels=labels, words=words), 120)
+    save("circuit-ablation", plot.plot_ablation(lens.ablate(model, clean, metric=answer)), 110)
+    shown = lens.attribute(model, {"input_ids": clean}, answer, layer="transformer.wte", baseline=0.0)
+    save("circuit-attribution", plot.plot_attribution(shown, labels=labels), 120)
+
+
+def attributions() -> None:
+    """One digit, its class, and what it is due to by four methods."""
+    model = real.shared("marabou/onnx/cnn_max_mninst2")
+    digit = real.digits(1)
+    target = int(model.activations(digit, ["output"])["output"][0].argmax())
+    layer = model.convolutions()[-1]
+    window = {"window": (5, 5), "stride": (1, 1)}
+    asked: list[tuple[str, dict[str, Any]]]
+    asked = [("exact", {}), ("integrated_gradients", {}), ("occlusion", window), ("grad_cam", {"layer": layer})]
+    found = [lens.attribute(model, digit, target, method, **options) for method, options in asked]
+    figure = plot.plot_attributions(found, digit[0])
+    figure.suptitle(f"class {target}")
+    save("mnist-attributions", figure, 110)
+
+
+ALL = (mnist, cifar, resnet, efficientnet, vision_transformers, minilm, vpt, circuit, attributions)
 
 
 def main() -> None:

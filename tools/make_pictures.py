@@ -33,6 +33,7 @@ def main() -> None:
     _save(np.ravel(rs.layers(net, cloud, jacobians=8, rng=rng).plot())[0], "layers-panels.png", dpi=100)
 
     shapes()
+    segments()
 
     boundedness.run(IMAGES, quick=False, rng=0, progress=None)
 
@@ -62,6 +63,42 @@ def shapes() -> None:
     wide = random_network([8, 24, 16, 1], bias=0.5, rng=rng)
     plane = rs.slice(wide, rng.normal(size=(3, 8)))
     _save(plane.plot(), "slice.png", dpi=110, bbox_inches="tight")
+
+
+def segments() -> None:
+    """Hardswish by segments, and what that does to a network along a line."""
+    import matplotlib.pyplot as plt
+
+    def exact(h: np.ndarray) -> np.ndarray:
+        return h * np.clip(h + 3, 0, 6) / 6
+
+    def chords(count: int) -> rs.Activation:
+        t = np.linspace(-3, 3, count + 1)
+        return rs.activations.piecewise(
+            t, [0.0, *np.diff(exact(t)) / np.diff(t), 1.0], float(np.interp(0, t, exact(t)))
+        )
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
+    h = np.linspace(-4.5, 4.5, 600)
+    left.plot(h, exact(h), color="black", linewidth=1.5, label="Hardswish")
+    left.plot(h, chords(6)(h), color="tab:red", linewidth=1.2, label="6 segments")
+    left.set(xlabel="h", title="error at most 1/24")
+    left.legend()
+    rng = np.random.default_rng(3)
+    W1, b1, W2 = rng.normal(size=(8, 2)), rng.normal(size=8), rng.normal(size=(1, 8))
+    s = np.linspace(-3, 3, 900)
+    X = np.outer(s, [0.8, 0.6])
+    true = exact(X @ W1.T + b1) @ W2[0]
+    for count, colour in ((6, "tab:red"), (12, "tab:blue")):
+        net = rs.Network([(W1, b1), (W2, None)], chords(count))
+        bound = (6 / count) ** 2 / 24 * np.abs(W2).sum()
+        right.plot(s, net(X)[:, 0] - true, color=colour, linewidth=1.2, label=f"{count} segments")
+        right.axhspan(-bound, bound, color=colour, alpha=0.08)
+        for side in (-bound, bound):
+            right.axhline(side, color=colour, linewidth=0.8, linestyle="--")
+    right.set(xlabel="position on a line", ylabel="output minus the model's", title="error and bound (dashed)")
+    right.legend()
+    figure.savefig(IMAGES / "segments.png", dpi=110)
 
 
 def _save(ax: object, name: str, **options: object) -> None:

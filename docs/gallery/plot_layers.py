@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import reluscope as rs
-from reluscope.plot.layers import plot_layers
+from reluscope.plot import plot_layers
 
 rng = np.random.default_rng(0)
 widths = [20] + 24 * [40]

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import make_circles
 
 import reluscope as rs
-from reluscope.plot.local_models import plot_importance, plot_models_2d
+from reluscope.plot import plot_importance, plot_models_2d
 
 X, y = make_circles(2000, noise=0.1, random_state=0)
 net = rs.example("cocircles").network

@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # the same names as in _HOME below, which a test holds togeth
     from reluscope.cells.regions import stream_regions as stream_regions
     from reluscope.cells.slices import Slice as Slice
     from reluscope.cells.slices import slice as slice
+    from reluscope.cells.sup_norm import sup_norm as sup_norm
     from reluscope.cells.topology import Persistence as Persistence
     from reluscope.cells.topology import Topology as Topology
     from reluscope.cells.topology import persistence as persistence
@@ -135,6 +136,7 @@ _HOME = {
         "cells.slices": "Slice slice",
         "cells.topology": "Persistence Topology persistence topology",
         "cells.reachable": "reachable",
+        "cells.sup_norm": "sup_norm",
         "cells.regions": "Regions regions stream_regions",
         "errors": "InputError InputLimitError InputTypeError MissingExtraError ReluscopeError ReluscopeWarning "
         "UnsupportedError WorkerError",

@@ -41,7 +41,9 @@ def describe(value: Any) -> str:
         text = repr(value)
     except Exception:  # somebody else's object: its repr may do anything
         return f"an object of type {type(value).__name__}"
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+    short = text if len(text) <= 60 else text[:57] + "..."
+    kind = type(value).__name__
+    return short if text.startswith(f"{kind}(") else f"{kind} {short}"  # `Gaussian(2 inputs)` says it itself
 
 
 def any_array(value: Any, name: str, what: str) -> npt.NDArray[Any]:

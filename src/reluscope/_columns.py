@@ -82,6 +82,16 @@ def factorized(column: Any) -> tuple[Index, list[Any]]:
     return np.array([-1 if v is None else seen.setdefault(v, len(seen)) for v in listed], dtype=np.intp), list(seen)
 
 
+def strange_gaps(column: Any, codes: Index, missing: str) -> npt.NDArray[np.bool_]:
+    """Which missing entries (`codes` of -1) of a pandas column of objects are not of the kind `missing`."""
+    strange = np.zeros(len(codes), np.bool_)
+    if missing != "any" and getattr(getattr(column, "dtype", None), "kind", "") == "O" and hasattr(column, "factorize"):
+        gaps = np.flatnonzero(codes < 0)
+        held = np.asarray(column, dtype=object)
+        strange[gaps] = [(held[i] is None) != (missing == "None") for i in gaps]
+    return strange
+
+
 def plain(value: Any) -> Any:
     """A level as Python holds it: numpy scalars as their values, whatever stands for a missing entry as None."""
     if isinstance(value, np.generic):

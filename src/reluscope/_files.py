@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from reluscope._check import describe
+from reluscope._lazy import late
 from reluscope.errors import InputError, InputTypeError
 from reluscope.limits import DEFAULT_LIMITS, Limits
 
@@ -179,6 +180,29 @@ def atomic_write(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     except BaseException:
         _remove(temporary)
         raise
+
+
+@contextlib.contextmanager
+def only_writer(file: Path, taken: str) -> Iterator[None]:
+    """Nobody else writes to `file`: held by a lock of the system, which ends with the process however that ends.
+
+    `taken` begins the message if somebody does.
+    """
+    sqlite3 = late("sqlite3")
+    lock = file.with_name(f"{file.name}.lock")
+    try:
+        held = sqlite3.connect(lock, timeout=0, isolation_level=None)
+        held.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise InputError(f"{taken} {file}; wait for it, or name another") from error
+        raise InputError(f"{file} cannot be written: {error}") from error
+    try:
+        yield
+    finally:
+        held.close()
+        with contextlib.suppress(OSError):
+            lock.unlink()
 
 
 def _remove(path: str) -> None:

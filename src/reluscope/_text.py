@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, localcontext
 from html import escape
 from typing import Any
 
@@ -58,18 +58,39 @@ def in_dimensions(dimensions: Iterable[int]) -> str:
     return f"{words} dimension{'s' * (words != '1')}"
 
 
-def percent(value: float, digits: int = 3) -> str:
-    """A probability as a percentage of few digits that does not round to 0 or to 100.
+def percent(value: float, digits: int = 3, rounding: str = ROUND_HALF_EVEN) -> str:
+    """A probability as a percentage of few digits that does not round to 0 or to 100; below a millionth, as a number.
 
-    >>> percent(0.25), percent(1e-7), percent(0.99999), percent(1.0)
-    ('25 %', '1e-05 %', '99.999 %', '100 %')
+    >>> percent(0.25), percent(2e-6), percent(1e-7), percent(0.99999), percent(1.0)
+    ('25 %', '0.0002 %', '1e-07', '99.999 %', '100 %')
+    >>> percent(0.12349, rounding=ROUND_FLOOR), percent(0.12341, rounding=ROUND_CEILING)
+    ('12.3 %', '12.4 %')
     """
-    p = 100 * value
-    if value <= 0 or value >= 1:
-        return f"{p:g} %"
+    if value <= 0 or value >= 1 or value != value:
+        return f"{100 * value:g} %"
+    if value < 1e-6:
+        return f"{_rounded(Decimal(repr(float(value))), 2, rounding):.2g}"
+    p = 100 * Decimal(repr(float(value)))
     if p > 99:  # the same digits of what is missing
-        return f"{100 - float(f'{100 - p:.{max(digits - 2, 1)}g}'):.12g} %"
-    return f"{p:.{digits}g} %" if p >= 0.01 else f"{p:.2g} %"
+        other = {ROUND_FLOOR: ROUND_CEILING, ROUND_CEILING: ROUND_FLOOR}.get(rounding, rounding)
+        return f"{100 - _rounded(100 - p, max(digits - 2, 1), other):.12g} %"
+    digits = digits if p >= Decimal("0.01") else 2
+    return f"{_rounded(p, digits, rounding):.{digits}g} %"
+
+
+def _rounded(x: Decimal, digits: int, rounding: str) -> float:
+    return float(Context(prec=digits, rounding=rounding).create_decimal(x))
+
+
+def percent_ends(lower: float, upper: float, digits: int = 3) -> tuple[str, str]:
+    """The ends of an interval of probabilities, rounded outward; the same twice where the digits cannot tell them.
+
+    >>> percent_ends(0.0784, 0.079199), percent_ends(0.97085, 0.97087)
+    (('7.84 %', '7.92 %'), ('97.1 %', '97.1 %'))
+    """
+    if percent(lower, digits) == percent(upper, digits):
+        return percent(lower, digits), percent(upper, digits)
+    return percent(lower, digits, ROUND_FLOOR), percent(upper, digits, ROUND_CEILING)
 
 
 def in_bracket(value: float, lower: float, upper: float) -> str:
@@ -114,12 +135,18 @@ def percent_in(value: float, lower: float, upper: float) -> str:
 
     >>> percent_in(0.123456, 0.1, 0.15), percent_in(0.123456, 0.1233, 0.1236), percent_in(0.0002, 0.0, 0.004)
     ('12 %', '12.3 %', 'at most 0.4 %')
+    >>> percent_in(4e-15, 1e-16, 0.0004)  # what an interval over many powers of ten says
+    'at most 0.04 %'
+    >>> percent_in(1.0, 0.99656, 1.0)
+    'at least 99.6 %'
     """
     half = 50 * (upper - lower)
     if half <= 0:
         return percent(value)
-    if value <= 0.5 * (upper - lower) and lower <= 0:
-        return f"at most {percent(upper)}"
+    if value <= 0.5 * (upper - lower) and lower <= 0.01 * upper:
+        return f"at most {percent(upper, rounding=ROUND_CEILING)}"
+    if 1.0 - value <= 0.5 * (upper - lower) and 1.0 - upper <= 0.01 * (1.0 - lower):
+        return f"at least {percent(lower, rounding=ROUND_FLOOR)}"
     digits = max(-math.floor(math.log10(half)), 0)  # the digit that is in doubt is the last one shown
     short = percent(value)
     shown = f"{100 * value:.{digits}f} %"

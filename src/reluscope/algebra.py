@@ -19,7 +19,7 @@ from scipy import sparse
 from reluscope._check import choice, describe, several
 from reluscope.activations import Units
 from reluscope.errors import InputError, InputTypeError
-from reluscope.network import Layer, Matrix, Network, Part, check_network
+from reluscope.network import Layer, Matrix, Network, Origin, Part, check_network
 from reluscope.schema import Schema
 
 _FOLDED = 2
@@ -45,15 +45,18 @@ def compose(outer: Network, inner: Network) -> Network:
     if thin and _stored(folded) > _FOLDED * (_stored(first.weight) + _stored(last.weight)):
         join = [Layer(last.weight, last.bias, Units.uniform("identity", last.width)), first]
     else:
-        join = [Layer(*_plain(folded, first.weight @ last.bias + first.bias), first.units)]
+        join = [Layer(*_plain(folded, first.weight @ last.bias + first.bias), first.units, first.origin)]
+    off = outer.approximation
+    if inner.approximation is not None:
+        off = outer.spread(inner.approximation) + (0.0 if off is None else off)
     return Network(
-        [(a.weight, a.bias, a.units) for a in (*inner.hidden, *join, *outer.layers[1:])],
+        [(a.weight, a.bias, a.units, a.origin) for a in (*inner.hidden, *join, *outer.layers[1:])],
         input_shape=inner.input_shape,
         output_shape=outer.output_shape,
         name=f"{outer.name} @ {inner.name}",
         notes=(*inner.notes, *outer.notes),
         schema=_joined_schema(inner.schema, outer.schema),
-    )
+    ).approximating(off)
 
 
 def subtract(net: Network, other: Network) -> Network:
@@ -69,7 +72,7 @@ def subtract(net: Network, other: Network) -> Network:
         output_shape=net.output_shape,
         name=f"{net.name} - {other.name}",
         schema=schema,
-    )
+    ).approximating(apart.approximation)
 
 
 def stack(nets: Sequence[Network] | Mapping[str, Network]) -> Network:
@@ -84,7 +87,8 @@ def stack(nets: Sequence[Network] | Mapping[str, Network]) -> Network:
     Returns
     -------
     Network
-        Layers are block-diagonal, and sparse where that pays; its regions are the common refinement of theirs.
+        Layers are block-diagonal, and sparse where that pays; its regions are the common refinement of theirs. Where
+        units are from (`Network.origin`) is kept, with the name or number of the network before the name.
 
     Raises
     ------
@@ -121,7 +125,8 @@ def parallel(nets: Sequence[Network] | Mapping[str, Network]) -> Network:
     Returns
     -------
     Network
-        Inputs and outputs are those of the networks, one after the other.
+        Inputs and outputs are those of the networks, one after the other. Where units are from (`Network.origin`) is
+        kept, with the name or number of the network before the name.
 
     Raises
     ------
@@ -174,7 +179,8 @@ def quantised(net: Network, kind: str = "int8") -> Network:
     check_network(net)
     choice(kind, "kind", KINDS)
     layers = [
-        (_rounded(a.weight, kind), a.bias if kind == "int8" else _rounded(a.bias, kind), a.units) for a in net.layers
+        (_rounded(a.weight, kind), a.bias if kind == "int8" else _rounded(a.bias, kind), a.units, a.origin)
+        for a in net.layers
     ]
     return Network(
         layers,
@@ -183,7 +189,7 @@ def quantised(net: Network, kind: str = "int8") -> Network:
         name=f"{net.name} ({kind})",
         notes=(*net.notes, f"weights rounded to {kind}"),
         schema=net.schema,
-    )
+    ).approximating(None if net.approximation is None else np.full(net.n_outputs, np.inf))  # not that of other weights
 
 
 def _rounded(values: Any, kind: str) -> Any:
@@ -233,13 +239,47 @@ def _joined(
     for at in range(depth):
         beside = [row[at] for row in rows]
         weight = _beside([a.weight for a in beside], stacked=shared and at == 0)
-        layers.append((weight, np.concatenate([a.bias for a in beside]), Units.concatenate([a.units for a in beside])))
+        units = Units.concatenate([a.units for a in beside])
+        origin = _joined_origin(names, nets, beside, at) if at + 1 < depth else None
+        layers.append((weight, np.concatenate([a.bias for a in beside]), units, origin))
+    off = None
+    if any(net.approximation is not None for net in nets):
+        off = np.concatenate([np.zeros(n.n_outputs) if n.approximation is None else n.approximation for n in nets])
     return Network(
         layers,
         name=" | ".join(net.name for net in nets) if names is None else " | ".join(n or nets[0].name for n in names),
         schema=schema,
         parts=() if names is None else _parts(names, nets, rows, shared),
-    )
+    ).approximating(off)
+
+
+def _joined_origin(
+    names: tuple[str, ...] | None, nets: tuple[Network, ...], beside: list[Layer], at: int
+) -> Origin | None:
+    """Where the units of hidden layer `at` are from; a word before the name says in which network.
+
+    Units that no file has are called after their layer; those that carry outputs past the layer after these.
+    """
+    known = [any(a.origin is not None for a in net.hidden) for net in nets]
+    if not any(known):
+        return None
+    sources: list[tuple[str, str, tuple[int, ...]]] = []
+    source, place = [], []
+    for k, (net, layer) in enumerate(zip(nets, beside, strict=True)):
+        found = layer.origin
+        if found is None:
+            here = at < len(net.hidden)
+            one = (f"layer {at}", "layer", (layer.width,)) if here else ("y", "carried", (layer.width,))
+            found = Origin((one,), np.zeros(layer.width, np.intp), np.arange(layer.width))
+        source.append(found.source + len(sources))
+        place.append(found.place)
+        word = names[k] if names is not None else str(k) if sum(known) > 1 or not known[k] else ""
+        sources += [(_told(word, name), operation, shape) for name, operation, shape in found.sources]
+    return Origin(tuple(sources), np.concatenate(source), np.concatenate(place))
+
+
+def _told(word: str, name: str) -> str:
+    return f"{name}{word}" if word in ("", "'") else f"{word}.{name}"
 
 
 def _parts(

@@ -34,7 +34,7 @@ class Status(StrEnum):
     BUDGET = "budget ended"
     INTERRUPTED = "interrupted"
     TOLERANCE = "tolerance not reached"
-    NOTHING_MET = "nothing met"
+    NOTHING_MET = "nothing found"
     TOO_FEW = "too few samples"
     UNDECIDED = "undecided in double precision"
 
@@ -78,9 +78,10 @@ def status_of(stopped: str | None) -> Status:
     return Status.DONE if stopped is None else getattr(stopped, "status", Status.BUDGET)
 
 
-def unless_interrupted(stopped: str | None) -> None:
+def unless_interrupted(stopped: str | Answer | Answers | None) -> None:
     """Go on only if it was not Ctrl-C that ended the work: what comes next must not swallow it."""
-    if status_of(stopped) is Status.INTERRUPTED:
+    status = stopped.status if isinstance(stopped, (Answer, Answers)) else status_of(stopped)
+    if status is Status.INTERRUPTED:
         raise KeyboardInterrupt
 
 

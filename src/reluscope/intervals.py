@@ -26,6 +26,9 @@ _BINS_PER_E = 2000.0
 _MOST, _SIZES = 0.97, 20
 """The largest bet on sums, and how many there are, each half of the one before."""
 
+_LARGEST: FloatArray = np.ldexp(1.0, -np.arange(_SIZES + 1))
+"""The largest numbers of each size, as shares of the top."""
+
 _LONGEST_WAY = 80
 _SUM_ERROR = 1e-13
 """Relative rounding error of a sum of squares, and more."""
@@ -248,6 +251,118 @@ def _refused(
     highest = logs.max(axis=0)
     wealth = highest + np.log((shares * np.exp(logs - highest)).sum(axis=0))
     return np.asarray(inside & (wealth >= reach))
+
+
+# -- strata --------------------------------------------------------------------------------------------------------
+
+
+def strata(
+    hits: FloatArray,
+    draws: FloatArray,
+    mass: FloatArray,
+    guess: FloatArray,
+    level: float = DEFAULT_LEVEL,
+) -> tuple[float, float, float]:
+    """Estimate, lower and upper bound of `P = sum of mass_i p_i` from `hits_i` in `draws_i` trials of probability p_i.
+
+    Betting, as in `bounded_mean`, on the numbers `Z = mass_i / draws_i (X - guess_i)` of all trials X: `guess` (K,) is
+    known without the hits, so `sum of mass_i guess_i` plus the sum of all Z estimates P, and where the guesses are good
+    the squares of Z are as small as variances. A stratum of few draws has large numbers, one of many has small ones:
+    `log(1 + x) >= x - k(c) x^2` for x >= -c is used with the c of each size of numbers (powers of two), so that the
+    largest do not spoil it for all. Half of the stake is on the bet that is best if the guesses are right.
+    """
+    weight = mass / draws
+    high, low = weight * (1.0 - guess), weight * guess
+    sums = weight * (hits - draws * guess)
+    square = (hits * high * high + (draws - hits) * low * low) * (1.0 + _SUM_ERROR)
+    known = draws * (guess * high * high + (1.0 - guess) * low * low)
+    base = float((mass * guess).sum())
+    up = _sum_reach(sums, square, known, draws, high, level)
+    down = _sum_reach(-sums, square, known, draws, low, level)
+    value = base + float(sums.sum())
+    blur = _SUM_ERROR * (base + float((weight * hits).sum()))
+    whole = float(mass.sum())
+    return min(max(value, 0.0), whole), max(value - down - blur, 0.0), min(value + up + blur, whole)
+
+
+def strata_half_width(draws: FloatArray, mass: FloatArray, guess: FloatArray, level: float = DEFAULT_LEVEL) -> float:
+    """About the half-width that `strata` will give if the guesses are right."""
+    weight = mass / draws
+    high, low = weight * (1.0 - guess), weight * guess
+    known = draws * (guess * high * high + (1.0 - guess) * low * low)
+    return 0.5 * sum(_best_bet(known, side, float(side.max()), level)[1] for side in (high, low))
+
+
+def _best_bet(known: FloatArray, high: FloatArray, top: float, level: float) -> tuple[float, float]:
+    """The best bet, as a share of the most that can be bet, if sums of squares are as `known`; how far it reaches."""
+    if top <= 0.0:
+        return _MOST, 0.0
+    bets = _MOST * 0.5 ** np.arange(0.0, _SIZES, 0.25)
+    squares = np.bincount(_size(high, top), known, _SIZES + 1) / (top * top)
+    reach = math.log(4.0 / (1.0 - level))  # half of the stake is on it
+    needed = top * (reach + _curves(bets, _LARGEST) @ squares) / bets
+    best = int(np.argmin(needed))
+    return float(bets[best]), float(needed[best])
+
+
+def _size(high: FloatArray, top: float) -> npt.NDArray[np.int64]:
+    """How many times the largest numbers must be halved to be no larger than the top."""
+    return np.floor(-np.log2(np.maximum(high / top, 2.0**-_SIZES))).astype(np.int64)
+
+
+def _sum_reach(
+    sums: FloatArray, square: FloatArray, known: FloatArray, draws: FloatArray, high: FloatArray, level: float
+) -> float:
+    """How far above the sum of all numbers its mean can be; kind i has `draws_i` numbers, none above `high_i`.
+
+    `sums` and `square` are sums of numbers and of their squares by kind, `known` what the squares were expected to be.
+    The numbers need not have one mean: a product of factors with mean `1 + b (m - m_i)` has a mean of at most 1 if m
+    is the average of the m_i.
+    """
+    top = float(high.max())
+    if top <= 0.0:
+        return 0.0
+    reach = math.log(2.0 / (1.0 - level))
+    size = _size(high, top)
+    squares, totals, counts = (np.bincount(size, each, _SIZES + 1) for each in (square, sums, draws))
+    total, n = float(sums.sum()), float(draws.sum())
+    bets = np.append(_best_bet(known, high, top, level)[0], _MOST * 0.5 ** np.arange(_SIZES))
+    shares = 0.5 * np.append(1.0, np.append(0.25, np.full(_SIZES - 1, 0.75 / (_SIZES - 1))))
+
+    def refused(away: float) -> bool:
+        """Whether the wealth of bets that the mean of the sum is not that far out is large enough to refuse it."""
+        mean = (total + away) / n
+        room = top - mean
+        if room <= 0.0:
+            return True
+        # The largest numbers of each size, seen from the mean that is refused.
+        ends = np.maximum(top * _LARGEST - mean, 0.0) / room
+        # Squares around that mean: by how much they are more than those around 0.
+        around = np.maximum(counts * mean * mean - 2.0 * mean * totals, 0.0)
+        logs = bets * away / room - _curves(bets, ends) @ (squares + around) / (room * room)
+        largest = float(logs.max())
+        return largest + math.log(float(shares @ np.exp(logs - largest))) >= reach
+
+    near, far = 0.0, reach * top
+    for _ in range(_LONGEST_WAY):
+        if refused(far):
+            break
+        near, far = far, 2.0 * far
+    else:
+        return math.inf
+    for _ in range(20):
+        middle = 0.5 * (near + far)
+        near, far = (near, middle) if refused(middle) else (middle, far)
+    return far
+
+
+def _curves(bets: FloatArray, ends: FloatArray) -> FloatArray:
+    """`bet^2 k(bet end)` for each bet (rows) and end (columns), `k(c) = (-log(1 - c) - c) / c^2`."""
+    c = bets[:, None] * ends
+    small = c < 1e-3
+    safe = np.where(small, 0.5, c)
+    curve = np.where(small, 0.5 + 0.34 * c, (-np.log1p(-safe) - safe) / (safe * safe))
+    return np.asarray(bets[:, None] ** 2 * curve)
 
 
 def betting(values: FloatArray, bound: float, level: float = DEFAULT_LEVEL) -> tuple[float, float]:

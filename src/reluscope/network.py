@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import FloatArray, any_array, describe, integer, real, real_array, several, text
+from reluscope._check import FloatArray, any_array, describe, flag, integer, real, real_array, several, text
 from reluscope._columns import columns_of
 from reluscope._doors import door
 from reluscope.activations import Activation, Units, activation
@@ -43,6 +43,79 @@ _CHUNK_NUMBERS = 1 << 18
 """Numbers in the widest intermediate array of a chunk of rows: 2 MB, so that chunks stay in cache."""
 
 
+@dataclass(frozen=True)
+class UnitOrigin:
+    """The place in a loaded model that one hidden unit is from.
+
+    Attributes
+    ----------
+    name : str
+        Of the node (ONNX: its name, or that of its output), module (torch) or layer (keras).
+    operation : str
+        What made the unit, such as "Relu" or "MaxPool"; "carried" for an identity unit that carries a value of that
+        name past a layer.
+    index : tuple of int
+        The entry of its output, without the batch axis: (unit,) or, after a convolution, (channel, row, column). For a
+        pooling, the first of the two entries of its input that the unit compares.
+    """
+
+    name: str
+    operation: str
+    index: tuple[int, ...]
+
+    def __str__(self) -> str:
+        if len(self.index) == 3:
+            at = "channel {}, row {}, column {}".format(*self.index)
+        else:
+            at = ", ".join(map(str, self.index))
+        return f"{self.name}[{at}]" + (", carried" if self.operation == "carried" else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where the units of one layer are from: unit i is entry `place[i]` of the output of `sources[source[i]]`.
+
+    Attributes
+    ----------
+    sources : tuple of (name, operation, shape)
+    source, place : (units,) arrays of int
+    """
+
+    sources: tuple[tuple[str, str, tuple[int, ...]], ...]
+    source: npt.NDArray[np.intp]
+    place: npt.NDArray[np.intp]
+
+    def __getitem__(self, unit: int) -> UnitOrigin:
+        name, operation, shape = self.sources[self.source[unit]]
+        return UnitOrigin(name, operation, tuple(int(i) for i in np.unravel_index(self.place[unit], shape)))
+
+    def describe(self) -> str:
+        """The sources of the layer's units, but for what is only carried past it."""
+        names = list(dict.fromkeys(name for name, operation, _ in self.sources if operation != "carried"))
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+    def check(self, width: int, where: str) -> Origin:
+        """Itself, or an `InputError` if it does not fit a layer of `width` units.
+
+        Parameters
+        ----------
+        width : int
+        where : str
+            The layer, for the message.
+
+        Returns
+        -------
+        Origin
+        """
+        sizes = np.array([math.prod(shape) for _, _, shape in self.sources], dtype=np.int64)
+        fits = self.source.shape == self.place.shape == (width,) and width > 0
+        if not fits or self.source.min() < 0 or self.source.max() >= len(sizes):
+            raise InputError(f"the origin of {where} does not fit its {width} units")
+        if self.place.min() < 0 or (self.place >= sizes[self.source]).any():
+            raise InputError(f"the origin of {where} has a unit outside the shape of its source")
+        return self
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """One affine map `h = W z + b` and the activations of its units. `weight` is dense or scipy CSR.
@@ -52,11 +125,14 @@ class Layer:
     weight : (units, inputs) array or csr_array
     bias : (units,) array
     units : Units
+    origin : Origin or None
+        Where its units are from in the model that was loaded.
     """
 
     weight: Matrix
     bias: FloatArray
     units: Units
+    origin: Origin | None = None
 
     @property
     def width(self) -> int:
@@ -73,6 +149,17 @@ class Layer:
         """Stored weights and biases (non-zeros for a sparse weight)."""
         stored = self.weight.nnz if sparse.issparse(self.weight) else self.weight.size
         return int(stored) + self.width
+
+    @cached_property
+    def squares(self) -> Matrix:
+        """The squared weights, stored like the weights."""
+        weight: Any = self.weight
+        return weight.multiply(weight).tocsr() if sparse.issparse(weight) else weight * weight
+
+    @cached_property
+    def by_unit(self) -> FloatArray:
+        """The weights as a dense array, one row for each input of this layer."""
+        return np.ascontiguousarray(self.dense().T)
 
     def dense(self) -> FloatArray:
         """The weight as a dense array (no copy when it is dense already)."""
@@ -226,7 +313,9 @@ class Network:
     -----
     Layers, units, inputs and outputs count from 0. Numbers are float64; weights with fewer than a quarter of
     non-zeros stay sparse. A value exactly on a break point belongs to the piece below it. `file_sha256` is the digest
-    of the file that `load` made the network from, and None for any other network.
+    of the file that `load` made the network from, and None for any other network. `approximation` is None where the
+    network is the model that was loaded; where operations were approximated (`reluscope.formats.register_operation`),
+    it bounds for each output, and every input, how far the network is from the model.
 
     Examples
     --------
@@ -248,6 +337,7 @@ class Network:
     parts: tuple[Part, ...]
     __array_ufunc__ = None  # arrays leave `net @ array` to the network, which refuses it
     file_sha256: str | None
+    approximation: FloatArray | None
 
     def __init__(
         self,
@@ -275,6 +365,7 @@ class Network:
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "parts", _checked_parts(parts, built))
         object.__setattr__(self, "file_sha256", None)
+        object.__setattr__(self, "approximation", None)
 
     # -- shape ---------------------------------------------------------------------------------------------------
 
@@ -315,6 +406,54 @@ class Network:
             return np.zeros(0, dtype=np.int64)
         return np.concatenate([layer.units.pieces for layer in self.hidden])
 
+    def origin(self, unit: int) -> UnitOrigin | None:
+        """Where a hidden unit is from in the model that was loaded.
+
+        Parameters
+        ----------
+        unit : int
+            Its index in a pattern, from 0.
+
+        Returns
+        -------
+        UnitOrigin or None
+            Node or module, operation and entry; None where that is not known (a network made from arrays).
+
+        Notes
+        -----
+        npz and safetensors files keep it. In networks side by side (`rs.stack`, `rs.parallel`) the name or number of
+        the network comes first, as in `f.stem/relu`; the number only where several were loaded. Their units that no
+        file has are called after their layer (`g.layer 0`).
+        """
+        unit = integer(unit, "unit", low=0, high=self.n_units - 1)
+        layer = int(np.searchsorted(self.offsets, unit, side="right")) - 1
+        found = self.layers[layer].origin
+        return None if found is None else found[unit - int(self.offsets[layer])]
+
+    def unit_name(self, unit: int) -> str:
+        """A name for a hidden unit: its place in the model that was loaded, or else its layer and number.
+
+        Parameters
+        ----------
+        unit : int
+            Its index in a pattern, from 0.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> net = Network([([[1.0, -1.0], [0.5, 2.0]], [0.0, -1.0]), ([[1.0, 1.0]], [0.0])])
+        >>> net.unit_name(1)
+        'unit 1 of hidden layer 0'
+        """
+        found = self.origin(unit)
+        if found is not None:
+            return str(found)
+        layer = int(np.searchsorted(self.offsets, unit, side="right")) - 1
+        return f"unit {unit - int(self.offsets[layer])} of hidden layer {layer}"
+
     @property
     def n_parameters(self) -> int:
         """Stored weights and biases over all layers."""
@@ -335,10 +474,10 @@ class Network:
         -------
         ndarray, shape (n, outputs), or (outputs,) for a single input
         """
-        rows, single = self._rows(X)
+        rows, single = input_rows(self, X)
         out = np.empty((len(rows), self.n_outputs))
         with blas_threads(max(self.widths)):
-            for part in self._chunks(len(rows)):
+            for part in chunks(self, len(rows)):
                 z = rows[part]
                 for layer in self.layers:
                     z = layer.units(layer.affine(z))
@@ -357,7 +496,7 @@ class Network:
         tuple of ndarray
             One per layer, from 0, each of shape (n, width), or (width,) for a single input.
         """
-        rows, single = self._rows(X)
+        rows, single = input_rows(self, X)
         values = []
         z = rows
         with blas_threads(max(self.widths)):
@@ -383,10 +522,10 @@ class Network:
         -----
         A pre-activation exactly on a break point belongs to the piece below it (a ReLU at 0 is off).
         """
-        rows, single = self._rows(X)
+        rows, single = input_rows(self, X)
         out = np.empty((len(rows), self.n_units), dtype=np.uint8)
         with blas_threads(max(self.widths)):
-            for part in self._chunks(len(rows)):
+            for part in chunks(self, len(rows)):
                 self._trace(rows[part], out[part])
         return out[0] if single else out
 
@@ -405,7 +544,7 @@ class Network:
         -------
         bytes, or (n,) array
         """
-        p = self._patterns(pattern)
+        p = pattern_rows(self, pattern)
         batch = np.atleast_2d(p)
         bits = []
         for k in range(int(self.pieces.max(initial=1) - 1).bit_length()):
@@ -437,7 +576,7 @@ class Network:
         >>> net.affine([0, 1]).C, net.affine([0, 1]).d
         (array([[0.5, 2. ]]), array([-1.]))
         """
-        p = self._patterns(pattern)
+        p = pattern_rows(self, pattern)
         if p.ndim != 1:
             raise InputError(f"pattern must be one pattern of shape ({self.n_units},), got shape {p.shape}")
         C, d = self.layers[0].dense(), self.layers[0].bias
@@ -465,14 +604,14 @@ class Network:
         Reverse accumulation when there are fewer outputs than inputs, forward otherwise; either way the cost is
         `min(outputs, inputs)` matrix products per layer, done for many rows at once.
         """
-        p = np.atleast_2d(self._patterns(patterns))
+        p = np.atleast_2d(pattern_rows(self, patterns))
         C = np.empty((len(p), self.n_outputs, self.n_inputs))
         d = np.empty((len(p), self.n_outputs))
         backward = self.n_outputs <= self.n_inputs
         accumulate = self._accumulate_backward if backward else self._accumulate_forward
         per_row = max(self.widths) * min(self.n_outputs, self.n_inputs)
         with blas_threads(max(self.widths)):
-            for part in self._chunks(len(p), per_row):
+            for part in chunks(self, len(p), per_row):
                 accumulate(p[part], C[part], d[part])
         return C, d
 
@@ -495,7 +634,7 @@ class Network:
         >>> model.C.tolist(), model.d.tolist()
         ([[[0.5, 2.0]]], [[-1.0]])
         """
-        rows, _ = self._rows(X)
+        rows, _ = input_rows(self, X)
         pattern = self.pattern(rows)
         C, d = self.output_maps(pattern)
         return LocalMaps(pattern, C, d)
@@ -512,7 +651,7 @@ class Network:
         ndarray, shape (n, outputs, inputs) or (outputs, inputs)
             On a boundary between regions, the derivative on the region that the tie rule selects.
         """
-        rows, single = self._rows(X)
+        rows, single = input_rows(self, X)
         C = self.local(rows).C
         return C[0] if single else C
 
@@ -538,7 +677,7 @@ class Network:
         >>> bool(region.contains([1.0, 2.0]))
         True
         """
-        p = self._patterns(pattern)
+        p = pattern_rows(self, pattern)
         maps = self.affine(p)
         A, b, strict, unit = [], [], [], []
         for i, (layer, (C, d)) in enumerate(zip(self.hidden, maps.hidden, strict=True)):
@@ -582,10 +721,12 @@ class Network:
             raise InputError(f"A and c must have {self.n_inputs} rows, got {A.shape[0]} and {len(c)}")
         first = self.layers[0]
         with blas_threads(max(self.widths)):
-            folded = (first.weight @ A, first.weight @ c + first.bias, first.units)
+            folded = (first.weight @ A, first.weight @ c + first.bias, first.units, first.origin)
         schema = None if self.schema is None else self.schema.of_outputs()
         named: dict[str, Any] = {"name": self.name, "notes": self.notes, "schema": schema}
-        return Network([folded, *self.layers[1:]], output_shape=self.output_shape, **named)
+        return Network([folded, *self.layers[1:]], output_shape=self.output_shape, **named).approximating(
+            self.approximation
+        )
 
     def then(self, A: Any, c: npt.ArrayLike | None = None) -> Network:
         """The network `x -> A net(x) + c`: an affine change of output, folded into the last layer.
@@ -616,7 +757,8 @@ class Network:
         folded = (A @ last.weight, A @ last.bias + c)
         schema = None if self.schema is None else self.schema.of_inputs()
         named: dict[str, Any] = {"name": self.name, "notes": self.notes, "schema": schema}
-        return Network([*self.layers[:-1], folded], input_shape=self.input_shape, **named)
+        off = None if self.approximation is None else (abs(A) @ self.approximation) * (1 + 1e-12)
+        return Network([*self.layers[:-1], folded], input_shape=self.input_shape, **named).approximating(off)
 
     def __matmul__(self, other: Network) -> Network:
         """`net @ other` is the network `x -> net(other(x))`."""
@@ -718,7 +860,76 @@ class Network:
             picked = tuple(self.schema.outputs[i] for i in chosen)
             schema = Schema(self.schema.columns, picked, groups=self.schema.groups, unused=self.schema.unused)
         named: dict[str, Any] = {"name": self.name, "notes": self.notes, "schema": schema}
-        return Network([*self.layers[:-1], rows], input_shape=self.input_shape, **named)
+        off = None if self.approximation is None else self.approximation[chosen]
+        return Network([*self.layers[:-1], rows], input_shape=self.input_shape, **named).approximating(off)
+
+    def spread(self, error: npt.ArrayLike, own: Sequence[npt.ArrayLike] | None = None) -> FloatArray:
+        """How far each output can move when each input moves by at most `error`, whatever the inputs are.
+
+        Parameters
+        ----------
+        error : (inputs,) array
+        own : sequence of (units,) arrays, optional
+            By hidden layer, how far each unit may be off by itself.
+
+        Returns
+        -------
+        (outputs,) array
+
+        Notes
+        -----
+        `e_l = s_l |W_l| e_{l-1} + own_l` with the steepest slope `s_l` of each unit, rounded up by more than the sums
+        can lose. A crude bound: it grows with depth.
+        """
+        e = real_array(error, "error", ndim=1, finite=False)
+        if len(e) != self.n_inputs or not (e >= 0).all():
+            raise InputError(f"error must have {self.n_inputs} numbers that are not negative, got {describe(error)}")
+        listed = [] if own is None else several(own, "own", "arrays, one for each hidden layer")
+        added = [real_array(a, "own", ndim=1) for a in listed]
+        if own is not None and [len(a) for a in added] != [layer.width for layer in self.hidden]:
+            raise InputError(f"own must have one number for each unit of {len(self.hidden)} hidden layers")
+        with np.errstate(over="ignore", invalid="ignore"):
+            for k, layer in enumerate(self.layers):
+                e = abs(layer.weight) @ e
+                if k < len(self.hidden):
+                    e = np.abs(layer.units.slopes).max(axis=1) * e + (added[k] if added else 0.0)
+            e = np.asarray(e * (1 + 1e-9))
+        return np.where(np.isnan(e), np.inf, e)
+
+    def approximating(self, error: npt.ArrayLike | None) -> Network:
+        """The same network, known to differ from the model it stands for by at most `error` in each output.
+
+        Parameters
+        ----------
+        error : (outputs,) array or None
+            Not negative; `inf` where no bound is known.
+
+        Returns
+        -------
+        Network
+
+        Raises
+        ------
+        InputError
+            If there is not one number for each output.
+        """
+        if error is None:
+            return self
+        bound = real_array(error, "error", ndim=1, finite=False)
+        if bound.shape != (self.n_outputs,) or np.isnan(bound).any() or (bound < 0).any():
+            raise InputError(f"error must have {self.n_outputs} numbers that are not negative, got {describe(error)}")
+        out = Network(
+            self.layers,
+            input_shape=self.input_shape,
+            output_shape=self.output_shape,
+            name=self.name,
+            notes=self.notes,
+            schema=self.schema,
+            parts=self.parts,
+        )
+        object.__setattr__(out, "file_sha256", self.file_sha256)
+        object.__setattr__(out, "approximation", _frozen(bound))
+        return out
 
     def with_schema(self, schema: Schema | None = None, **changes: Any) -> Network:
         """The same network with a schema, or with some fields of its schema changed.
@@ -756,10 +967,15 @@ class Network:
             notes=self.notes,
             schema=base.with_names(**changes),
             parts=self.parts,
-        )
+        ).approximating(self.approximation)
 
-    def in_units(self) -> Network:
+    def in_units(self, *, inputs: bool = True, outputs: bool = True) -> Network:
         """The network that takes and gives values in the units of its schema: its scalings become part of it.
+
+        Parameters
+        ----------
+        inputs, outputs : bool
+            Whose scalings: False leaves those as they are.
 
         Returns
         -------
@@ -776,11 +992,11 @@ class Network:
         if self.schema is None:
             raise InputError("net has no schema, so its units are not known; give one with net.with_schema(...)")
         net, schema = self, self.schema
-        if schema.columns:
+        if flag(inputs, "inputs") and schema.columns:
             scale = np.concatenate([np.full(c.width, c.scale) for c in schema.columns])
             shift = np.concatenate([np.full(c.width, c.shift) for c in schema.columns])
             net = net.after(sparse.diags_array(scale, format="csr"), shift)
-        if schema.outputs:
+        if flag(outputs, "outputs") and schema.outputs:
             size = np.array([o.scale for o in schema.outputs])
             net = net.then(np.diag(1.0 / size), -np.array([o.shift for o in schema.outputs]) / size)
         return Network(
@@ -789,9 +1005,9 @@ class Network:
             output_shape=self.output_shape,
             name=self.name,
             notes=self.notes,
-            schema=schema.in_units(),
+            schema=schema.in_units(inputs=inputs, outputs=outputs),
             parts=self.parts,
-        )
+        ).approximating(net.approximation)
 
     def deciding(self) -> Network:
         """The network whose decision is the largest output, or the sign of the only one: the schema's rule folded in.
@@ -837,7 +1053,8 @@ class Network:
         return door("Network.to_torch")(self)
 
     def describe(self) -> list[dict[str, Any]]:
-        """One row per layer, counted from 0: inputs, units, activation, parameters, storage."""
+        """One row per layer, counted from 0: inputs, units, activation, parameters, storage, and what it is from."""
+        known = any(layer.origin is not None for layer in self.layers)
         return [
             {
                 "layer": i,
@@ -846,6 +1063,7 @@ class Network:
                 "activation": "output" if layer is self.layers[-1] else layer.units.describe(),
                 "parameters": layer.n_parameters,
                 "storage": "sparse" if sparse.issparse(layer.weight) else "dense",
+                **({"from": "" if layer.origin is None else layer.origin.describe()} if known else {}),
             }
             for i, layer in enumerate(self.layers)
         ]
@@ -856,43 +1074,6 @@ class Network:
         return f"Network({_arrow(self.widths)}, {act}, {self.n_parameters:,} parameters)"
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    def _rows(self, X: npt.ArrayLike) -> tuple[FloatArray, bool]:
-        if self.schema is not None and self.schema.columns and columns_of(X) is not None:
-            return self.schema.encode(X), getattr(X, "ndim", 2) == 1
-        if self.schema is not None and np.shape(X)[1:] != (self.n_inputs,):
-            table = self.schema.positional(X)
-            if table is not None:
-                return self.schema.encode(table), False
-        x = real_array(X, "X")
-        n = self.n_inputs
-        if x.ndim == 2 and x.shape[1] == n:
-            return x, False
-        if x.shape == (n,) or x.shape == self.input_shape:
-            return x.reshape(1, n), True
-        if x.ndim > 1 and x.shape[1:] == self.input_shape:
-            return x.reshape(len(x), n), False
-        hint = "; a column of numbers needs reshape(-1, 1)" if n == 1 and x.ndim == 1 else ""
-        image = f" or (n, {', '.join(map(str, self.input_shape))})" if self.input_shape != (n,) else ""
-        raise InputError(f"X must have shape (n, {n}){image} or ({n},), got {x.shape}{hint}")
-
-    def _patterns(self, pattern: npt.ArrayLike) -> Pattern:
-        p = any_array(pattern, "pattern", "an array of whole numbers")
-        if p.dtype.kind not in "iub" or p.ndim not in (1, 2) or p.shape[-1] != self.n_units:
-            raise InputError(
-                f"pattern must hold whole numbers in shape ({self.n_units},) or (n, {self.n_units}), got {describe(p)}"
-            )
-        if p.size and ((p < 0) | (p >= self.pieces)).any():
-            bad = np.argwhere((np.atleast_2d(p) < 0) | (np.atleast_2d(p) >= self.pieces))[0, 1]
-            raise InputError(
-                f"pattern has an entry outside 0..{self.pieces[bad] - 1} for unit {bad}, "
-                f"which has {self.pieces[bad]} pieces"
-            )
-        return p.astype(np.uint8, copy=False)
-
-    def _chunks(self, n: int, numbers_per_row: int | None = None) -> Iterator[slice]:
-        size = max(64, _CHUNK_NUMBERS // (numbers_per_row or max(self.widths)))
-        return (slice(i, min(i + size, n)) for i in range(0, n, size))
 
     def _trace(self, z: FloatArray, out: Pattern) -> None:
         for i, layer in enumerate(self.hidden):
@@ -960,7 +1141,7 @@ def _build_layers(layers: Sequence[Any], default: Any) -> tuple[Layer, ...]:
 def _build_layer(spec: Any, default: Any, where: str) -> Layer:
     if isinstance(spec, Layer):
         return spec
-    if not isinstance(spec, (tuple, list)) or len(spec) not in (2, 3):
+    if not isinstance(spec, (tuple, list)) or len(spec) not in (2, 3, 4):
         raise InputError(f"{where} must be (W, b) or (W, b, activation), got {describe(spec)}")
     W = _as_matrix(spec[0], f"W of {where}")
     if 0 in W.shape:
@@ -968,7 +1149,12 @@ def _build_layer(spec: Any, default: Any, where: str) -> Layer:
     b = np.zeros(W.shape[0]) if spec[1] is None else real_array(spec[1], f"b of {where}", ndim=1)
     if len(b) != W.shape[0]:
         raise InputError(f"b of {where} has {len(b)} entries but W has {W.shape[0]} rows (outputs)")
-    return Layer(W, _frozen(b), _units(spec[2] if len(spec) == 3 else default, W.shape[0], where))
+    origin = spec[3] if len(spec) == 4 else None
+    if origin is not None:
+        if not isinstance(origin, Origin):
+            raise InputError(f"{where} must be (W, b) or (W, b, activation), got {describe(spec)}")
+        origin.check(W.shape[0], where)
+    return Layer(W, _frozen(b), _units(spec[2] if len(spec) >= 3 else default, W.shape[0], where), origin)
 
 
 def _units(spec: Any, width: int, where: str) -> Units:
@@ -1053,5 +1239,49 @@ def _arrow(widths: tuple[int, ...]) -> str:
 def check_network(net: Any, name: str = "net") -> Network:
     """`net` if it is a `Network`, else an `InputError` about the argument `name` that says how to get one."""
     if not isinstance(net, Network):
-        raise InputTypeError(f"{name} must be a Network, got {describe(net)}; reluscope.load makes one from a model")
+        inside = isinstance(getattr(net, "network", None), Network)
+        how = "give its .network" if inside else "reluscope.load makes one from a model"
+        raise InputTypeError(f"{name} must be a Network, got {describe(net)}; {how}")
     return net
+
+
+def input_rows(net: Network, X: npt.ArrayLike) -> tuple[FloatArray, bool]:
+    """`X` as rows of inputs, by name where there are names, and whether it was one row alone."""
+    if net.schema is not None and net.schema.columns and columns_of(X) is not None:
+        return net.schema.encode(X), getattr(X, "ndim", 2) == 1
+    if net.schema is not None and np.shape(X)[1:] != (net.n_inputs,):
+        table = net.schema.positional(X)
+        if table is not None:
+            return net.schema.encode(table), False
+    x = real_array(X, "X")
+    n = net.n_inputs
+    if x.ndim == 2 and x.shape[1] == n:
+        return x, False
+    if x.shape == (n,) or x.shape == net.input_shape:
+        return x.reshape(1, n), True
+    if x.ndim > 1 and x.shape[1:] == net.input_shape:
+        return x.reshape(len(x), n), False
+    hint = "; a column of numbers needs reshape(-1, 1)" if n == 1 and x.ndim == 1 else ""
+    image = f" or (n, {', '.join(map(str, net.input_shape))})" if net.input_shape != (n,) else ""
+    raise InputError(f"X must have shape (n, {n}){image} or ({n},), got {x.shape}{hint}")
+
+
+def pattern_rows(net: Network, pattern: npt.ArrayLike) -> Pattern:
+    """One pattern or rows of them, checked: each entry is the number of a piece of its unit."""
+    p = any_array(pattern, "pattern", "an array of whole numbers")
+    if p.dtype.kind not in "iub" or p.ndim not in (1, 2) or p.shape[-1] != net.n_units:
+        raise InputError(
+            f"pattern must hold whole numbers in shape ({net.n_units},) or (n, {net.n_units}), got {describe(p)}"
+        )
+    if p.size and ((p < 0) | (p >= net.pieces)).any():
+        bad = np.argwhere((np.atleast_2d(p) < 0) | (np.atleast_2d(p) >= net.pieces))[0, 1]
+        raise InputError(
+            f"pattern has an entry outside 0..{net.pieces[bad] - 1} for unit {bad}, which has {net.pieces[bad]} pieces"
+        )
+    return p.astype(np.uint8, copy=False)
+
+
+def chunks(net: Network, n: int, numbers_per_row: int | None = None) -> Iterator[slice]:
+    """Parts of n rows, so few at a time that what the network makes of them stays small."""
+    size = max(64, _CHUNK_NUMBERS // (numbers_per_row or max(net.widths)))
+    return (slice(i, min(i + size, n)) for i in range(0, n, size))

@@ -21,7 +21,18 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, any_array, choice, describe, flag, integer, real, real_array, several, text
-from reluscope._columns import Index, Names, check_names, column_of, columns_of, factorized, few, numbers, plain
+from reluscope._columns import (
+    Index,
+    Names,
+    check_names,
+    column_of,
+    columns_of,
+    factorized,
+    few,
+    numbers,
+    plain,
+    strange_gaps,
+)
 from reluscope.errors import InputError, InputLimitError, InputTypeError, ReluscopeWarning
 
 __all__ = ["Column", "Output", "Schema"]
@@ -74,6 +85,9 @@ class Column:
         The inputs of any other level; without it other levels are refused.
     fill : optional
         What stands for a missing entry; without it missing entries are refused.
+    missing : {"any", "nan", "None"}
+        Which objects of a DataFrame's column of Python objects are the missing entry of a category. scikit-learn tells
+        `nan` from `None`: the other one is a level that it never saw.
 
     Examples
     --------
@@ -94,10 +108,12 @@ class Column:
     codes: tuple[tuple[float, ...], ...] = ()
     unknown: tuple[float, ...] | None = None
     fill: Any = None
+    missing: str = "any"
 
     def __post_init__(self) -> None:
         where = _checked_quantity(self, "a column")
         choice(self.kind, f"kind of {where}", KINDS)
+        choice(self.missing, f"missing of {where}", ("any", "nan", "None"))
         object.__setattr__(self, "support", _pair(self.support, f"support of {where}"))
         if self.seen is not None:
             object.__setattr__(self, "seen", _pair(self.seen, f"seen of {where}"))
@@ -185,14 +201,17 @@ class Column:
         code, found = factorized(values)
         place = np.array([self.level_index(v) for v in found] + [self.level_index(self.fill)], dtype=np.intp)
         at = place[np.where(code < 0, len(found), code)]
+        stranger = strange_gaps(values, code, self.missing)
+        at = np.where(stranger, -1, at)
         table = np.array([*self.codes, self.unknown or (0.0,) * self.width])
         bad = at < 0
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            if code[row] < 0 and self.fill is None:
+            if code[row] < 0 and self.fill is None and not stranger[row]:
                 raise self._missing(row, int((code[bad] < 0).sum()), "nothing")
             if self.unknown is None:
                 never = [v for v, p in zip(found, place[:-1].tolist(), strict=True) if p < 0]
+                never += ["None" if self.missing == "nan" else "nan"] * bool(stranger.any())
                 raise InputError(
                     f"column {self.name!r} has the level {few(never)} (first in row {row}), which the model never "
                     f"saw; its levels are {few(self.levels)}: drop or recode those rows"
@@ -823,10 +842,24 @@ class Schema:
         """What is known of the outputs alone; None if that is nothing."""
         return replace(self, columns=(), groups=(), unused=()) if self.outputs or self.rule else None
 
-    def in_units(self) -> Schema:
-        """The schema of a network that takes and gives values in their units."""
-        columns = tuple(replace(c, scale=1.0, shift=0.0) for c in self.columns)
-        return replace(self, columns=columns, outputs=tuple(replace(o, scale=1.0, shift=0.0) for o in self.outputs))
+    def in_units(self, *, inputs: bool = True, outputs: bool = True) -> Schema:
+        """The schema of a network that takes and gives values in their units.
+
+        Parameters
+        ----------
+        inputs, outputs : bool
+            Whose scalings are gone: False leaves those as they are.
+
+        Returns
+        -------
+        Schema
+        """
+        columns, results = self.columns, self.outputs
+        if flag(inputs, "inputs"):
+            columns = tuple(replace(c, scale=1.0, shift=0.0) for c in columns)
+        if flag(outputs, "outputs"):
+            results = tuple(replace(o, scale=1.0, shift=0.0) for o in results)
+        return replace(self, columns=columns, outputs=results)
 
     def with_names(self, *, outputs: Any = None, **changes: Any) -> Schema:
         """The same with some fields changed; outputs that are given by name keep their scale.
@@ -967,8 +1000,69 @@ class Schema:
         kinds = [f"{c.name} ({len(c.levels)} levels)" if c.kind == "category" else c.name for c in self.columns]
         what = f"{len(self.columns)} columns: {', '.join(kinds[:4])}{', ...' if len(kinds) > 4 else ''}"
         rule = f"{self.rule} {self.cutoff:g}" if self.rule == "above" else self.rule
-        out = f"; outputs {', '.join(self.output_names[:4])}{', ...' if len(self.outputs) > 4 else ''}; {rule}"
-        return f"Schema({what}{out if self.outputs else ''})"
+        out = f"outputs {', '.join(self.output_names[:4])}{', ...' if len(self.outputs) > 4 else ''}; {rule}"
+        return f"Schema({'; '.join([what] * bool(self.columns or not self.outputs) + [out] * bool(self.outputs))})"
+
+
+# -- what numbers are called -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a number of a network is called in tables and pictures: `number = scale * value + shift`, in `unit`."""
+
+    name: str
+    unit: str = ""
+    scale: float = 1.0
+    shift: float = 0.0
+
+    @property
+    def plain(self) -> bool:
+        """Whether the value is the network's own number."""
+        return (self.scale, self.shift) == (1.0, 0.0)
+
+    def value(self, number: Any) -> Any:
+        """Numbers of the network as values in the unit."""
+        return number if self.plain else (number - self.shift) / self.scale
+
+    def number(self, value: Any) -> Any:
+        """Values in the unit as numbers of the network."""
+        return value if self.plain else self.scale * value + self.shift
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+
+def input_labels(schema: Schema | None, n: int) -> tuple[Label, ...]:
+    """A label for each of n inputs: those of the schema, else x[0], x[1], ..."""
+    if schema is None or not schema.columns:
+        return tuple(Label(f"x[{i}]") for i in range(n))
+    return tuple(Label(name, c.unit, c.scale, c.shift) for c in schema.columns for name in c.inputs)
+
+
+def output_labels(schema: Schema | None, n: int) -> tuple[Label, ...]:
+    """A label for each of n outputs: those of the schema, else y[0], y[1], ...
+
+    A probability is no linear function of the network's own number, so that is called by what it is: the logit.
+    """
+    if schema is None or not schema.outputs:
+        return tuple(Label(f"y[{o}]") for o in range(n))
+    return tuple(
+        Label(f"logit of {o.name}" if o.link != "raw" else f"{o.name} before calibration", "", o.scale, o.shift)
+        if o.link != "raw" or o.calibration
+        else Label(o.name, o.unit, o.scale, o.shift)
+        for o in schema.outputs
+    )
+
+
+def models_in_units(schema: Schema | None, C: FloatArray, d: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Linear models `C x + d`, shapes (..., outputs, inputs) and (..., outputs), for values in their units."""
+    results, inputs = output_labels(schema, C.shape[-2]), input_labels(schema, C.shape[-1])
+    if all(label.plain for label in (*inputs, *results)):
+        return C, d
+    size, move = (np.array([getattr(label, k) for label in results]) for k in ("scale", "shift"))
+    scale, shift = (np.array([getattr(label, k) for label in inputs]) for k in ("scale", "shift"))
+    return C * scale / size[:, None], (d + C @ shift - move) / size
 
 
 # -- inside ------------------------------------------------------------------------------------------------------

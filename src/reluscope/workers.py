@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
@@ -183,7 +184,12 @@ def cluster(address: str | None) -> Iterator[None]:
 
 
 def _same_versions(client: Any, address: str) -> None:
-    """Workers must run this version of the library, on a Python and a numpy that give the same numbers."""
+    """Workers must run this version of the library, on a Python and a numpy that give the same numbers.
+
+    A client is asked once.
+    """
+    if client in _COMPARED:
+        return
     from reluscope._version import __version__
 
     here = (__version__, *sys.version_info[:2], late("numpy").__version__)
@@ -204,6 +210,11 @@ def _same_versions(client: Any, address: str) -> None:
             f"cluster: worker {worker} has reluscope {found[0]}, Python {found[1]}.{found[2]}, numpy {found[3]}; "
             f"here are {here[0]}, {here[1]}.{here[2]}, {here[3]}: install the same versions everywhere"
         )
+    _COMPARED.add(client)
+
+
+_COMPARED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Clients whose workers have the versions of this process."""
 
 
 def _versions() -> tuple[Any, ...]:
@@ -507,6 +518,7 @@ class _Crew:
         elif self._kind == "processes":
             self._blob = _shipped((self._function, self._shared), self._on_exit)
         else:
+            _same_versions(self._client, self._client.scheduler.address)
             self._blob = self._client.scatter([(self._function, self._shared)], broadcast=True, hash=False)[0]
         self._executor = self._new_executor()
         return self

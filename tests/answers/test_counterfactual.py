@@ -87,8 +87,9 @@ def test_agrees_with_a_mixed_integer_program(norm):
         truth = _by_milp(net, x, scale, norm, 3.0, target)
         names = [f"x{i}" for i in range(d)]
         found = rs.counterfactuals(
-            net, x, scale=scale.tolist(), norm=norm, bounds={n: (v - 3, v + 3) for n, v in zip(names, x, strict=True)}
-        )[0][0]
+            net, x, scale=scale.tolist(), norm=norm, bounds={n: (v - 3, v + 3) for n, v in zip(names, x, strict=True)},
+            budget="90s",
+        )[0][0]  # fmt: skip
         assert found.proved
         if np.isinf(truth):
             assert found.x is None
@@ -243,6 +244,13 @@ def test_other_activations_are_cut_at_their_own_breaks():
     assert truth - 0.04 <= found.distance <= truth
 
 
+def test_a_tie_is_no_other_decision():
+    # Where both outputs are 0 the first of them still decides.
+    net = rs.Network([([[1.0]], [2.0]), ([[-3.0], [-3.0]], [0.0, 0.0])])
+    (found,) = rs.counterfactuals(net, [[1.0]], budget="0.5s")[0]
+    assert found.x is None and found.distance == np.inf
+
+
 def test_the_table_and_the_words():
     net = _mixed(np.random.default_rng(0))
     rows = pd.DataFrame({"age": [2, 3], "job": ["a", "c"], "late": [0, 1]})
@@ -283,3 +291,12 @@ def test_a_fractional_value_in_a_whole_number_column_is_refused():
     row = pd.DataFrame({"age": [2.5], "job": ["a"], "late": [0]})
     with pytest.raises(InputError, match="whole numbers"):
         rs.counterfactuals(net, row)
+
+
+def test_a_network_without_hidden_units():
+    net = rs.Network([([[2.0, -1.0], [2.0, -1.0]], [0.5, 0.5])])  # always a tie
+    (found,) = rs.counterfactuals(net, [[1.0, 0.0]], budget="0.5s")[0]
+    assert found.x is None and "tie" in found.note
+    net = rs.Network([([[2.0, -1.0]], [-3.0])])
+    (found,) = rs.counterfactuals(net, [[1.0, 0.0]])[0]
+    assert found.proved and found.distance == pytest.approx(0.5, rel=1e-4)

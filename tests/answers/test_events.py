@@ -102,6 +102,8 @@ def test_forms_that_python_does_not_have():
     assert cases_hold(event("argmax not in {0, 2}", 3, 4), x, y)
     assert cases_hold(event("argmin not in {0, 1, 2}", 3, 4), x, y)
     assert cases_hold(event("Y_1 ≥ 5 && !(X_0 > 0 | x[1] ≠ 0)", 3, 4), x, y)
+    minus, hyphen = event("y[0] > −5 − x[0]", 3, 4).cases[0], event("y[0] > -5 - x[0]", 3, 4).cases[0]
+    assert minus.A.tolist() == hyphen.A.tolist() and minus.g.tolist() == hyphen.g.tolist()
     assert cases_hold(event("max(y) = 5", 3, 4), x, y)
     assert event("true", 3, 4).cases and not event("not true", 3, 4).cases
     assert len(event("argmax in {0, 1, 2, 3}", 3, 4).cases) == 1

@@ -159,7 +159,7 @@ def test_agreement_with_a_rounded_network():
     assert near(found.alike, (net(X).argmax(axis=1) == coarse(X).argmax(axis=1)).mean(), 200_000)
     assert found.alike.guarantee == found.difference.guarantee == "exact"
     assert found.difference.quantile(0.9, 1).value == pytest.approx(np.quantile(d[:, 1], 0.9), abs=2e-3)
-    exact = rs.distance(net, coarse, (-1, 1))
+    exact = rs.distance(net, coarse, (-1, 1), norm="p")
     assert np.abs(d).max() * 0.98 <= found.worst <= exact.upper <= found.worst_bound + 1e-12
     assert (
         found.worst_bound <= 1.5 * exact.upper

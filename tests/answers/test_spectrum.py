@@ -11,7 +11,9 @@ import reluscope.answers.spectrum as module
 from nets import random_net
 from reluscope import Gaussian, GaussianMixture, InputError, Network, Particles, Uniform
 from reluscope.answers._patterns import enumerated_patterns
+from reluscope.answers.linear_models import linear_models
 from reluscope.answers.spectrum import spectrum
+from reluscope.answers.support import support
 
 PHI = NormalDist().cdf
 SURE = 1 - 1e-9  # every interval below misses with at most this probability, and the seeds are fixed
@@ -153,6 +155,37 @@ def test_quantile_intervals_hold_as_often_as_they_say():
     assert (missed <= 119).all(), missed
 
 
+def test_within_a_set_masses_are_divided_by_that_of_the_set():
+    net = random_net([2, 5, 4, 2], 3)
+    chosen = support(net, LAW, 0.2, 3)
+    found = spectrum(net, LAW, within=chosen)
+    listed = linear_models(net, LAW)
+    inside = chosen.contains(listed.pattern)
+    assert 0 < inside.sum() < len(inside)
+    mass = listed.masses.value[inside] / listed.masses.value[inside].sum()
+    # Singular values of each Jacobian by numpy, weights from the law over linear models: nothing in common but the set.
+    values = np.linalg.svd(net.output_maps(listed.pattern[inside])[0], compute_uv=False)
+    assert found.mean().value == pytest.approx(float(mass @ values[:, 0]), rel=1e-9)
+    t = float(np.median(values[:, 0]))
+    assert holds(found.tail(t + 1e-6), float(mass[values[:, 0] > t + 1e-6].sum()))
+    assert found.tail(t + 1e-6).guarantee == "exact"
+    drawn = spectrum(net, LAW, within=chosen, method="draws", draws=4000, level=SURE, rng=0)
+    assert "of 4,000 draws in the set" in drawn.method
+    assert drawn.draws < 4000 and holds(drawn.tail(t + 1e-6), float(mass[values[:, 0] > t + 1e-6].sum()))
+    assert holds(drawn.mean(), float(mass @ values[:, 0]))
+    assert np.linalg.norm(drawn.expected.jacobian - found.expected.jacobian, 2) <= drawn.expected.error + 1e-9
+
+
+def test_within_a_set_after_a_budget_is_sound():
+    net = random_net([2, 12, 12, 2], 4)
+    chosen = support(net, LAW, 0.3, 6)
+    whole = spectrum(net, LAW, within=chosen)
+    part = spectrum(net, LAW, within=chosen, method="enumeration", budget="60 regions")
+    assert part.stopped
+    for t in np.quantile(whole.singular[:, 0], [0.2, 0.5, 0.8]).tolist():
+        assert part.cdf(t).lower <= whole.cdf(t).upper and part.cdf(t).upper >= whole.cdf(t).lower
+
+
 def test_histogram_and_band_add_up():
     s = spectrum(random_net([2, 6, 6, 2], 1), LAW)
     h = s.histogram(bins=7)
@@ -219,6 +252,8 @@ NET = random_net([2, 3, 2], 0)
         (lambda: spectrum(NET, LAW, level=0), "level must be"),
         (lambda: spectrum(NET, LAW, budget="soon"), "budget must be like"),
         (lambda: spectrum(NET, LAW, rng=-1), "rng must be"),
+        (lambda: spectrum(NET, LAW, within=[0, 1]), "within must be"),
+        (lambda: spectrum(NET, LAW, within=support(random_net([2, 3, 2], 1), LAW)), "of this network"),
         (lambda: spectrum(NET, LAW).mean(-1), "rank must be between 0 and 1"),
         (lambda: spectrum(NET, LAW).mean(2), "rank must be between 0 and 1"),
         (lambda: spectrum(NET, LAW).quantile(1.0), "q must be"),

@@ -224,6 +224,23 @@ def test_mass_by_enumeration_agrees_with_draws(law):
     assert 0.02 < exact.value < 0.999
 
 
+def test_drawn_patterns_are_in_the_set_and_follow_its_marginals():
+    net, law = random_net((5, 6, 6, 2), 1), Gaussian(np.zeros(5), 1.0)
+    found = support(net, law, 0.25, 3)
+    drawn = found.sample(400, 0)
+    assert drawn.shape == (400, 12) and found.contains(drawn).all()
+    assert len(np.unique(drawn, axis=0)) > 10
+    # One layer: free units are on with their own probability Phi(b / |w|). 5 standard errors, a false alarm in 1.7e6.
+    W, b = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), np.array([0.1, -0.2, 3.0])
+    single = Network([(W, b), (np.ones((1, 3)), None)])
+    share = support(single, Gaussian([0.0, 0.0], 1.0), 0.25, 3).sample(20_000, 1).mean(axis=0)
+    expected = np.array([NormalDist().cdf(0.1), NormalDist().cdf(-0.2), 1.0])
+    assert (np.abs(share - expected) <= 5 * np.sqrt(0.25 / 20_000)).all() and share[2] == 1.0
+    parts = GaussianMixture([0.9, 0.1], [Gaussian([4.0, 4.0], 0.1), Gaussian([-4.0, -4.0], 0.1)])
+    both = support(single, parts, 0.25, 3, mixture="each").sample(2000, 2)
+    assert abs(both[:, 0].mean() - 0.9) < 5 * np.sqrt(0.09 / 2000)
+
+
 def test_everything_free_holds_everything():
     s = support(random_net([2, 4, 4, 1], 3), LAW, 0.5)
     assert s.mass().value == pytest.approx(1.0, abs=1e-12)

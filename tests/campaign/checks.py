@@ -32,6 +32,10 @@ _HANGS = 300.0
 BUDGET, MORE = "300 regions", "3000 regions"
 
 
+_THIN = 1e-15
+"""What an exact 0 may leave out under a bounded law."""
+
+
 def check(seed: int, counts: Counter[str], *, thorough: bool = True) -> list[str]:
     """What is wrong with the answers to problem `seed`."""
     p = problem(seed)
@@ -66,7 +70,7 @@ def _reference(p: Problem) -> tuple[Any, float]:
     n, met = DRAWS, hits[0]
     with np.errstate(all="ignore"):
         overflow = not np.isfinite(p.net(X)).all()
-    if overflow or max(hits) - min(hits) > 5:
+    if overflow or max(hits) - min(hits) > 5 or p.style == "extreme":  # a nudge may be larger than all that decides
         exact, n = Exact(p.net), FEWER
         met = sum(holds(p.formula, exact.at(tuple(Fraction(float(v)) for v in x))) for x in X[:n])
     share = met / n
@@ -95,6 +99,9 @@ def _wrong(p: Problem, rng: np.random.Generator, counts: Counter[str], thorough:
                 yield f"{name}: {answer!r} is wide and does not say why"
         if not (0.0 <= answer.lower <= answer.value <= answer.upper <= 1.0):
             yield f"{name}: {answer!r} has no bracket"
+        if answer.guarantee == "exact" and answer.upper == 0.0 and p.kind == "uniform" and target < _THIN:
+            counts["an exact 0 for less than 1e-15"] += 1  # docs/guarantees.md: regions thinner than rounding
+            return
         # In many digits: a small doubt is lost beside a bound in floats.
         if not mpmath.mpf(answer.lower) - doubt <= target <= mpmath.mpf(answer.upper) + doubt:
             off = float(max(answer.lower - target, target - answer.upper))
@@ -151,7 +158,9 @@ def _witnesses(p: Problem, truth: Any, doubt: float, brackets: dict[str, Any], c
             yield f"witness {w!r} is not in the event"
         if (w.x < low).any() or (w.x > high).any():
             yield f"witness {w!r} is not in the law's support"
-        if "exact" in brackets and brackets["exact"].upper == 0.0 and w.margin > 1e-6 and linear(p.formula):
+        thin = p.kind == "uniform" and truth < _THIN
+        none = "exact" in brackets and brackets["exact"].upper == 0.0 and not thin
+        if none and w.margin > 1e-6 and linear(p.formula):
             yield f"witness {w!r}, but the probability is proved to be 0"
     if found.proved_empty:
         counts["proved empty"] += 1

@@ -21,12 +21,12 @@ from scipy import special, stats
 
 import reluscope as rs
 from campaign.checks import check_all
+from campaign.geometry import GEOMETRY
 from campaign.problems import network
+from campaign.references import DEVIATIONS, DRAWS, asked, doubt, held
 from reluscope.events import decided
 from reluscope.inputs import law_from_dict
 
-DRAWS = 20_000
-DEVIATIONS = 6.0
 LEVEL = 1 - 1e-9
 QUICK = "500 regions"
 
@@ -65,28 +65,6 @@ def _share(net: Any, text: str, X: Any) -> tuple[float, float, int]:
     return float(surely.mean()), float(maybe.mean()), len(X)
 
 
-def _doubt(share: float, n: int) -> float:
-    return float(DEVIATIONS * np.sqrt(max(share * (1 - share), 9.0 / n) / n))
-
-
-def _held(name: str, answer: Any, low: float, high: float, n: int) -> Iterator[str]:
-    """The bracket and the shares of n draws must be compatible."""
-    if not 0.0 <= answer.lower <= answer.value <= answer.upper <= 1.0:
-        yield f"{name}: {answer!r} has no bracket"
-    if answer.lower - _doubt(high, n) > high or answer.upper + _doubt(low, n) < low:
-        yield f"{name}: [{answer.lower!r}, {answer.upper!r}] ({answer.guarantee}), draws [{low:.6g}, {high:.6g}]"
-
-
-def _asked(counts: Counter[str], call: Callable[[], Any]) -> Any:
-    """The answer, or None where it is refused."""
-    counts["answers"] += 1
-    try:
-        return call()
-    except rs.InputError as error:
-        counts[f"refused: {str(error)[:70]}"] += 1
-        return None
-
-
 def _apart(one: Any, two: Any, slack: float = 2e-15) -> bool:
     return bool(max(one.lower, two.lower) > min(one.upper, two.upper) + slack)
 
@@ -103,16 +81,16 @@ def _every_guarantee(
     ):  # fmt: skip
         if guarantee == "confidence" and rng.random() < 0.6:
             continue
-        answer = _asked(counts, lambda g=guarantee, o=options: rs.probability(net, law, text, guarantee=g, rng=1, **o))
+        answer = asked(counts, lambda g=guarantee, o=options: rs.probability(net, law, text, guarantee=g, rng=1, **o))
         if answer is not None:
             found[guarantee] = answer
-            yield from _held(f"{guarantee} {text} under {law!r}", answer, low, high, rows)
+            yield from held(f"{guarantee} {text} under {law!r}", answer, low, high, rows)
     for one in found:
         for two in found:
             if one < two and _apart(found[one], found[two]):
                 yield f"{text} under {law!r}: {one} {found[one]!r} and {two} {found[two]!r} are disjoint"
     if "exact" in found:
-        other = _asked(counts, lambda: rs.probability(net, law, f"not ({text})", guarantee="exact"))
+        other = asked(counts, lambda: rs.probability(net, law, f"not ({text})", guarantee="exact"))
         a = found["exact"]
         if other is not None and (a.lower + other.lower > 1 + 1e-14 or a.upper + other.upper < 1 - 1e-14):
             yield f"{text} under {law!r}: {a!r} and {other!r} do not sum to 1"
@@ -121,7 +99,7 @@ def _every_guarantee(
 
 
 def _witnessed(counts: Counter[str], net: Any, law: Any, text: str, exact: Any, share: float, n: int) -> Iterator[str]:
-    found = _asked(counts, lambda: rs.witness(net, law, text, 1, budget="0.3s", rng=1))
+    found = asked(counts, lambda: rs.witness(net, law, text, 1, budget="0.3s", rng=1))
     if found is None:
         return
     counts["witness searches"] += 1
@@ -227,22 +205,22 @@ def _laws(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     for text in _texts(rng, net, X):
         yield from _every_guarantee(counts, rng, net, law, text, X)
     text = _texts(rng, net, X, 1)[0]
-    one = _asked(counts, lambda: rs.probability(net, law, text, guarantee="exact"))
-    again = _asked(counts, lambda: rs.probability(net, law_from_dict(law.to_dict()), text, guarantee="exact"))
+    one = asked(counts, lambda: rs.probability(net, law, text, guarantee="exact"))
+    again = asked(counts, lambda: rs.probability(net, law_from_dict(law.to_dict()), text, guarantee="exact"))
     if (one is None) != (again is None) or (one is not None and _apart(one, again)):
         yield f"{text} under {law!r}: {one!r}, and from plain data {again!r}"
     order = rng.permutation(n)
-    turned = _asked(counts, lambda: law.marginal(order.tolist()))
+    turned = asked(counts, lambda: law.marginal(order.tolist()))
     if turned is not None and "x[" not in text and one is not None:
         first = net.layers[0]
         other = rs.Network([(first.dense()[:, order], first.bias, first.units), *net.layers[1:]])
-        two = _asked(counts, lambda: rs.probability(other, turned, text, guarantee="exact"))
+        two = asked(counts, lambda: rs.probability(other, turned, text, guarantee="exact"))
         if two is not None and _apart(one, two):
             yield f"{text} under {law!r}: {one!r}, with inputs {order} {two!r}"
 
 
 def _moments(counts: Counter[str], law: Any, X: Any) -> Iterator[str]:
-    mean, variance = _asked(counts, lambda: law.mean), _asked(counts, lambda: law.variance)
+    mean, variance = asked(counts, lambda: law.mean), asked(counts, lambda: law.variance)
     if mean is not None and variance is not None:
         error = DEVIATIONS * np.sqrt(np.maximum(X.var(axis=0), variance) / len(X)) + 1e-9 * (1 + np.abs(mean))
         if (np.abs(X.mean(axis=0) - mean) > error).any():
@@ -255,12 +233,12 @@ def _moments(counts: Counter[str], law: Any, X: Any) -> Iterator[str]:
     for i in range(law.n):
         t = X[:3, i]
         for strict in (False, True):
-            found = _asked(counts, lambda i=i, t=t, s=strict: law.cdf(t, i, strict=s))
+            found = asked(counts, lambda i=i, t=t, s=strict: law.cdf(t, i, strict=s))
             if found is None:
                 continue
             for p, v in zip(found.tolist(), t.tolist(), strict=True):
                 share = float((X[:, i] < v).mean() if strict else (X[:, i] <= v).mean())
-                if abs(share - p) > _doubt(share, len(X)):
+                if abs(share - p) > doubt(share, len(X)):
                     yield f"{law!r}: P(x[{i}] {'<' if strict else '<='} {v!r}) = {p}, draws {share}"
 
 
@@ -276,9 +254,9 @@ def _laws_of_laws(rng: np.random.Generator, counts: Counter[str]) -> Iterator[st
     if what == "given":
         same = X[:, i] == x[i]
         if same.mean() < 0.02:  # no atom: nothing to compare with
-            _asked(counts, lambda: law.given({i: float(x[i])}))
+            asked(counts, lambda: law.given({i: float(x[i])}))
             return
-        made, Z, words = _asked(counts, lambda: law.given({i: float(x[i])})), X[same], f"x[{i}] = {x[i]!r}"
+        made, Z, words = asked(counts, lambda: law.given({i: float(x[i])})), X[same], f"x[{i}] = {x[i]!r}"
     elif what == "where":
         op = str(rng.choice(["<", "<=", ">", ">="]))
         words = f"x[{i}] {op} {float(x[i])!r}"
@@ -288,18 +266,18 @@ def _laws_of_laws(rng: np.random.Generator, counts: Counter[str]) -> Iterator[st
         keep = rs.event(words, n, 1).holds(rs.Network([(np.zeros((1, n)), None)]), X)
         if keep.mean() < 0.02:
             return
-        made, Z = _asked(counts, lambda: law.where(words)), X[keep]
+        made, Z = asked(counts, lambda: law.where(words)), X[keep]
     elif what == "move":
         scale = rng.choice([0.5, 1.0, 2.0], n)
         shift = rng.integers(-2, 3, n) / 4
-        old = _asked(counts, lambda: law.mean)
+        old = asked(counts, lambda: law.mean)
         if old is None:
             return
-        made, words = _asked(counts, lambda: law.move(mean=old + shift, scale=scale)), f"move {shift}, {scale}"
+        made, words = asked(counts, lambda: law.move(mean=old + shift, scale=scale)), f"move {shift}, {scale}"
         Z = old + shift + scale * (X - old)
     else:
         order = rng.permutation(n)[: int(rng.integers(1, n + 1))]
-        made, Z, words = _asked(counts, lambda: law.marginal(order.tolist())), X[:, order], f"marginal {order}"
+        made, Z, words = asked(counts, lambda: law.marginal(order.tolist())), X[:, order], f"marginal {order}"
     if made is None:
         return
     yield from _moments(counts, made, made.sample(DRAWS, int(rng.integers(2**31))))
@@ -363,26 +341,26 @@ def _relational(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]
     for text, margin in cases.items():
         low, high = float((margin > 1e-9).mean()), float((margin > -1e-9).mean())
         for guarantee, options in (("exact", {}), ("sound", {"budget": QUICK})):
-            found = _asked(
+            found = asked(
                 counts,
                 lambda t=text, k=guarantee, o=options: rs.probability({"f": f, "g": g}, law, t, guarantee=k, **o),
             )
             if found is not None:
-                yield from _held(f"{guarantee} {text} under {law!r}", found, low, high, len(X))
+                yield from held(f"{guarantee} {text} under {law!r}", found, low, high, len(X))
     if own:
         return
-    met = _asked(counts, lambda: rs.agreement(f, g, law, budget="0.3s", level=LEVEL, rng=1))
+    met = asked(counts, lambda: rs.agreement(f, g, law, budget="0.3s", level=LEVEL, rng=1))
     if met is None:
         return
     low, high = _alike(f, g, X)
-    yield from _held(f"agreement of {f!r} and {g!r} under {law!r}", met.alike, low, high, len(X))
+    yield from held(f"agreement of {f!r} and {g!r} under {law!r}", met.alike, low, high, len(X))
     size = np.abs(yf - yg).max()
     if size > met.worst_bound * (1 + 1e-9) + 1e-12 or met.worst > met.worst_bound:
         yield f"agreement under {law!r}: {met!r}, but a draw differs by {size}"
     if abs(np.abs(f(met.worst_input) - g(met.worst_input)).max() - met.worst) > 1e-9 * (1 + met.worst):
         yield f"agreement under {law!r}: {met!r}, but the worst input differs otherwise"
     for p, values in ((1, np.abs(yf - yg).sum(axis=1)), (2, ((yf - yg) ** 2).sum(axis=1))):
-        far = _asked(counts, lambda p=p: met.distance(p))
+        far = asked(counts, lambda p=p: met.distance(p))
         error = DEVIATIONS * values.std() / np.sqrt(len(X)) + 1e-9 * (1 + values.max())
         error += 20 / len(X) * f.n_outputs * max(met.worst, size) ** p  # what so many draws may not have met
         ends = (far.lower, far.upper) if p == 1 else (far.lower**2, far.upper**2)
@@ -443,12 +421,12 @@ def _loops(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     for text, margin in cases.items():
         share = float((margin > 0).mean())
         for guarantee, options in (("auto", {"budget": "0.5s", "level": LEVEL}), ("sound", {"budget": QUICK})):
-            found = _asked(
+            found = asked(
                 counts,
                 lambda t=text, g=guarantee, o=options: rs.probability(loop, law, t, guarantee=g, rng=1, **o),
             )
             if found is not None:
-                yield from _held(f"{guarantee} {text} of a loop of {T} steps", found, share, share, len(X))
+                yield from held(f"{guarantee} {text} of a loop of {T} steps", found, share, share, len(X))
 
 
 # -- ready questions -------------------------------------------------------------------------------------------------
@@ -460,7 +438,7 @@ def _robust(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     net = network(rng, _style(rng), n)
     law = random_law(rng, n, 1)
     r = float(rng.choice([0.05, 0.1, 0.5]))
-    found = _asked(counts, lambda: rs.robust(net, law, r, rng=1, draws=300, level=LEVEL))
+    found = asked(counts, lambda: rs.robust(net, law, r, rng=1, draws=300, level=LEVEL))
     if found is None:
         return
     counts["robust"] += 1
@@ -483,7 +461,7 @@ def _robust(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         changed |= (there != own) & certain & sure
     seen = float(changed.mean())
     # The grid may miss a change, never invent one: seen is a lower bound of the truth.
-    if found.upper + _doubt(seen, N) < seen:
+    if found.upper + doubt(seen, N) < seen:
         yield f"robust within {r} of {net!r} under {law!r}: {found!r}, seen {seen}"
     if n == 1 and found.guarantee == "exact":
         wide = np.zeros(N, bool)
@@ -492,7 +470,7 @@ def _robust(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
             wide |= (there != own) | ~certain | ~sure
         most = float(wide.mean())
         thin = 0.02  # a change between two points of the grid and back
-        if found.lower - _doubt(most, N) - thin > most:
+        if found.lower - doubt(most, N) - thin > most:
             yield f"robust within {r} of {net!r} under {law!r}: {found!r}, at most {most}"
 
 
@@ -504,7 +482,7 @@ def _monotone(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     X = law.sample(DRAWS, int(rng.integers(2**31)))
     i, o = int(rng.integers(n)), int(rng.integers(net.n_outputs))
     step = None if rng.random() < 0.5 else float(rng.choice([0.1, 0.5]))
-    found = _asked(counts, lambda: rs.monotone(net, law, i, o, step=step, places=1, budget="0.6s", level=LEVEL, rng=1))
+    found = asked(counts, lambda: rs.monotone(net, law, i, o, step=step, places=1, budget="0.6s", level=LEVEL, rng=1))
     if found is None:
         return
     if step is None:
@@ -515,7 +493,7 @@ def _monotone(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         d = net(Z)[:, o] - net(X)[:, o]
         scale = 1e-9 * (1 + np.abs(net(X)[:, o]))
         low, high = float((d < -scale).mean()), float((d < scale).mean())
-    yield from _held(f"monotone {step} x[{i}] y[{o}] of {net!r} under {law!r}", found.falls[0], low, high, len(X))
+    yield from held(f"monotone {step} x[{i}] y[{o}] of {net!r} under {law!r}", found.falls[0], low, high, len(X))
     for w in found.places[0]:
         if found.falls[0].upper == 0.0:
             yield f"monotone: {found!r} with {w!r}"
@@ -529,7 +507,7 @@ def _certified(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         return
     X = rng.normal(size=(3, n))
     sigma = float(rng.choice([0.05, 0.2, 1.0]))
-    found = _asked(counts, lambda: rs.certify(net, X, [sigma], budget="0.5s"))
+    found = asked(counts, lambda: rs.certify(net, X, [sigma], budget="0.5s"))
     if found is None:
         return
     for row in range(len(X)):
@@ -544,7 +522,7 @@ def _certified(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         changed = y.argmax(axis=1) != own
         low, high = float((changed & ~near).mean()), float((changed | near).mean())
         a, b = (float(np.asarray(v)[row, 0]) for v in (found.change.lower, found.change.upper))
-        if a - _doubt(high, DRAWS) > high or b + _doubt(low, DRAWS) < low:
+        if a - doubt(high, DRAWS) > high or b + doubt(low, DRAWS) < low:
             yield f"certify {net!r} at {X[row]}, sigma {sigma}: [{a}, {b}], draws [{low}, {high}]"
 
 
@@ -587,8 +565,8 @@ def _in_units(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     a, b = (cases[int(i)] for i in rng.choice(len(cases), 2, replace=False))
     joined = str(rng.choice([" and ", " or "]))
     for one, two in (a, b, (f"({a[0]}){joined}({b[0]})", f"({a[1]}){joined}({b[1]})")):
-        here = _asked(counts, lambda t=one: rs.probability(named, law, t, guarantee="exact"))
-        raw = _asked(counts, lambda t=two: rs.probability(net, law, t, guarantee="exact"))
+        here = asked(counts, lambda t=one: rs.probability(named, law, t, guarantee="exact"))
+        raw = asked(counts, lambda t=two: rs.probability(net, law, t, guarantee="exact"))
         if here is None or raw is None:
             if (here is None) != (raw is None):
                 yield f"{one} is {here!r}, {two} is {raw!r}"
@@ -607,7 +585,7 @@ def _replayed(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     options: dict[str, Any] = {"guarantee": "exact"}
     if rng.random() < 0.5:
         options = {"guarantee": "sound", "budget": QUICK}
-    answer = _asked(counts, lambda: rs.probability(net, law, text, rng=4, **options))
+    answer = asked(counts, lambda: rs.probability(net, law, text, rng=4, **options))
     if answer is None:
         return
     again = rs.replay(json.loads(json.dumps(rs.record(net, law, text, answer, **options))), net)
@@ -628,16 +606,16 @@ def _property_files(rng: np.random.Generator, counts: Counter[str]) -> Iterator[
     for version in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "p.vnnlib"
-            if _asked(counts, lambda v=version, p=path: boxed.to_vnnlib(p, version=v) or True) is None:
+            if asked(counts, lambda v=version, p=path: boxed.to_vnnlib(p, version=v) or True) is None:
                 continue
-            again = _asked(counts, lambda p=path: rs.vnnlib(p))
+            again = asked(counts, lambda p=path: rs.vnnlib(p))
         if again is None:  # version 1 refuses what can never hold
             if boxed.cases:
                 yield f"{text}: version {version} cannot be read back"
             continue
         law = rs.Uniform(low, high)
-        one = _asked(counts, lambda: rs.probability(net, law, event, guarantee="exact"))
-        two = _asked(counts, lambda e=again: rs.probability(net, law, e, guarantee="exact"))
+        one = asked(counts, lambda: rs.probability(net, law, event, guarantee="exact"))
+        two = asked(counts, lambda e=again: rs.probability(net, law, e, guarantee="exact"))
         if (one is None) != (two is None) or (one is not None and _apart(one, two, 1e-12)):
             yield f"{text}: {one!r}, from version {version} {two!r}"
 
@@ -670,7 +648,7 @@ def _fitted(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     if rng.random() < 0.5:
         table["count"] = rng.poisson(1.0, n).astype(float)
     schema = rs.Schema.of(table)
-    law = _asked(counts, lambda: rs.fit(table, schema))
+    law = asked(counts, lambda: rs.fit(table, schema))
     if law is None:
         return
     X = law.sample(DRAWS, int(rng.integers(2**31)))
@@ -682,7 +660,7 @@ def _fitted(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         yield from _every_guarantee(counts, rng, net, law, text, X)
     named = rs.Network(net.layers, schema=schema)
     share = float((group == "a").mean())
-    found = _asked(counts, lambda: rs.probability(named, law, "G == a", guarantee="exact"))
+    found = asked(counts, lambda: rs.probability(named, law, "G == a", guarantee="exact"))
     if found is not None and abs(found.value - share) > 1e-9:
         yield f"{law!r}: G == a has {found!r}, the table {share}"
 
@@ -694,7 +672,7 @@ def _outputs(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     law = random_law(rng, n, 1)
     X = law.sample(DRAWS, int(rng.integers(2**31)))
     Y = net(X)
-    out = _asked(counts, lambda: rs.outputs(net, law, rng=1))
+    out = asked(counts, lambda: rs.outputs(net, law, rng=1))
     o = int(rng.integers(net.n_outputs))
     scale = 1e-9 * (1.0 + np.abs(Y[:, o]).max())
     if out is not None and out.guarantee == "exact":
@@ -704,23 +682,23 @@ def _outputs(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
             ("sf", out.sf(t, o), (Y[:, o] > t + scale).mean(), (Y[:, o] > t - scale).mean()),
         ):
             low, high = float(low), float(high)
-            if float(found.lower) - _doubt(high, DRAWS) > high or float(found.upper) + _doubt(low, DRAWS) < low:
+            if float(found.lower) - doubt(high, DRAWS) > high or float(found.upper) + doubt(low, DRAWS) < low:
                 yield f"{name}({t!r}) of {net!r} under {law!r}: {found!r}, draws [{low}, {high}]"
         q = float(rng.uniform(0.1, 0.9))
         place = float(out.quantile(q, o).value)
-        slack = _doubt(q, DRAWS)
+        slack = doubt(q, DRAWS)
         if (Y[:, o] < place - scale).mean() > q + slack or (Y[:, o] <= place + scale).mean() < q - slack:
             yield f"quantile({q}) of {net!r} under {law!r}: {place}"
         atoms = out.atoms(o)
         for value, mass in zip(atoms.value.tolist(), atoms.mass.value.tolist(), strict=True):
             share = float((np.abs(Y[:, o] - value) <= scale).mean())
-            if abs(share - mass) > _doubt(share, DRAWS):
+            if abs(share - mass) > doubt(share, DRAWS):
                 yield f"atom {value} of {net!r} under {law!r}: {mass}, draws {share}"
         if not _skewed(Y[:, o]):
             error = DEVIATIONS * Y[:, o].std() / np.sqrt(DRAWS) + 20 / DRAWS * np.abs(Y[:, o]).max() + scale
             if abs(float(out.mean.value[o]) - Y[:, o].mean()) > error:
                 yield f"mean of {net!r} under {law!r}: {out.mean.value[o]}, draws {Y[:, o].mean()}"
-    models = _asked(counts, lambda: rs.linear_models(net, law, rng=1))
+    models = asked(counts, lambda: rs.linear_models(net, law, rng=1))
     if models is not None and models.masses.guarantee == "exact":
         keys, seen = np.unique(net.key(net.pattern(X)), return_counts=True)
         shares = dict(zip(keys.tolist(), (seen / DRAWS).tolist(), strict=True))
@@ -730,11 +708,11 @@ def _outputs(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         if rng.random() < 0.5 and law.atoms is None and not law.point_masses and _continuous(law):
             for key, m in zip(net.key(models.pattern).tolist(), models.masses.value.tolist(), strict=True):
                 share = shares.get(key, 0.0)
-                if abs(share - m) > _doubt(share, DRAWS):
+                if abs(share - m) > doubt(share, DRAWS):
                     yield f"pattern of {net!r} under {law!r}: {m}, draws {share}"
     if isinstance(law, rs.Gaussian) and np.linalg.matrix_rank(law.cov) == n:  # others have derivatives along a line
         text = f"y[{o}] > {float(np.quantile(Y[:, o], 0.6)) + 1.1e-4!r}"
-        slope = _asked(counts, lambda: rs.sensitivity(net, law, text, rng=1))
+        slope = asked(counts, lambda: rs.sensitivity(net, law, text, rng=1))
         if slope is not None and slope.mean.guarantee == "exact":
             for i in range(n):
                 h = 1e-3 * float(law.sd[i]) * np.eye(n)[i]
@@ -761,4 +739,5 @@ KINDS: dict[str, Callable[[np.random.Generator, Counter[str]], Iterator[str]]] =
     "rare": _rare,
     "fitted": _fitted,
     "outputs": _outputs,
+    **GEOMETRY,
 }

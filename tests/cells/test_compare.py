@@ -202,11 +202,31 @@ def test_closed_forms_in_more_dimensions(d):
     assert distance(one, zero, (-1, 1), 1).value == pytest.approx(volume / 2, rel=1e-12)
     assert distance(one, zero, (-1, 1), 2).value == pytest.approx(np.sqrt(volume / 3), rel=1e-12)
     assert distance(one, zero, (-1, 1), 1, normalised=True).value == pytest.approx(1 / 2, rel=1e-12)
-    # Two outputs: sums for p = 1 and p = 2, the larger one for the supremum.
+    # Two outputs, (x_1, -2 x_1): their length is sqrt(5) |x_1|; joined by the same p, sums and the larger one.
     two, none = affine(np.vstack([np.eye(1, d), -2 * np.eye(1, d)]), [0.0, 0.0]), affine(np.zeros((2, d)), [0.0, 0.0])
-    assert distance(two, none, (-1, 1)).value == 2.0
-    assert distance(two, none, (-1, 1), 1).value == pytest.approx(3 * volume / 2, rel=1e-12)
-    assert distance(two, none, (-1, 1), 2).value == pytest.approx(np.sqrt(5 * volume / 3), rel=1e-12)
+    assert distance(two, none, (-1, 1)).value == pytest.approx(np.sqrt(5), rel=1e-14)
+    found = distance(two, none, (-1, 1), 1)
+    assert found.lower <= np.sqrt(5) * volume / 2 <= found.upper and found.guarantee == "sound"
+    assert distance(two, none, (-1, 1), norm="p").value == 2.0
+    assert distance(two, none, (-1, 1), 1, norm="p").value == pytest.approx(3 * volume / 2, rel=1e-12)
+    for norm in ("euclidean", "p"):
+        assert distance(two, none, (-1, 1), 2, norm=norm).value == pytest.approx(np.sqrt(5 * volume / 3), rel=1e-12)
+
+
+def test_the_length_of_several_outputs_in_many_dimensions_is_bracketed():
+    rng = np.random.default_rng(0)
+    net, other = random_net((8, 3, 2), 0, bias=0.5), random_net((8, 3, 2), 1, bias=0.5)
+    found, largest = distance(net, other, (-1, 1)), distance(net, other, (-1, 1), norm="p")
+    X = rng.choice([-1.0, 1.0], size=(20_000, 8)) * rng.uniform(size=(20_000, 8)) ** rng.choice([0, 1], (20_000, 1))
+    drawn = float(np.linalg.norm(net(X) - other(X), axis=1).max())
+    assert largest.guarantee == "exact" and found.guarantee == "sound"
+    assert drawn <= found.upper * (1 + 1e-12) and largest.value <= found.value <= found.upper
+    assert found.upper <= np.sqrt(2) * largest.value * (1 + 1e-12)
+    one, zero = affine(np.vstack([np.eye(1, 8), np.eye(1, 8, 1)]), [0.0, 0.0]), affine(np.zeros((2, 8)), [0.0, 0.0])
+    bracket = distance(one, zero, (-1, 1))  # attained at a corner: both ends meet, or the corner was not looked at
+    assert bracket.lower <= np.sqrt(2) <= bracket.upper * (1 + 1e-12)
+    alone = distance(affine(np.eye(1, 8), [0.0]), affine(np.zeros((1, 8)), [0.0]), (-1, 1))
+    assert alone.guarantee == "exact" and alone.value == pytest.approx(1.0)  # one output: no length to bracket
 
 
 def test_cross_polytope_volume():
@@ -240,7 +260,7 @@ def test_quadrature_agrees_in_one_dimension(seed):
             line = np.poly1d(np.polyfit([a, b], [left, right], 1))
             for lo, hi in zip([a, *roots], [*roots, b], strict=True):
                 plain += abs(integrate.quad(line, lo, hi)[0])
-    assert distance(one, two, (-2, 3), 1).value == pytest.approx(plain, rel=1e-9)
+    assert distance(one, two, (-2, 3), 1, norm="p").value == pytest.approx(plain, rel=1e-9)
 
 
 def test_quadrature_agrees_in_the_plane():
@@ -264,14 +284,15 @@ def test_distances_are_metrics(seed, widths):
     size = {}
     for p in (1, 2, inf):
         ab, bc, ac_ = (distance(nets[i], nets[j], (-1, 1), p) for i, j in ((0, 1), (1, 2), (0, 2)))
-        assert ab.guarantee == "exact"
+        closed = p != 1 or outputs == 1
+        assert ab.guarantee == ("exact" if closed else "sound")
         assert ab.lower <= ab.value <= ab.upper
-        assert ab.upper - ab.lower < 1e-9
-        assert ac_.value <= ab.value + bc.value + 1e-9
-        assert distance(nets[1], nets[0], (-1, 1), p).value == pytest.approx(ab.value, rel=1e-12)
+        assert ab.upper - ab.lower < (1e-9 if closed else 1e-5 * ab.value)
+        assert ac_.lower <= ab.upper + bc.upper + 1e-9
+        assert distance(nets[1], nets[0], (-1, 1), p).value == pytest.approx(ab.value, rel=1e-12 if closed else 1e-6)
         size[p] = ab.value
-    assert size[1] <= np.sqrt(volume * outputs) * size[2] * (1 + 1e-12)
-    assert size[2] <= np.sqrt(volume * outputs) * size[inf] * (1 + 1e-12)
+    assert size[1] <= np.sqrt(volume) * size[2] * (1 + 1e-6)
+    assert size[2] <= np.sqrt(volume) * size[inf] * (1 + 1e-12)
 
 
 def test_any_p_and_the_euclidean_norm_in_closed_form():
@@ -282,11 +303,11 @@ def test_any_p_and_the_euclidean_norm_in_closed_form():
         truth = (2**p / (p + 1)) ** (1 / p)
         assert found.lower <= truth <= found.upper and found.width < 1e-5 and found.guarantee == "sound"
     one, two = affine([[1.0], [0.0]], [0.0, 1.0]), affine([[0.0], [0.0]], [0.0, 0.0])  # the difference is (x, 1)
-    found = distance(one, two, (0, 1), 1, norm="euclidean")
+    found = distance(one, two, (0, 1), 1)
     truth = (np.sqrt(2) + np.arcsinh(1)) / 2
     assert found.lower <= truth <= found.upper and found.width < 1e-5
-    assert distance(one, two, (0, 1), norm="euclidean").value == pytest.approx(np.sqrt(2), rel=1e-15)
-    assert distance(one, two, (0, 1)).value == 1.0
+    assert distance(one, two, (0, 1)).value == pytest.approx(np.sqrt(2), rel=1e-15)
+    assert distance(one, two, (0, 1), norm="p").value == 1.0
 
 
 @pytest.mark.parametrize("p, norm", [(1, "euclidean"), (1.5, "p"), (3, "euclidean"), (4, "p"), (inf, "euclidean")])
@@ -336,7 +357,7 @@ def test_records():
         ),
         (lambda: distance(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), 0.5), "at least 1"),
         (lambda: distance(affine([[1.0]], [0.0]), affine([[1.0]], [0.0]), (0, 1), "2"), "p must be a number"),
-        (lambda: distance(affine(np.ones((1, 7)), [0.0]), affine(np.ones((1, 7)), [0.0]), (0, 1), 2), "p=inf with"),
+        (lambda: distance(affine(np.ones((1, 7)), [0.0]), affine(np.ones((1, 7)), [0.0]), (0, 1), 2), "p=inf works"),
     ],
 )
 def test_refusals(call, text):

@@ -1,5 +1,6 @@
 """The polyhedral complex: counts, labels, lattice, bent hyperplanes, level sets; and intersections of hyperplanes."""
 
+import itertools
 import json
 from fractions import Fraction
 from math import comb
@@ -639,10 +640,6 @@ def test_repr_and_dictionary():
         (lambda: polyhedral_complex(random_net((2, 3, 2))).level_set(1, other=1), "another output"),
         (lambda: polyhedral_complex(random_net((2, 3, 1))).level_set(0, value=np.nan), "value must be"),
         (lambda: polyhedral_complex(random_net((3, 3, 1))).level_set(0).segments(), "2 inputs"),
-        (
-            lambda: build_complex(regions(random_net((2, 3, 1)), (-1, 1), polytope=([[1.0, 1.0]], [0.0]))),
-            "cut by half-spaces",
-        ),
         (lambda: build_complex(regions(random_net((3, 3, 1)), (-1, 1), geometry="polytope")), "carry vertices"),
     ],
 )
@@ -678,9 +675,9 @@ def test_hyperplanes_that_do_not_meet():
     np.testing.assert_allclose(parallel.point, [0.5, 0.0], atol=1e-15)
     assert parallel.residual == pytest.approx(0.5)
     assert not hyperplane_intersection([[1, 0], [0, 1], [1, 1]], [0, 1, 1 + 1e-9]).consistent
-    assert hyperplane_intersection([[1, 0], [0, 1], [1, 1]], [0, 1, 1 + 1e-9], tolerance=1e-6).consistent
+    assert hyperplane_intersection([[1, 0], [0, 1], [1, 1]], [0, 1, 1 + 1e-9], rounding=1e-6).consistent
     assert hyperplane_intersection([[1, 0], [1, 1e-9]], [0, 0]).rank == 2
-    assert hyperplane_intersection([[1, 0], [1, 1e-9]], [0, 0], tolerance=1e-6).rank == 1
+    assert hyperplane_intersection([[1, 0], [1, 1e-9]], [0, 0], rounding=1e-6).rank == 1
     assert not hyperplane_intersection([[0.0, 0.0], [1.0, 0.0]], [1.0, 0.0]).consistent
     assert hyperplane_intersection([[0.0, 0.0], [1.0, 0.0]], [0.0, 0.0]).dimension == 1
     assert hyperplane_intersection(np.zeros((0, 3)), []).dimension == 3
@@ -727,3 +724,58 @@ def test_a_large_square_is_the_plane(seed):
         a, b = square.level_set(value=value), symbolic.level_set(value=value)
         assert a.f_vector == b.f_vector
         assert a.components() == b.components()
+
+
+# -- polytopes -----------------------------------------------------------------------------------------------------
+
+
+def test_one_cell_with_more_facets_than_the_first_buffer_holds():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(52, 3))
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    found = polyhedral_complex(Network([(np.ones((1, 3)), [10.0]), ([[1.0]], None)]), polytope=(A, np.ones(52)))
+    # 52 planes that touch the unit sphere: a simple polytope, so 3 V = 2 E, and Euler's formula gives the rest.
+    assert found.f_vector == (100, 150, 52, 1)
+    assert found.inner_f_vector == (0, 0, 0, 1)
+    assert found.face_to_face
+    on = found.half_spaces(2)
+    np.testing.assert_array_equal(on.sum(axis=0), 1)
+    np.testing.assert_array_equal(on.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("widths", [(1, 5, 1), (2, 6, 4, 1), (3, 5, 1), (4, 4, 1)])
+def test_a_box_by_its_half_spaces_has_the_faces_of_the_box(widths):
+    net, d = random_net(widths, 3, bias=0.5), widths[0]
+    box = polyhedral_complex(net, (-1.5, 1.25))
+    rows = np.concatenate([np.eye(d), -np.eye(d)]), np.repeat([1.25, 1.5], d)
+    found = polyhedral_complex(net, polytope=rows)
+    assert found.f_vector == box.f_vector
+    assert found.inner_f_vector == box.inner_f_vector
+    assert found.face_to_face
+    assert found.level_set(0, value=0.1).f_vector == box.level_set(0, value=0.1).f_vector
+    for k in range(d + 1):
+        on = found.half_spaces(k)
+        sides = on[:, :d].astype(int) - on[:, d:]
+        there = {(*a, *b) for a, b in zip(found.labels(k).tolist(), sides.tolist(), strict=True)}
+        assert there == {(*a, *b) for a, b in zip(box.labels(k).tolist(), box.sides(k).tolist(), strict=True)}
+    for first, second in itertools.pairwise(found.boundaries):
+        assert not (first @ second).count_nonzero()
+
+
+def test_a_triangle_in_a_box():
+    net = Network([(np.eye(2), None), ([[1.0, 1.0]], None)])
+    triangle = ([[1, 1], [-1, 1], [0, -1]], [1, 1, 0.5])
+    assert polyhedral_complex(net, polytope=triangle).f_vector == (7, 10, 4)
+    cut = polyhedral_complex(net, (-1, 1), polytope=triangle)  # two corners less, two on the line y = 0 more
+    assert cut.f_vector == (7, 10, 4)
+    assert cut.sides(1).any(axis=1).sum() == 2
+    assert cut.on_boundary(1).sum() == 6
+
+
+def test_polytopes_that_a_complex_refuses():
+    net = random_net((2, 3, 1), 0)
+    with pytest.raises(InputError, match="bounded"):
+        polyhedral_complex(net, polytope=([[1.0, 1.0]], [1.0]))
+    angle = np.linspace(0, 2 * np.pi, 61, endpoint=False)
+    with pytest.raises(InputError, match="at most 60 rows"):
+        polyhedral_complex(net, polytope=(np.stack([np.cos(angle), np.sin(angle)], axis=1), np.ones(61)))

@@ -1,11 +1,13 @@
 """The Lipschitz constant, and hyperplanes in general position."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 import reluscope as rs
 from nets import random_net
-from reluscope.cells import general_position
+from reluscope.cells import general_position, hyperplane_intersection
 from reluscope.cells.lipschitz import layer_bound
 from reluscope.errors import InputError
 
@@ -48,3 +50,29 @@ def test_general_position():
     assert general_position([[1.0, 0.0], [0.0, 0.0]], [0.0, 1.0]).reason == "a row is zero"
     with pytest.raises(InputError, match="subsets"):
         general_position(np.ones((300, 4)), np.ones(300))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_general_position_subset_by_subset(seed):
+    """Small whole numbers, so that many are not generic: the first subset that is not, one by one."""
+    rng = np.random.default_rng(seed)
+    n, m = 1 + seed % 3, int(rng.integers(2, 8))
+    A, b = rng.integers(-4, 5, (m, n)).astype(float), rng.integers(-4, 5, m).astype(float)
+    if seed % 2:  # none of these is a whole number, and rounding decides nothing
+        A, b = A / 7, b / 7
+
+    def bad(some):
+        found = hyperplane_intersection(A[list(some)], b[list(some)])
+        return found.consistent if len(some) > n else found.rank < len(some)
+
+    subsets = (some for k in range(1, n + 2) for some in combinations(range(m), k))
+    assert general_position(A, b).subset == next(filter(bad, subsets), ())
+
+
+def test_general_position_of_many_lines():
+    """120 lines have 287,960 subsets; one more through the crossing of two others is found."""
+    rng = np.random.default_rng(0)
+    A, b = rng.normal(size=(120, 2)), rng.normal(size=120)
+    assert general_position(A, b)
+    b[119] = A[119] @ np.linalg.solve(A[[5, 70]], b[[5, 70]])
+    assert general_position(A, b).subset == (5, 70, 119)

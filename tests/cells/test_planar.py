@@ -4,7 +4,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rational import rational_regions
 
@@ -42,7 +42,13 @@ def lines_net(rows, offsets):
 def check_partition(net, found, area=None):
     """Patterns are unique, hold at the interior points, and give the network's own values there."""
     assert len(np.unique(found.pattern, axis=0)) == len(found)
-    np.testing.assert_array_equal(net.pattern(found.interior), found.pattern)
+    # A unit that stays on a break point all over a region is on one side of it by rounding alone.
+    apart = [
+        np.abs(h[:, :, None] - np.asarray(layer.units.breaks)).min(axis=2, initial=np.inf) > 1e-12
+        for h, layer in zip(net.preactivations(found.interior), net.hidden, strict=False)
+    ]
+    same = net.pattern(found.interior) == found.pattern
+    assert same[np.concatenate(apart, axis=1)].all()
     value = np.einsum("noi,ni->no", found.C, found.interior) + found.d
     np.testing.assert_allclose(value, net(found.interior), atol=1e-11 * (1 + np.abs(value).max()))
     if area is not None:
@@ -128,6 +134,7 @@ def test_the_plane_agrees_with_exact_rational_arithmetic(seed):
 
 
 @settings(max_examples=40)
+@example(590614, ac.relu6())  # a unit is exactly 6 all over a region
 @given(st.integers(0, 10**6), st.sampled_from(ACTIVATIONS))
 def test_intervals_agree_with_exact_rational_arithmetic(seed, act):
     net = integer_net((1, 4, 4, 1), seed, act, top=2)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from reluscope.activations import Units, absolute, identity, leaky_relu, relu
+from reluscope.activations import Units, absolute, identity, leaky_relu, piecewise, relu
+from reluscope.cells import subdivide
 from reluscope.cells.domain import starting_cell
 from reluscope.cells.regions import regions, stream_regions
 from reluscope.cells.subdivide import CutPlan, Stack, traverse
@@ -79,6 +80,42 @@ def test_a_sparse_second_layer():
     assert {p.tobytes() for p in found.pattern} == {p.tobytes() for p in expected.pattern} and len(found) > 1000
 
 
+@pytest.mark.parametrize("units", [relu(), leaky_relu(0.1), absolute()], ids=lambda u: u.name)
+@pytest.mark.parametrize("bias", [0.0, -0.3])
+def test_sparse_layers_with_most_units_off(units, bias):
+    """As behind convolutions: a unit touches few units of the next layer, and many are off all over a batch."""
+    rng = np.random.default_rng(5)
+    dense = he(2, 72, 40, 30, 2, seed=4, units=units)
+    given = []
+    for k, layer in enumerate(dense.layers):
+        weight = layer.dense() * (rng.random(layer.weight.shape) < 0.3) if k in (1, 2) else layer.dense()
+        given.append((weight, layer.bias if k == 0 else layer.bias * 0.0 + bias))
+    given = [(*layer, units) for layer in given[:-1]] + given[-1:]
+    thin = Network(
+        [(sparse.csr_array(layer[0]) if k in (1, 2) else layer[0], *layer[1:]) for k, layer in enumerate(given)]
+    )
+    expected = plain(Network(given))
+    found = regions(thin, (-1, 1), progress=None)
+    assert found.complete and len(found) == len(expected) > 1000
+    for pattern, maps in zip(found.pattern, found.maps, strict=True):
+        np.testing.assert_allclose(maps, expected[pattern.tobytes()], rtol=1e-10, atol=1e-12)
+    for i in range(0, len(found), 97):
+        one = thin.affine(found.pattern[i])
+        np.testing.assert_allclose(found.maps[i, :-1].T, one.C, rtol=1e-10, atol=1e-12)
+    assert found.volume.sum() == pytest.approx(4.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("stored", [np.asarray, sparse.csr_array])
+def test_a_layer_that_is_off_everywhere(stored):
+    net = he(2, 70, 6, 5, 1)
+    given = [(layer.dense(), layer.bias) for layer in net.layers]
+    given[1] = (stored(given[1][0]), np.full(6, -100.0))
+    given[2] = (stored(given[2][0]), given[2][1])
+    found = regions(Network(given), (-1, 1), progress=None)
+    assert len(found) == len(regions(Network([given[0], (np.ones((1, 70)), None)]), (-1, 1), progress=None))
+    np.testing.assert_array_equal(found.C, 0.0)
+
+
 def test_units_that_never_switch_and_copies():
     """Identity units among the others cut nothing; exact copies leave nothing in doubt."""
     net = he(2, 80, 1)
@@ -111,3 +148,24 @@ def test_a_budget_ends_a_wide_layer():
     found = regions(net, (-1, 1), budget="5000 regions", progress=None)
     assert len(found) == 5000 and found.stopped == "budget of 5,000 regions reached"
     assert sum(len(batch) for batch in stream_regions(net, (-1, 1), budget="0.01s")) < 40_000
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        he(2, 150, 1),
+        he(2, 80, 10, 1, units=leaky_relu(0.1)),
+        he(2, 70, 1, units=piecewise([0.3], [0.0, 1.0])),
+        he(3, 30, 6, 2),
+        he(2, 90, 1, units=[piecewise([0.1 * (k % 2)], [0.0, 1.0]) for k in range(90)]),
+    ],
+    ids=repr,
+)
+def test_short_lists_cut_together_as_they_do_one_by_one(net, monkeypatch):
+    together = regions(net, (-3, 3))
+    monkeypatch.setattr(subdivide, "_TOGETHER", 0)
+    alone = regions(net, (-3, 3))
+    assert len(together) > 300 and np.array_equal(together.pattern, alone.pattern)
+    assert np.allclose(together.maps, alone.maps, rtol=0, atol=1e-12)
+    assert all(np.array_equal(a, b) for a, b in zip(together._facets, alone._facets, strict=True))
+    assert np.array_equal(net.pattern(together.interior), together.pattern)

@@ -463,6 +463,25 @@ def _where(g: Graph) -> bool:
     return g.add("Where", [condition, x, other] if g.chance(0.5) else [condition, other, x])
 
 
+def _chosen(op: str, negated: bool = False) -> Any:
+    """A choice by comparing a value with a constant: continuous between these two, else it jumps."""
+
+    def make(g: Graph) -> bool:
+        x, before, count = g.pick(), g.wanted, len(g.nodes)
+        other = g.constant(g.numbers(g.values[x].shape))
+        if g.add(op, [x, other]) and not g.refused and (not negated or g.add("Not", [g.wanted])):
+            b = g.wanted
+            if g.add("Where", [b, x, other] if g.chance(0.5) else [b, other, x]):
+                return True
+        if g.refused:
+            return True
+        del g.nodes[count:]
+        g.wanted = before
+        return False
+
+    return make
+
+
 def _constants(g: Graph) -> bool:
     """A few operations on constants, and their result added to a value."""
     x = g.pick()
@@ -550,9 +569,13 @@ MAKERS = {
     "Gemm": _gemm,
     "GlobalAveragePool": lambda g: g.add("GlobalAveragePool", [g.pick(3, 4)]),
     "GlobalMaxPool": lambda g: g.add("GlobalMaxPool", [g.pick(3, 4)]),
+    "Greater": _chosen("Greater"),
+    "GreaterOrEqual": _chosen("GreaterOrEqual"),
     "HardSigmoid": lambda g: g.add("HardSigmoid", [g.pick()], alpha=g.one_of(None, 0.5), beta=g.one_of(None, 0.25)),
     "Identity": _unary("Identity"),
     "LeakyRelu": lambda g: g.add("LeakyRelu", [g.pick()], alpha=g.one_of(None, 0.5, -1.0)),
+    "Less": _chosen("Less"),
+    "LessOrEqual": _chosen("LessOrEqual"),
     "MatMul": _matmul,
     "Max": _many("Max"),
     "MaxPool": _max_pool,
@@ -560,10 +583,13 @@ MAKERS = {
     "Min": _many("Min"),
     "Mul": _binary("Mul"),
     "Neg": _unary("Neg"),
+    "Not": _chosen("Greater", negated=True),
     "PRelu": _prelu,
     "Pad": _pad,
     "Range": _ranged,
+    "ReduceMax": _reduce("ReduceMax"),
     "ReduceMean": _reduce("ReduceMean"),
+    "ReduceMin": _reduce("ReduceMin"),
     "ReduceSum": _reduce("ReduceSum"),
     "Relu": _unary("Relu"),
     "Reshape": _reshape,

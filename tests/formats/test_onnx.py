@@ -370,6 +370,14 @@ CASES = [
         17,
     ),
     ("where", M, [node("Relu", "x", "r"), node("Where", "c r x")], {"c": rand(3, 4) > 0}, 17),
+    ("greater", M, [node("Greater", "x c", "b"), node("Where", "b x c")], {"c": rand(3, 4)}, 17),
+    ("greater or equal", M, [node("GreaterOrEqual", "c x", "b"), node("Where", "b x c")], {"c": rand(4)}, 17),
+    ("less", M, [node("Less", "x c", "b"), node("Neg", "x", "n"), node("Where", "b n x")], {"c": np.float32(0)}, 13),
+    ("less or equal", M, [node("Relu", "x", "r"), node("LessOrEqual", "x r", "b"), node("Where", "b x r")], {}, 17),
+    ("not", M, [node("Greater", "x c", "b"), node("Not", "b", "n"), node("Where", "n x c")], {"c": rand(3, 4)}, 17),
+    ("reduce max", I2, [node("ReduceMax", "x", axes=[1, 3])], {}, 13),
+    ("reduce max input", M, [node("ReduceMax", "x a", keepdims=0)], {"a": ints(-1)}, 18),
+    ("reduce min all", M, [node("ReduceMin", "x", keepdims=0)], {}, 13),
     ("where with constant", M, [node("Where", "c x k")], {"c": rand(3, 4) > 0, "k": rand(4)}, 17),
     ("convolution of a constant", I2, [node("Conv", "k w", "c"), node("Conv", "x w", "d"), node("Add", "c d")],
      {"k": rand(1, 4, 7, 6), "w": rand(2, 4, 3, 3)}, 17),
@@ -389,6 +397,13 @@ def test_operation_agrees_with_onnxruntime(name, shape, nodes, constants, opset,
     else:
         model = make(nodes, shape, constants, opset=opset)
     agree(model, load_onnx(model.SerializeToString()))
+
+
+def test_truth_values_are_no_output():
+    for more in ([], [node("Not", "b", "y")], [node("Cast", "b", to=FLOAT)]):
+        body = [node("Greater", "x c", "b" if more else "y"), *more]
+        with pytest.raises(UnsupportedError):
+            load_onnx(make(body, M, {"c": rand(3, 4)}).SerializeToString())
 
 
 def test_every_rule_has_a_case():
@@ -605,7 +620,7 @@ NOT_AFFINE = [
     ("Gemm", [node("Gemm", "x x", transB=1)], {}),
     ("Conv", [node("Unsqueeze", "x a", "u"), node("Conv", "u u")], {"a": ints(0)}),
     ("PRelu", [node("PRelu", "x x")], {}),
-    ("Greater", [node("Greater", "x c", "b"), node("Where", "b x c")], {"c": rand(4)}),
+    ("Where", [node("Greater", "x c", "b"), node("Where", "b x k")], {"c": rand(4), "k": rand(4) + 5}),
     ("Cast", [node("Cast", "x", "b", to=TensorProto.INT64), node("Cast", "b", to=FLOAT)], {}),
     ("ArgMax", [node("ArgMax", "x", "i", axis=1), node("Gather", "x i")], {}),
     ("MaxPool", [node("Unsqueeze", "x a", "u"), node("MaxPool", "u", "p y", kernel_shape=[2])], {"a": ints(0)}),

@@ -129,6 +129,32 @@ def test_steps(name, tmp_path):
     assert back.schema == net.schema and (back(FRAME) == net(FRAME)).all()
 
 
+@pytest.mark.parametrize("imputed", [True, False])
+@pytest.mark.parametrize("known", [np.nan, None])
+def test_nan_and_none_in_a_column_of_objects_are_two_things_as_in_the_pipeline(imputed, known):
+    other = None if known is not None else np.nan
+    seen, new = FRAME.copy(), FRAME.copy()
+    seen["sex"], new["sex"] = seen["sex"].astype(object), new["sex"].astype(object)
+    if not imputed:
+        seen.loc[[1, 4, 6], "sex"] = known
+    new.loc[[5, 8], "sex"] = known
+    encoder = OneHotEncoder(handle_unknown="ignore")
+    if imputed:  # scikit-learn's imputer refuses nan where it fills None, and passes None on where it fills nan
+        encoder = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=known), encoder)
+    model = make_pipeline(ColumnTransformer([("l", encoder, ["sex"])], remainder="passthrough"), mlp())
+    model.fit(seen[["sex", *NUMBERS]], Y)
+    net = rs.load(model)
+    assert net.schema.columns[0].missing == ("nan" if known is not None else "None")
+    assert probability(net, new[["sex", *NUMBERS]]) == pytest.approx(model.predict_proba(new)[:, 1], abs=1e-9)
+    if imputed and known is None:
+        return
+    new.loc[[5, 8], "sex"] = other
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = probability(net, new[["sex", *NUMBERS]])
+        assert found == pytest.approx(model.predict_proba(new)[:, 1], abs=1e-9)
+
+
 def test_missing_and_unknown_entries_are_what_the_pipeline_makes_of_them():
     numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     levels = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
@@ -136,7 +162,7 @@ def test_missing_and_unknown_entries_are_what_the_pipeline_makes_of_them():
     net = rs.load(model)
     holes = FRAME.copy()
     holes.loc[[3, 5], "limit"] = np.nan
-    holes.loc[[5, 8], "sex"] = None
+    holes.loc[[5, 8], "sex"] = np.nan
     assert probability(net, holes) == pytest.approx(model.predict_proba(holes)[:, 1], abs=1e-9)
     holes.loc[9, "sex"] = "unknown"
     with pytest.warns(ReluscopeWarning, match=r"1 of 300 rows .*sex \(\[0.0, 0.0\] is the code of no level"):

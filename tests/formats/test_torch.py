@@ -256,7 +256,7 @@ REFUSED = {
     "attention product": (make(lambda s, x: x.unsqueeze(2) @ x.unsqueeze(1)), "product of two values"),
     "exp": (make(lambda s, x: torch.exp(x)), r"'exp'.* is exp"),
     "sign": (make(lambda s, x: torch.sign(x)), "sign"),
-    "argmax": (make(lambda s, x: x.max(dim=1)), "max over an axis"),
+    "argmax": (make(lambda s, x: x.max(dim=1).indices * s.a(x)), "indices of a maximum jump"),
     "rounding": (make(lambda s, x: x.to(torch.int64)), "rounds"),
     "branch on values": (make(lambda s, x: x if x.sum() > 0 else -x), "cannot be traced.*onnx"),
     "two outputs": (make(lambda s, x: (x, s.a(x))), "returns 2 outputs"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reluscope import lens
-from reluscope.errors import InputError, ReluscopeWarning
+from reluscope.errors import InputError
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -201,6 +201,8 @@ def test_layers_of_another_shape_are_named():
             return self.b(x, x, x)[0]
 
     torch.manual_seed(0)
-    with pytest.warns(ReluscopeWarning, match="left out: layer 1: 5 queries, 7 keys"):
-        made = lens.record_attention(Mixed(), torch.randn(1, 5, 8), torch.randn(1, 7, 8))
+    made = lens.record_attention(Mixed(), torch.randn(1, 5, 8), torch.randn(1, 7, 8))
     assert made.heads == ("0.0", "0.1", "2.0", "2.1")
+    assert made.modules == ("a", "a", "b", "b")
+    (cross,) = made.others
+    assert (cross.heads, cross.name, cross.weights.shape) == (("1.0", "1.1"), "cross", (5, 2, 7))

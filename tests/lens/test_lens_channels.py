@@ -150,6 +150,38 @@ def test_real_vision_models_give_intermediate_values(data_folder):
     assert recording.weights.shape == (5, 6, 5)
     assert np.allclose(recording.weights.sum(2), 1, atol=1e-5)
     assert recording.heads == ("0.0", "0.1", "0.2", "1.0", "1.1", "1.2")
+    assert recording.outputs.shape[:2] == (5, 6) and recording.error < 1e-5
+    assert lens.record_onnx(model, np.zeros((32, 32, 3)), outputs=False).outputs is None
+
+
+def test_heads_of_a_graph_keep_their_outputs(tmp_path):
+    """Weights and outputs of a written-out attention of two heads over three positions, against numpy."""
+    from onnx.helper import make_node
+    from test_lens_fields import graph
+
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    stored = {name: rng.normal(size=(1, 2, 4, 3)) for name in ("q", "k", "v")}
+    nodes = [make_node("MatMul", ["x", name], [f"x{name}"], name=f"make {name}") for name in stored]
+    nodes += [
+        make_node("Transpose", ["xk"], ["kt"], perm=[0, 1, 3, 2]),
+        make_node("MatMul", ["xq", "kt"], ["logits"]),
+        make_node("Softmax", ["logits"], ["w"], name="attention", axis=-1),
+        make_node("Identity", ["w"], ["w2"]),
+        make_node("MatMul", ["w2", "xv"], ["out"], name="heads"),
+    ]
+    model = lens.as_model(graph(tmp_path, nodes, stored, (1, 2, 3, 4)))
+    x = rng.random((2, 3, 4))  # as an image: two rows, three columns, four channels, passed on in this order
+    found = lens.record_onnx(model, x[None])
+    q, k, v = (x @ stored[name][0] for name in ("q", "k", "v"))
+    logits = q @ k.transpose(0, 2, 1)
+    weights = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(found.weights.transpose(1, 0, 2), weights, atol=1e-5)
+    np.testing.assert_allclose(found.outputs.transpose(1, 0, 2), weights @ v, atol=1e-5)
+    assert found.error < 1e-6
+    again = lens.Recording(found.weights, found.heads, "sequence", found.outputs, None, 0.0)
+    again.save(tmp_path / "kept")
+    assert lens.load_recording(tmp_path / "kept").error == 0.0  # no error is not an unknown error
 
 
 def test_the_command_writes_one_page(tmp_path, capsys):

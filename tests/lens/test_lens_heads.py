@@ -221,19 +221,6 @@ def test_the_maximum_of_a_sequence_lies_like_its_heads(tmp_path):
     assert np.array_equal(shown, np.where(np.arange(5) == 3, 0, 255)[None].repeat(5, 0))
 
 
-def test_the_reference_names_every_public_function():
-    from pathlib import Path
-
-    from reluscope.plot import lens as plot
-
-    text = (Path(__file__).resolve().parents[2] / "docs" / "reference.md").read_text("utf-8")
-    for name, home in lens._HOME.items():
-        assert f":: reluscope.lens.{home}.{name}\n" in text, name
-    for name in vars(plot):
-        if name.startswith("plot_"):
-            assert f":: reluscope.plot.lens.{name}\n" in text, name
-
-
 def test_heads_are_laid_over_the_image():
     pytest.importorskip("matplotlib")
     from reluscope.plot import lens as plot

@@ -49,9 +49,9 @@ def test_heads_that_follow_an_event_are_found_and_others_are_not(seed):
     weights[:, :, 3] += 0.3
     weights[menu > 0, 4, 20] += 1  # head 4 looks 20 frames back while the menu is open
     found = lens.associate_events(recording(weights), {"menu": menu, "other": other})
-    assert found.found()["menu"] == ("0.4",)
+    assert found.significant()["menu"] == ("0.4",)
     assert found.p[4, 0] <= 2 / STEPS and found.effect[4, 0] > 0.5
-    assert found.found(0.01)["other"] == ()
+    assert found.significant(0.01)["other"] == ()
     assert len(found.to_dict()["p"]) == 12
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from reluscope import lens
 from reluscope.errors import InputError, InputLimitError
+from reluscope.lens import attention
 from reluscope.lens.vpt import SIZES, read_model_file
 
 torch = pytest.importorskip("torch")
@@ -68,6 +69,9 @@ def test_the_memory_makes_chunks_irrelevant_and_ends(tiny, frames):
     assert np.allclose(by_one.weights, at_once.weights, atol=1e-5)
     assert np.allclose(by_one.outputs, at_once.outputs, atol=1e-4)
     assert np.allclose(by_one.weights.sum(2), 1, atol=1e-5)
+    # The heads' own outputs against what the recorded weights make of the values of each frame: float32, 16 terms.
+    for made in (by_one, at_once, lens.record_stream(tiny, frames, chunk=7)):
+        assert 0 < made.error < 1e-5
     for t in range(16):
         assert by_one.weights[t, :, t + 1 :].max(initial=0) == 0
     other = frames.copy()
@@ -75,6 +79,12 @@ def test_the_memory_makes_chunks_irrelevant_and_ends(tiny, frames):
     moved = lens.record_stream(tiny, other)
     assert np.array_equal(moved.weights[:10], lens.record_stream(tiny, frames).weights[:10])
     assert np.abs(moved.weights[10] - at_once.weights[10]).max() > 1e-7
+
+
+def test_lags_in_a_wrong_order_would_be_seen(tiny, frames, monkeypatch):
+    right = attention._by_lag
+    monkeypatch.setattr(attention, "_by_lag", lambda *given: right(*given)[:, :, ::-1])
+    assert lens.record_stream(tiny, frames).error > 0.1
 
 
 def test_attention_is_softmax_of_qk_over_e_with_a_relative_bias(tiny):

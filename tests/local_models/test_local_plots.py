@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
+from reluscope.plot.instances import GREEN, some_rows
 from reluscope.plot.local_models import KINDS
 
 TASKS = ["regression", "binary", "multiclass", "none"]
@@ -129,6 +130,36 @@ def check_bubble(u, ax):
     assert (sizes[0] - 20) / 480 == pytest.approx(u.count[:100][known][0] / u.count[0])
 
 
+def check_models(u, ax):
+    shown = min(12, len(u))
+    marked = next(line for line in ax.lines if line.get_marker() == "o").get_xydata()
+    drawn = some_rows(u, shown, 3, 0)
+    assert np.allclose(marked, u.X[drawn.ravel()])
+    assert all((u.region[drawn[k]] == k).all() for k in range(shown))  # each row is in its region
+    lines = [line.get_xydata() for line in ax.lines if line.get_color() == GREEN and line.get_linewidth() > 2]
+    for ends in lines:  # on a region's own line the network itself is 0
+        inside = ends[0] + np.linspace(0.02, 0.98, 7)[:, None] * (ends[1] - ends[0])
+        assert np.abs(u.network(inside)[:, 0]).max() < 1e-9
+    assert f"{shown} largest of {len(u)}" in ax.get_title()
+
+
+def check_instances(u, ax):
+    shown = min(4, len(u))
+    rows = some_rows(u, shown, 3, 0)
+    order = np.argsort(-u.importance(output=0).variance)
+    picture = ax.images[0].get_array()
+    for i, row in enumerate(rows.ravel().tolist()):
+        # The differences between the rows of a region are those of the network itself: one linear model serves them.
+        first = rows[i // rows.shape[1], 0]
+        change = u.network(u.X[[row, first]])[:, 0]
+        assert picture[i].sum() - picture[i // rows.shape[1] * rows.shape[1]].sum() == pytest.approx(
+            change[0] - change[1]
+        )
+    slope = u.network.jacobian(u.X[rows[0, 0]])[0][order]
+    assert np.allclose(picture[0], slope * (u.X[rows[0, 0]] - u.X.mean(axis=0))[order])
+    assert f"row {rows[0, 0]}" in ax.get_yticklabels()[0].get_text()
+
+
 CHECKS = {name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")}
 
 
@@ -144,6 +175,19 @@ def test_each_kind_draws_its_numbers(kind, task):
     assert u.plot(kind, ax) is ax
     assert ax.get_xlabel()
     CHECKS[kind](u, ax)
+
+
+def test_local_models_with_a_zero_in_their_region_have_a_line():
+    net = random_net((2, 6, 5, 1), 0)
+    X = np.random.default_rng(0).normal(size=(600, 2))
+    u = rs.unwrap(net.then([[1.0]], [-float(np.median(net(X)))]), X)
+    ax = u.plot("models", Figure().add_subplot(), top=8)
+    check = [line.get_xydata() for line in ax.lines if line.get_color() == GREEN and line.get_linewidth() > 2]
+    signs = [np.sign(u.network(u.X[u.region == k])[:, 0]) for k in range(8)]
+    assert len(check) >= sum(len(set(s.tolist())) == 2 for s in signs) >= 1
+    for ends in check:
+        inside = ends[0] + np.linspace(0.02, 0.98, 7)[:, None] * (ends[1] - ends[0])
+        assert np.abs(u.network(inside)).max() < 1e-9
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -222,6 +266,8 @@ def test_what_cannot_be_drawn():
     u = unwrapped("binary", 3)
     with pytest.raises(InputError, match="2 inputs"):
         u.plot("regions")
+    with pytest.raises(InputError, match='try "instances"'):
+        u.plot("models")
     with pytest.raises(InputError, match="kind must be one of"):
         u.plot("pie")
     with pytest.raises(InputError, match="no dendrogram"):

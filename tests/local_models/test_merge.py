@@ -12,7 +12,7 @@ import reluscope as rs
 from nets import random_net
 from reluscope.errors import InputError
 from reluscope.local_models import MergedModels, _adjacency, merge
-from reluscope.local_models._agglomerate import agglomerate, polish
+from reluscope.local_models._agglomerate import Polish, agglomerate
 from reluscope.local_models._grouping import pack
 from reluscope.local_models.merge import candidates
 from reluscope.local_models.table import pooled
@@ -78,10 +78,10 @@ def test_polishing_never_raises_the_cost():
         return total
 
     label = np.repeat(np.arange(4), 10)
-    costs = [cost(polish(label, theta, gram, edges, r)) for r in (0, 1, 2, 10)]
+    costs = [cost(Polish(theta, gram, edges)(label, r)) for r in (0, 1, 2, 10)]
     assert costs[0] > costs[-1]
     assert (np.diff(costs) <= 1e-9).all()
-    assert set(polish(label, theta, gram, edges, 10)) == {0, 1, 2, 3}
+    assert set(Polish(theta, gram, edges)(label, 10)) == {0, 1, 2, 3}
 
 
 def folded(n=300, seed=0, noise=0.0):
@@ -272,7 +272,7 @@ def test_polishing_by_definition(seed):
         for c in set(expected) - set(best):
             best[expected == c] = c
         expected = best
-    assert np.array_equal(polish(label, theta, gram, edges, 4), expected)
+    assert np.array_equal(Polish(theta, gram, edges)(label, 4), expected)
 
 
 @pytest.mark.parametrize("inputs", [3, 14])

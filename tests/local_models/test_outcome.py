@@ -172,6 +172,20 @@ def test_signs_by_feature_are_those_of_the_gradients_at_the_rows(desk):
         u.monotonicity({"b": "sideways"})
 
 
+def test_signs_under_a_law_are_those_of_the_exact_answer():
+    net = rs.Network([([[1.0, 1.0], [-1.0, 0.5]], [0.2, 0.1]), ([[1.0, 1.0]], None)])
+    law = rs.Gaussian([0.3, -0.2], [[1.0, 0.4], [0.4, 1.0]])
+    u = rs.unwrap(net, law.sample(50, 0))
+    lines = u.monotonicity({0: "up"}, law=law, draws=40_000, level=0.999999, rng=1).rows()
+    for i, line in enumerate(lines):
+        for side, sign in (("rises", ">"), ("falls", "<")):
+            exact = rs.probability(net, law, f"J[0,{i}] {sign} 0", guarantee="exact").value
+            assert line[f"{side}_mass_lower"] <= exact <= line[f"{side}_mass_upper"]
+    assert lines[0]["wrong_mass"] == lines[0]["falls_mass"] and lines[1]["wrong_mass"] is None
+    with pytest.raises(rs.InputError, match="law"):
+        u.monotonicity(law=rs.Gaussian([0.0]))
+
+
 def test_only_two_classes_have_an_outcome(desk):
     X, *_ = desk
     net = rs.Network([(np.ones((2, 3)), np.zeros(2)), (np.ones((1, 2)), [0.0])])

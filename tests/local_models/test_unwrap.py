@@ -53,12 +53,25 @@ def test_a_collision_of_hashes_does_no_harm(monkeypatch):
     rng = np.random.default_rng(0)
     words = rng.integers(0, 3, (300, 2)).astype(np.uint64)
     right = group(words)
-    expected = Lookup(words[right[1]]).find(words)
+    expected = Lookup(words[right.first]).find(words)
     monkeypatch.setattr(_grouping, "hashes", lambda w: np.zeros(len(w), dtype=np.uint64))
-    member, first = group(words)
-    assert np.array_equal(member, right[0]) and np.array_equal(first, right[1])
+    member, first, rows = group(words)
+    assert np.array_equal(member, right.member) and np.array_equal(first, right.first)
+    assert np.array_equal(rows, right.rows)
     assert np.array_equal(Lookup(words[first]).find(words), expected)
     assert (Lookup(words[first]).find(words + np.uint64(7)) == -1).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, 70_000])
+def test_groups_are_numbered_by_size_and_first_row(n):
+    words = np.random.default_rng(n).integers(0, 60, (n, 2)).astype(np.uint64)
+    member, first, rows = group(words)
+    assert np.array_equal(words[first][member], words)
+    count = np.bincount(member, minlength=len(first))
+    assert np.array_equal(np.lexsort((first, -count)), np.arange(len(first)))
+    assert np.array_equal(rows, np.argsort(member, kind="stable")) and np.array_equal(
+        first, rows[np.cumsum(count) - count]
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])

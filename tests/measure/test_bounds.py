@@ -12,6 +12,7 @@ import rational
 
 import reluscope as rs
 from nets import integer_net, random_net
+from reluscope import activations
 from reluscope.events import Case, Event
 from reluscope.measure.sound.bracket import bound_event
 from reluscope.measure.sound.mass import fraction, side_mass
@@ -449,3 +450,16 @@ def test_cancelling_weights_stay_inside_the_bracket(seed):
     exact = _exact_uniform(net, lower, upper, prop)
     answer = bound_event(net, rs.Uniform(lower, upper), prop, budget=BUDGET, tolerance=1e-9)
     assert Fraction(answer.lower) <= exact <= Fraction(answer.upper)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("power", [100, 149, 151, 200, 280, 289, 291, 300, 301, 303, 306, 307])
+@pytest.mark.parametrize("kind", [activations.hard_sigmoid(), activations.relu6(), activations.hardtanh()])
+def test_numbers_near_the_end_of_the_range_prove_nothing_wrong(power, kind):
+    # The output is between 0.3 and 4.3 or more, however steep the first layer is.
+    size = 10.0**power
+    top = kind(np.array([1e9])).item()
+    net = rs.Network([([[size]], [0.3 * size], kind), ([[-4.0 / top]], [4.3])])
+    for law in (rs.Gaussian([0.0]), rs.Uniform([-1.0], [2.0])):
+        assert bound_event(net, law, "y[0] <= 0", budget="60 regions").lower == 0.0
+        assert bound_event(net, law, "y[0] > 0", budget="60 regions").upper == 1.0

@@ -157,7 +157,7 @@ def test_log_ratios_and_weights(r, k):
     SobolDraws(r, 1, 256, np.random.default_rng(0)).fill_bits(0, bits, 0, 256)
     columns = np.arange(3, 203, 2)
     Z = np.empty((256, r))
-    aimed._normals(bits, Z)
+    aimed.normals_of(bits, Z)
     for which, (mean, root) in enumerate(zip(points._mean, points._root, strict=True)):
         U = mean + Z[columns] @ root.T
         logs = points._log_ratios(which, bits, columns)

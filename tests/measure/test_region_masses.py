@@ -171,3 +171,25 @@ def test_bad_calls_say_what_is_wrong(call, says):
     with pytest.raises(InputError, match=says) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_keeps_exact_masses_inside_other_calls(jobs):
+    """What was not measured is left out and said to be; no other component is begun."""
+    net = random_net((3, 10, 6, 1), 3)
+    law = rs.Gaussian(np.zeros(3), 1.0)
+    calls: list[int] = []
+
+    def interrupt(done, text):
+        calls.append(done)
+        if text == "cells" and done >= 64:
+            raise KeyboardInterrupt
+
+    whole = rs.linear_models(net, law)
+    found = rs.linear_models(net, law, progress=interrupt, jobs=jobs)
+    assert found.stopped == "interrupted" and 0 < len(found) < len(whole)
+    assert rs.outputs(net, law, progress=interrupt, jobs=jobs).stopped == "interrupted"
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        rs.linear_models(net, rs.GaussianMixture([0.5, 0.5], [law, law.move(mean=1.0)]), progress=interrupt, jobs=jobs)
+    assert calls[-1] >= 64

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reluscope as rs
-from reluscope.measure.sound import boxes, checkpoint
+from reluscope.measure import checkpoint
+from reluscope.measure.sound import boxes
 
 
 def network(seed: int = 0) -> rs.Network:

@@ -137,7 +137,7 @@ def test_a_chord_one_percent_too_low_is_seen(monkeypatch):
 
 
 def test_distances_are_certified_and_nearly_right():
-    rng = np.random.default_rng(0)
+    rng, compared = np.random.default_rng(0), 0
     for _ in range(60):
         r, m = int(rng.integers(1, 8)), int(rng.integers(1, 8))
         C = rng.normal(size=(1, m, r))
@@ -150,7 +150,10 @@ def test_distances_are_certified_and_nearly_right():
         from scipy.optimize import linprog
 
         found = linprog(w[0], A_ub=-C[0], b_ub=-e[0], bounds=(None, None))
-        assert found.status != 0 or found.fun >= far[0] - 1e-7
+        if found.status == 0:
+            compared += 1
+            assert found.fun >= far[0] - 1e-7
+    assert compared > 30
 
 
 @pytest.mark.parametrize("m", [1, 2, 4, 8])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import subprocess
@@ -18,24 +16,21 @@ import reluscope as rs
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 from browser import CHROMIUM, Browser
-from playground_page import choose, delayed, open_page, settled, shown_probability, type_event
+from playground_page import (
+    choose,
+    delayed,
+    drop,
+    open_page,
+    run_python,
+    settled,
+    shown_probability,
+    type_event,
+    view_of,
+)
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None or os.name != "posix", reason="needs Chromium")
 
 STOPPED = "The server has stopped. Start reluscope playground again; the numbers shown are out of date."
-
-
-def view_of(browser):
-    """What the address says of the view, once it is written."""
-    time.sleep(0.6)
-    text = browser.see("location.hash").removeprefix("#")
-    return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-
-
-def run_python(browser):
-    scope: dict = {}
-    exec(compile(browser.text("#python"), "page.py", "exec"), scope)
-    return scope
 
 
 # -- nothing old beside something new -------------------------------------------------------------------------------
@@ -66,10 +61,12 @@ def test_numbers_that_are_out_of_date_are_marked(browser):
     assert {"chance", "output-panel", "regions-panel", "code-panel"} <= set(browser.see(stale))
     assert browser.see("document.querySelector('#chance').getAttribute('aria-busy')") == "true"
     time.sleep(0.3)
-    assert float(browser.see("getComputedStyle(document.querySelector('#probability')).opacity")) < 0.5
+    word = "(s => s.content + s.opacity)(getComputedStyle(document.querySelector('#chance'), '::after'))"
+    stripes = "getComputedStyle(document.querySelector('#chance')).backgroundImage"
+    assert browser.see(word) == '"updating…"1' and "gradient" in browser.see(stripes)
     settled(browser)
     browser.until(f"{stale}.length === 0")
-    assert float(browser.see("getComputedStyle(document.querySelector('#probability')).opacity")) == 1
+    assert "updating" not in browser.see(word) and browser.see(stripes) == "none"
 
 
 def test_a_page_whose_server_has_stopped_is_covered(tmp_path):
@@ -300,15 +297,6 @@ def test_the_picture_as_a_file(browser, tmp_path):
         while not (path := tmp_path / f"moons.{button}").exists() and time.monotonic() < end:
             time.sleep(0.05)
         assert path.read_bytes().startswith(start)
-
-
-def drop(browser, name, text):
-    """A file dropped on the page."""
-    browser.see(
-        "(() => {const t = new DataTransfer(); "
-        f"t.items.add(new File([{text!r}], {name!r}));"
-        "document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: t, bubbles: true, cancelable: true}))})()"
-    )
 
 
 def test_rows_dropped_as_data_are_counted(browser):

@@ -660,6 +660,18 @@ def test_without_the_extra_one_error_names_it(monkeypatch, capsys):
     assert "pip install 'reluscope[web]'" in capsys.readouterr().err
 
 
+def test_answers_do_not_wait_for_acknowledgements():
+    """Of two packets the second would wait 40 ms for the answer to the first; connections inherit the option."""
+    import socket
+
+    from reluscope.commands.playground import _listener
+
+    with _listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_bad_options(capsys, tmp_path):
     from reluscope.cli import main
 
@@ -678,3 +690,17 @@ def test_nothing_of_it_is_imported_before_it_is_asked_for():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.strip().replace("'", '"')) in ([], ["reluscope.commands.playground."])
+
+
+def test_linear_models_go_by_the_names_of_plain_numbers():
+    """A name with a unit or a scale of its own would say a value that the formula does not have."""
+    from reluscope.playground.words import function_in_words
+
+    net = rs.Network([([[1.0, -2.0]], [0.0])]).with_schema(
+        rs.Schema([rs.Column("speed"), rs.Column("range", unit="ft", scale=0.001)], [rs.Output("turn")])
+    )
+    said = function_in_words(net, np.array([1.0, -2.0]), 0.5, 0, np.array([1.0, 1.0]))
+    assert said == "turn = 0.5 − 2 x[1] + 1 speed"
+    assert (
+        function_in_words(rs.example("moons").network, np.ones(2), -1.0, 0, np.ones(2)) == "y[0] = −1 + 1 x[0] + 1 x[1]"
+    )

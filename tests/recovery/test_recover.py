@@ -412,6 +412,16 @@ def test_walk_finds_every_piece(widths, seed, tmp_path):
     assert np.isnan(again(np.full((1, widths[0]), 5.0))).all()
 
 
+@pytest.mark.parametrize("method", ["exact", "regions"])
+def test_complete_says_what_was_checked(method):
+    net = net_of(4, 5, 1) if method == "exact" else net_of(2, 4, 1)
+    found = rs.recover(rs.Oracle(net), BOX, method=method, rng=0, check=1000)
+    most = 1 - 0.01 ** (1 / 1000)  # a part of the box that 1,000 points miss with probability 1 %
+    assert found and f"with 99% confidence at most {most:.2g} of the box differs by more" in found.statement[-1]
+    unchecked = rs.recover(rs.Oracle(net), BOX, method=method, rng=0, check=0)
+    assert unchecked.statement[-1] == "not checked at fresh points"
+
+
 def test_walk_stops_at_a_budget():
     found = rs.recover(rs.Oracle(net_of(2, 10, 10, 1)), BOX, method="regions", rng=0, budget="5 regions", check=100)
     assert not found

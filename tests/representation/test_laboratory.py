@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from reluscope.errors import InputError
-from reluscope.representation.laboratory import random_cloud, random_network, sweep
+from reluscope.representation.laboratory import layer_widths, random_cloud, random_network, sweep
 from reluscope.reproduce import reproduce
+from reluscope.reproduce.thesis4 import _plans
 
 
 def test_clouds_and_networks():
@@ -53,10 +54,37 @@ def test_trends_polarisation_collapse_and_width():
         found.means("colour")
 
 
+def test_growing_layers_keep_more_of_the_cloud():
+    assert layer_widths(15, 4, 1.5) == [15, 22, 34, 51] and layer_widths(7, 2) == [7, 7]
+    found = sweep(
+        depths=(20,), widths=(10,), inputs=("normal",), biases=(0.0,), growths=(1.0, 1.15), seeds=4, points=200, rng=1
+    )
+    rows = {row["growth"]: row for row in found.means("growth")}
+    # The cloud becomes a line later, and more directions are left.
+    assert (rows[1.15]["collapse"] or np.inf) > rows[1.0]["collapse"]
+    assert rows[1.15]["nonzero_eigenvalues"] > 2 * rows[1.0]["nonzero_eigenvalues"]
+    assert all(0 <= t.stable_on + t.stable_off <= 1 for t in found.trials)
+    # A row does not depend on which others were asked for.
+    alone = sweep(depths=(20,), widths=(10,), inputs=("normal",), biases=(0.0,), seeds=4, points=200, rng=1)
+    assert [t for t in found.trials if t.growth == 1.0] == list(alone.trials)
+    with pytest.raises(InputError, match="growth"):
+        sweep(depths=(100,), growths=(2.0,))
+
+
 def test_boundedness_reproduction(tmp_path):
     done = reproduce("boundedness", tmp_path, quick=True, rng=0)
     assert all(row["holds"] for row in done.rows)
     assert (tmp_path / "boundedness.png").exists()
+
+
+def test_figure_46_goes_to_layer_21_and_has_a_growing_network():
+    panels = np.asarray(_plans(0, 60, 12)[6]())
+    titles = [ax.get_title() for ax in panels.ravel()]
+    assert panels.shape == (5, 6)
+    assert titles[0] == "width 15, layer 0" and titles[23] == "width 100, layer 20"
+    assert titles[-1] == "width 15 to 101, layer 20"
+    for ax in panels[:, -1]:  # histograms of the share of inputs on which a unit is on: all units of the layer
+        assert sum(bar.get_height() for bar in ax.patches) > 0
 
 
 def test_thesis4_reproduction(tmp_path):

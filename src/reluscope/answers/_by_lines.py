@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.answer import Answer, Answers
-from reluscope.answers.outputs import Atoms, Mixture, Outputs, check_levels, truncated_network
+from reluscope.answers._output_mixture import Mixture
+from reluscope.answers.outputs import Atoms, Outputs, check_levels, truncated_network
 from reluscope.errors import InputError
 from reluscope.inputs import Component, Law
 from reluscope.intervals import DEFAULT_LEVEL, binomial
@@ -28,6 +29,7 @@ _FRESH = 1 << 17
 _FRESH_WORK = 1 << 33
 """Fresh draws, and multiplications that they may take; at least 4,096 draws, or fewer as the time asks for."""
 _MOST_PATTERNS = 1 << 16
+"""Patterns that are told apart, shared by the components of the law."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,6 +104,12 @@ class LineOutputs(Outputs):
         """Not available: lines do not list cells."""
         raise InputError(
             'the regions of the mixture are listed by enumeration only; see linear_models(net, law, method="lines")'
+        )
+
+    def joint_pdf(self, y: npt.ArrayLike, outputs: Any = None) -> Answers:
+        """Not available: a line meets a given point of several outputs with probability 0."""
+        raise InputError(
+            "joint_pdf is for laws whose regions are enumerated; by lines take probability of a small box of outputs"
         )
 
     def probability(self, rows: tuple[npt.ArrayLike, npt.ArrayLike]) -> Answer:
@@ -234,8 +242,8 @@ def line_patterns(
 
     limit = Budget(seconds)
     found = integrate(
-        net, law, Request(patterns=_MOST_PATTERNS), budget=0.45 * seconds, level=level, method="lines",
-        components=components, rng=rng,
+        net, law, Request(patterns=max(_MOST_PATTERNS // len(components), 32)), budget=0.45 * seconds, level=level,
+        method="lines", components=components, rng=rng,
     )  # fmt: skip
     left = max(0.9 * seconds - limit.elapsed(), 0.2 * seconds)
     single = integrate(net, law, Request(marginals=True), budget=left, level=level, components=components, rng=rng)

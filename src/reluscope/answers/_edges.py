@@ -220,7 +220,7 @@ def bounds_on(points: FloatArray, offsets: Any, maps: FloatArray) -> tuple[Float
     return low, high
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def ranges(points, offsets, maps, low, high):  # type: ignore[no-untyped-def]
     """Least and largest value of each affine map over the vertices of each cell."""
     n, rows, m = maps.shape

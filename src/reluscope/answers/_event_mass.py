@@ -108,7 +108,16 @@ def component_share(
     except InputError:  # the law's own rows leave no interior: nothing to find
         return Share(0.0, 0.0, 0.0, 0, None, np.zeros(component.r), np.zeros((component.r, component.r)))
     found = _walked(component, event, budget, start, moments, report)
-    return replace(found, left=found.left + _BEYOND) if component.kind == "gaussian" else found
+    return replace(found, left=found.left + _BEYOND) if _reaches_beyond(component, *where["box"]) else found
+
+
+def _reaches_beyond(component: Component, lower: FloatArray, upper: FloatArray) -> bool:
+    """Whether a component has mass outside of the box that is searched."""
+    if component.kind == "uniform":
+        return False
+    if component.lower is None or component.upper is None:
+        return True
+    return bool((component.lower < lower).any() or (component.upper > upper).any())
 
 
 def _unit_box(component: Component) -> Component:

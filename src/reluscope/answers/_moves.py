@@ -156,7 +156,8 @@ class Goal:
 class Nearest:
     """Moves that reach the goal (None if none were met), their distance, and a proved lower bound of any such distance.
 
-    `exhausted` says that everything within reach was looked at, `stop` why not.
+    `exhausted` says that everything within reach was looked at, `stop` why not. `tie` says that `lower` is where the
+    goal's limit is met but not passed: rounding, or the rule for ties, decides there.
     """
 
     t: FloatArray | None
@@ -165,6 +166,7 @@ class Nearest:
     nodes: int
     exhausted: bool
     stop: Any = None
+    tie: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -665,7 +667,7 @@ class Search:
                     continue
                 node.bound = bound
                 children = self._children(node, t, miss, part, limit)
-                if not children:  # the relaxed point is exact but misses the goal by rounding
+                if not children:  # the relaxed point is exact but misses the goal by rounding, or meets its limit only
                     done = min(done, bound)
                 for child in children:
                     heapq.heappush(queue, (bound, next(ticket), child))
@@ -677,9 +679,10 @@ class Search:
         lower = min([done, *(item[0] for item in queue[:1])], default=np.inf)
         lower = min(lower, self.distance) if np.isfinite(self.distance) else lower
         exhausted = not queue or queue[0][0] >= limit * (1 - relative)
-        if exhausted and self.best is None:
+        tie = exhausted and self.best is None and done < limit * (1 - relative)
+        if exhausted and self.best is None and not tie:
             lower = np.inf if np.isfinite(m.most).all() and reach >= self._whole_reach() else reach
-        return Nearest(self.best, self.distance, float(max(lower, 0.0)), self.nodes, exhausted, stop)
+        return Nearest(self.best, self.distance, float(max(lower, 0.0)), self.nodes, exhausted, stop, tie)
 
     def _whole_reach(self) -> float:
         """The distance within which all moves are."""
@@ -699,7 +702,7 @@ class Search:
         wide = np.where(coarse, part, 0.0)
         if wide.max(initial=0.0) > 0.0:
             return self._split_move(node, int(np.argmax(wide)), t)
-        if miss.max(initial=0.0) > _LOOSE * float(self._weights.max()):
+        if miss.max(initial=0.0) > _LOOSE * float(self._weights.max(initial=0.0)):
             return self._split_relu(node, int(np.argmax(miss)))
         if part.max(initial=0.0) > 0.0:
             return self._split_move(node, int(np.argmax(part)), t)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, describe, integer
 from reluscope._columns import columns_of, few
 from reluscope.errors import InputError
-from reluscope.network import Network, check_network
+from reluscope.network import Network, check_network, input_rows
 from reluscope.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def law_of(net: Network, law: Any) -> Law:
         if not len(law):
             raise InputError(f"law, as rows of data for net, must have at least one row, got shape {law.shape}")
         try:
-            rows = net._rows(law)[0]
+            rows = input_rows(net, law)[0]
         except InputError as error:
             raise InputError(f"law, as rows of data for net: {error}") from None
         if net.schema is not None and net.schema.columns:

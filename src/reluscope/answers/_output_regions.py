@@ -20,6 +20,7 @@ from reluscope.errors import InputError
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 
 if TYPE_CHECKING:
+    from reluscope.cells.regions import Regions
     from reluscope.measure.regions import Enumerated
     from reluscope.network import Network, Pattern
 
@@ -29,6 +30,10 @@ _THRESHOLDS_AT_ONCE = 250
 
 _ROUNDING = 16.0 * EPS
 """Probable rounding of a sum of products, as a share of the sum of their absolute values."""
+
+
+FLAT = 1e-10
+"""Singular values of a map below this share of the largest count as zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,7 @@ class ComponentRegions:
     cells: Any
     gaussian: bool
     scale: float
+    regions: Regions
 
     @property
     def dimension(self) -> int:
@@ -62,6 +68,28 @@ class ComponentRegions:
 
         _, first, second = (gaussian_moments if self.gaussian else volume_moments)(self.cells)
         return self.scale * first, self.scale * second
+
+    def density(
+        self, rows: npt.NDArray[np.intp], C: FloatArray, d: FloatArray, Y: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Density of `C u + d` at the rows of Y, summed over some regions, with bounds; C (rows, m, r) of full rank."""
+        from reluscope.cells.facets import facet_rows
+        from reluscope.measure.exact import density, fibre_density
+
+        m = C.shape[1]
+        if m == 1 and self.dimension <= MOST_EXACT_DIMENSIONS:
+            order = np.argsort(Y[:, 0], kind="stable")
+            value, error = np.zeros(len(Y)), np.zeros(len(Y))
+            coef, offset = np.ascontiguousarray(C[:, 0]), np.ascontiguousarray(d[:, 0])
+            cells = self.cells if len(rows) == len(self.mass) else self.cells.take(rows)
+            value[order], error[order] = density(cells, coef, offset, self.scale, Y[order, 0], self.gaussian)
+            return value, np.maximum(value - error, 0.0), value + error
+        if self.dimension - m > 1:
+            raise InputError(
+                f"the density of {m} outputs is exact where the network sees the law in at most {m + 1} dimensions, "
+                f"this one it sees in {self.dimension}"
+            )
+        return fibre_density(facet_rows(self.regions, rows), C, d, self.scale, Y, self.gaussian)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +136,7 @@ def output_regions(law: Sequence[Enumerated], n_outputs: int) -> OutputRegions:
         components.append(
             ComponentRegions(
                 index, regions.pattern[:, component.lead :], C, d, d_error, masses.value,
-                error + _ROUNDING * masses.value, regions.cells, gaussian, scale,
+                error + _ROUNDING * masses.value, regions.cells, gaussian, scale, regions,
             )
         )  # fmt: skip
     return OutputRegions(tuple(components), tuple(points), missing, n_outputs)
@@ -260,6 +288,18 @@ class OutputRegions:
             more, rounding = density(regions.cells, coef, offset, regions.scale, t, regions.gaussian)
             value, error = value + more, error + rounding
         return value, error
+
+    def joint_density(self, which: list[int], Y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Density of some outputs at the rows of Y, and bounds on it; maps of lower rank have none."""
+        value, lower, upper = np.zeros((3, len(Y)))
+        for regions in self.components:
+            if regions.dimension < len(which):
+                continue
+            C, d = regions.C[:, which], regions.d[:, which]
+            full = np.flatnonzero(np.linalg.matrix_rank(C, rtol=FLAT) == len(which))
+            more = regions.density(full, C[full], d[full], Y)
+            value, lower, upper = value + more[0], lower + more[1], upper + more[2]
+        return value, lower, upper
 
     def limits(self, o: int) -> tuple[float, float]:
         """Least and largest value of `y_o` on the cells (within 38.5 standard deviations for a Gaussian law)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS
+from reluscope._check import EPS, FloatArray
 from reluscope.answer import Answer, Answers, status_of, unless_interrupted
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
@@ -16,6 +16,7 @@ from reluscope.inputs import own_pattern
 from reluscope.intervals import binomial
 from reluscope.network import Network, Pattern
 from reluscope.threads import look
+from reluscope.workers import jobs_at_hand, run
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -36,7 +37,21 @@ def share(hits: int, draws: int, level: float, method: str = "") -> Answer:
 def draw_patterns(
     net: Network, law: Law, components: tuple[Component, ...], draws: int, rng: np.random.Generator
 ) -> Iterator[Pattern]:
-    """Patterns of `draws` independent inputs from the law, in batches.
+    """Patterns of `draws` independent inputs from the law, in batches."""
+    yield from run(_drawn_pattern, _inputs(net, law, components, draws, rng), jobs=jobs_at_hand(), shared=(net,))
+
+
+def patterns_here(
+    net: Network, law: Law, components: tuple[Component, ...], draws: int, rng: np.random.Generator
+) -> Iterator[Pattern]:
+    """The same without workers: for pilots, whose few draws would tell of the way to them."""
+    return (_drawn_pattern(task, net) for task in _inputs(net, law, components, draws, rng))
+
+
+def _inputs(
+    net: Network, law: Law, components: tuple[Component, ...], draws: int, rng: np.random.Generator
+) -> Iterator[tuple[Network, FloatArray]]:
+    """Batches of inputs, each with the network they are for.
 
     Gaussian components are drawn in the few coordinates the network can see; how many draws each gets is multinomial.
     """
@@ -49,8 +64,12 @@ def draw_patterns(
         for begin in range(0, int(count), size):
             look()
             n = min(size, int(count) - begin)
-            rows = rng.standard_normal((n, network.n_inputs)) if plain else law.sample(n, rng)
-            yield own_pattern(net, network.pattern(rows))
+            yield network, rng.standard_normal((n, network.n_inputs)) if plain else law.sample(n, rng)
+
+
+def _drawn_pattern(task: tuple[Network, FloatArray], net: Network) -> Pattern:
+    network, rows = task
+    return own_pattern(net, network.pattern(rows))
 
 
 def affordable(
@@ -60,7 +79,7 @@ def affordable(
     rng = np.random.default_rng(0)
 
     def pilot(n: int) -> None:
-        for batch in draw_patterns(net, law, components, n, rng):
+        for batch in patterns_here(net, law, components, n, rng):
             np.unique(net.key(batch))
 
     return limit.afford(pilot, draws, share)
@@ -88,7 +107,7 @@ def enumerated_patterns(net: Network, law: Law, budget: Any, progress: Any = Non
     gap = [1.0 - float(p.masses.value.sum()) for p in parts]
     slack = [1e-9 + float((p.masses.upper - p.masses.lower).sum()) for p in parts]
     if not stopped and any(abs(g) > e for g, e in zip(gap, slack, strict=True)):
-        stopped = f"the masses of all cells sum to {1.0 - max(gap, key=abs):.9g} instead of 1"
+        stopped = f"the masses of all regions sum to {1.0 - max(gap, key=abs):.9g} instead of 1"
     _, first, inverse = np.unique(net.key(pattern), return_index=True, return_inverse=True)
     columns = [np.concatenate([getattr(m, k) for m in masses]) for k in ("value", "lower", "upper")]
     value, lower, upper = (np.bincount(inverse, column).astype(np.float64) for column in columns)

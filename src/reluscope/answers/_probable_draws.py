@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,8 @@ from reluscope.budget import Budget
 from reluscope.intervals import dkw
 from reluscope.measure.regions import added, scaled
 from reluscope.network import Network, Pattern
+from reluscope.threads import OutOfTimeError
+from reluscope.workers import jobs_at_hand, run
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -128,17 +131,24 @@ def refined(
     """Masses of the leading patterns computed as those of polytopes where that is cheap; the others as they were."""
     if any(c.lead or c.kind != "gaussian" or c.r > _MOST_POLYTOPE_DIMENSIONS for c in components):
         return counted
+    value, low, high = counted.value.copy(), counted.lower.copy(), counted.upper.copy()
+    n = min(len(chosen), _MOST_POLYTOPES // len(components))
+    seeds = rng.integers(0, 2**63, n)
+    shared = components, relative, 1.0 - (1.0 - level) / len(components)
+    with suppress(OutOfTimeError):
+        tasks = zip(chosen[:n], seeds.tolist(), strict=True)
+        for i, both in enumerate(run(_mass_of, tasks, jobs=jobs_at_hand(), shared=shared, budget=budget)):
+            value[i], low[i], high[i] = float(both.value[0]), float(both.lower[0]), float(both.upper[0])
+    return Answers(value, low, high, counted.guarantee, counted.level)
+
+
+def _mass_of(task: tuple[Pattern, int], components: tuple[Component, ...], relative: float, level: float) -> Answers:
+    """The mass of one pattern, with draws of its own."""
     from reluscope.measure.regions import gaussian_mass
 
-    value, low, high = counted.value.copy(), counted.lower.copy(), counted.upper.copy()
-    each = 1.0 - (1.0 - level) / len(components)
-    for i in range(min(len(chosen), _MOST_POLYTOPES // len(components))):
-        if budget.spent():
-            break
-        parts = []
-        for c in components:
-            rows = c.network.polytope(chosen[i])
-            parts.append(scaled(gaussian_mass(rows.A, rows.b, relative, each, rng), c.weight))
-        both = added(parts)
-        value[i], low[i], high[i] = float(both.value[0]), float(both.lower[0]), float(both.upper[0])
-    return Answers(value, low, high, counted.guarantee, counted.level)
+    pattern, seed = task
+    rng, parts = np.random.default_rng(seed), []
+    for c in components:
+        rows = c.network.polytope(pattern)
+        parts.append(scaled(gaussian_mass(rows.A, rows.b, relative, level, rng), c.weight))
+    return added(parts)

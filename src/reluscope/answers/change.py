@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import EPS, FloatArray, choice, describe, integer, real, real_array, seeded
-from reluscope._text import percent
+from reluscope._text import percent, percent_ends
 from reluscope.activations import Units
 from reluscope.answer import Answer
 from reluscope.answers._named import Chosen, chosen, law_of, level_codes, level_of, listed
@@ -28,6 +28,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import MOST_VOLUME_DIMENSIONS, all_exact
 from reluscope.network import Network, Pattern
 from reluscope.threads import blas_threads, clean_interrupt
+from reluscope.workers import jobs_at_hand, run, with_jobs
 
 if TYPE_CHECKING:
     from reluscope.inputs import Factor, Gaussian, Law
@@ -108,7 +109,7 @@ class Change:
             return f"P({what} changes) = {p}, {name} {self.how}"
         found = percent(p.value)
         if p.guarantee == "confidence":
-            found += f" ({percent(p.lower)} to {percent(p.upper)})"
+            found += f" ({' to '.join(percent_ends(float(p.lower), float(p.upper)))})"
         return f"{found} of {self.rows:,} rows change their {what} when {name} is {self.how}"
 
     def __repr__(self) -> str:
@@ -140,6 +141,7 @@ class _Pair(NamedTuple):
 
 
 @clean_interrupt()
+@with_jobs
 def change(
     net: Network,
     law: Law,
@@ -152,6 +154,7 @@ def change(
     method: str = "auto",
     level: float = DEFAULT_LEVEL,
     budget: Any = None,
+    jobs: Any = None,
     rng: Any = None,
 ) -> Change:
     """Probability that the linear model (or the decision) changes when the inputs `features` are re-drawn.
@@ -181,6 +184,8 @@ def change(
     budget : optional
         A time or a number of regions. Where both ways may be taken, half of the time is for the enumeration (30 s and
         200,000 regions if not given).
+    jobs : int, optional
+        Workers that share the work, -1 for all cores; without a time, the answer is the same for any number of them.
     rng : optional
         None, an int, a SeedSequence or a Generator.
 
@@ -233,7 +238,7 @@ def change(
     net = net.deciding() if decision else net
     e = None if noise is None else _noise(noise, len(named))
     kind = _how(how, asked, law, e)
-    others = _told(law, named) if len(named) < net.n_inputs else ""
+    others = _condition_words(law, named) if len(named) < net.n_inputs else ""
     text = "with noise added" if e is not None else f"re-drawn{others}" if kind == "given" else _HOW[kind]
     name = asked.name if asked.columns and features is not None else ""
     if e is None and law.atoms is not None:
@@ -268,7 +273,12 @@ def change(
             )
     sampler = _redrawn(law, named) if e is None else _disturbed(law, named, e)
     other = np.random.default_rng(0)
-    count = limit.afford(lambda n: _counted(net, sampler, bool(decision), n, level, other), count)
+
+    def pilot(n: int) -> None:
+        # Not by workers: few draws would tell of the way to them.
+        _changed(sampler(n, other), net, bool(decision))
+
+    count = limit.afford(pilot, count)
     counted = _counted(net, sampler, bool(decision), count, level, gen)
     return Change(*counted, tuple(named.tolist()), text, seed, name)
 
@@ -285,7 +295,7 @@ def _how(how: Any, asked: Chosen, law: Law, noise: Any) -> str:
     return choice(how, "how", tuple(_HOW))
 
 
-def _told(law: Law, named: Index) -> str:
+def _condition_words(law: Law, named: Index) -> str:
     """What the named inputs are re-drawn given: at an atom of a copula the normal score, which knows more."""
     from reluscope.inputs import Copula
 
@@ -531,17 +541,20 @@ def _counted(
 ) -> tuple[Answer, Answer, Answer | None]:
     hits = np.zeros(3, dtype=np.int64)
     size = max(64, _DRAW_NUMBERS // max(net.widths))
+    pairs = (sampler(min(size, draws - begin), rng) for begin in range(0, draws, size))
     with blas_threads(max(net.widths)):
-        for begin in range(0, draws, size):
-            X, partner = sampler(min(size, draws - begin), rng)
-            here, one = _traced(net, X)
-            there, two = _traced(net, partner)
-            pattern, model = _differences(net, here, there)
-            hits[:2] += int(pattern.sum()), int(model.sum())
-            if decision:
-                hits[2] += int((_decided(one) != _decided(two)).sum())
+        for differs in run(_changed, pairs, jobs=jobs_at_hand(), shared=(net, decision)):
+            hits += differs.sum(axis=1)
     answers = [share(int(h), draws, level, f"{draws:,} pairs of draws") for h in hits]
     return answers[0], answers[1], answers[2] if decision else None
+
+
+def _changed(pair: tuple[FloatArray, FloatArray], net: Network, decision: bool) -> Mask:
+    """(3, rows): pattern, linear model and (if asked for) decision differ between the rows of two arrays."""
+    here, one = _traced(net, pair[0])
+    there, two = _traced(net, pair[1])
+    decided = _decided(one) != _decided(two) if decision else np.zeros(len(one), dtype=bool)
+    return np.stack([*_differences(net, here, there), decided])
 
 
 class _Given(NamedTuple):
@@ -837,27 +850,28 @@ class _Rows:
         """(3, rows): pattern, linear model and decision differ when the named inputs become `values`."""
         partner = rows.copy()
         partner[:, self.named] = values
-        here, one = _traced(self.net, rows)
-        there, two = _traced(self.net, partner)
-        pattern, model = _differences(self.net, here, there)
-        decided = _decided(one) != _decided(two) if self.decision else np.zeros(len(rows), dtype=bool)
-        return np.stack([pattern, model, decided])
+        return _changed((rows, partner), self.net, self.decision)
 
     def flipped(self, levels: list[tuple[Any, ...]], codes: FloatArray, name: str) -> Change:
         """Every other level, for every row."""
         own = level_of(codes, self.points[:, self.named], name)
         some, each = np.zeros(3), np.zeros((len(codes), 3))
+
+        def of(part: slice) -> tuple[FloatArray, FloatArray]:
+            rows, weight = self.points[part], self.weights[part]
+            any_, mine = np.zeros((3, len(rows)), dtype=bool), np.zeros((len(codes), 3))
+            for k, code in enumerate(codes):
+                at = np.flatnonzero(own[part] != k)
+                if len(at):
+                    differs = self.changed(rows[at], code)
+                    any_[:, at] |= differs
+                    mine[k] = differs @ weight[at]
+            return any_ @ weight, mine
+
         with blas_threads(max(self.net.widths)):
-            for part in _slices(len(self.points), self.size):
-                rows, weight = self.points[part], self.weights[part]
-                any_ = np.zeros((3, len(rows)), dtype=bool)
-                for k, code in enumerate(codes):
-                    at = np.flatnonzero(own[part] != k)
-                    if len(at):
-                        differs = self.changed(rows[at], code)
-                        any_[:, at] |= differs
-                        each[k] += differs @ weight[at]
-                some += any_ @ weight
+            for any_, mine in run(of, _slices(len(self.points), self.size), jobs=jobs_at_hand()):
+                some += any_
+                each += mine
         last = 2 if self.decision else 1
         shown = {key[0] if len(key) == 1 else key: self.answer(each[k, last]) for k, key in enumerate(levels)}
         return self.change(some, _HOW["flipped"], name, shown)
@@ -876,11 +890,18 @@ class _Rows:
 
             found = _counted(self.net, pairs, self.decision, draws, level, gen)
             return Change(*found, tuple(self.named.tolist()), _HOW["marginal"], seed, name, len(self.points))
+
+        def of(part: slice) -> FloatArray:
+            each = (
+                share_of[k] * (self.changed(self.points[part], value) @ self.weights[part])
+                for k, value in enumerate(values)
+            )
+            return sum(each, np.zeros(3))
+
         total = np.zeros(3)
         with blas_threads(max(self.net.widths)):
-            for part in _slices(len(self.points), self.size):
-                for k, value in enumerate(values):
-                    total += share_of[k] * (self.changed(self.points[part], value) @ self.weights[part])
+            for mine in run(of, _slices(len(self.points), self.size), jobs=jobs_at_hand()):
+                total += mine
         return self.change(total, _HOW["marginal"], name)
 
     def answer(self, value: float) -> Answer:

@@ -15,8 +15,9 @@ import numpy as np
 
 from reluscope._check import FloatArray, describe, integer, real, seeded
 from reluscope._columns import factorized, few
+from reluscope._extras import require
 from reluscope._lazy import late
-from reluscope._text import percent
+from reluscope._text import percent, percent_ends
 from reluscope.answer import Answer
 from reluscope.answers._named import Index, chosen, law_of, level_codes, level_of
 from reluscope.answers._patterns import share
@@ -125,6 +126,22 @@ class Fairness:
             "level": self.level,
             "seed": self.seed,
         }
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dictionary per level: each number, and its interval as `..._lower` and `..._upper`."""
+        out = []
+        for group in self.groups:
+            line: dict[str, Any] = {"level": group.level, "rows": group.rows}
+            for name in _NUMBERS:
+                found = getattr(group, name)
+                for part, end in (("value", ""), ("lower", "_lower"), ("upper", "_upper")):
+                    line[name + end] = None if found is None else float(getattr(found, part))
+            out.append(line)
+        return out
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame."""
+        return require("pandas", "pandas").DataFrame(self.table())
 
     def __repr__(self) -> str:
         what = "rows" if self.of_data else "draws"
@@ -359,7 +376,7 @@ def _auc(good: FloatArray, bad: FloatArray, level: float) -> Answer:
 
 
 def _rate(answer: Answer) -> str:
-    return f"{percent(answer.value)} ({percent(answer.lower)} to {percent(answer.upper)})"
+    return f"{percent(answer.value)} ({' to '.join(percent_ends(answer.lower, answer.upper))})"
 
 
 def _number(answer: Answer) -> str:

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, choice, generator, integer, real, seeded
-from reluscope._text import in_dimensions, table
+from reluscope._text import html_table, in_dimensions, table
 from reluscope.answer import Answer, Answers, status_of
 from reluscope.answers._output_regions import merged, summed_by_group
 from reluscope.answers.orthant import ORTHANT_METHODS, orthant_masses
@@ -28,7 +29,8 @@ from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import Component, Law, standard
 from reluscope.intervals import DEFAULT_LEVEL
-from reluscope.network import Network, Pattern, check_network
+from reluscope.network import Network, Pattern, check_network, pattern_rows
+from reluscope.schema import Schema, input_labels, models_in_units, output_labels
 from reluscope.threads import clean_interrupt
 from reluscope.workers import with_jobs
 
@@ -54,6 +56,8 @@ class LinearModelTable:
         The linear models `y = C x + d` in the original input.
     remainder : float
         Upper bound on the mass of all other patterns together.
+    schema : Schema or None
+        What inputs and outputs mean; the printed table speaks in it.
     """
 
     mass: Answers
@@ -61,6 +65,7 @@ class LinearModelTable:
     C: FloatArray
     d: FloatArray
     remainder: float
+    schema: Schema | None = None
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -84,19 +89,29 @@ class LinearModelTable:
 
         return require("pandas", "pandas").DataFrame(self.to_dict())
 
-    def __repr__(self) -> str:
-        rows = [
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
             {
                 "mass": mass.value,
                 "lower": mass.lower,
                 "upper": mass.upper,
                 "pattern": _short(text),
-                "linear model": _formula(C, d),
+                "linear model": _formula(self.schema, C, d),
             }
             for mass, text, C, d in zip(self.mass, pattern_text(self.pattern[:_SHOWN]), self.C, self.d, strict=False)
         ]
-        more = f"\n... {len(self) - _SHOWN:,} more rows" if len(self) > _SHOWN else ""
-        return f"{table(rows)}{more}\nall others together: at most {self.remainder:.3g} ({self.mass.guarantee})"
+
+    def _rest(self) -> list[str]:
+        more = [f"... {len(self) - _SHOWN:,} more rows"] if len(self) > _SHOWN else []
+        return [*more, f"all others together: at most {self.remainder:.3g} ({self.mass.guarantee})"]
+
+    def __repr__(self) -> str:
+        return "\n".join([table(self._rows()), *self._rest()])
+
+    def _repr_html_(self) -> str:
+        rows = self._rows()
+        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+        return f"{html_table(columns, _SHOWN)}<small>{'<br>'.join(map(escape, self._rest()))}</small>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +220,7 @@ class LinearModels:
         others = self._bounds(self.masses[k:])[1] + self.remainder
         listed = 1.0 - self._bounds(self.masses[:k])[0]
         remainder = min(others, max(listed, 0.0)) if k < len(self) else self.remainder
-        return LinearModelTable(self.masses[:k], self.pattern[:k], C[:k], d[:k], remainder)
+        return LinearModelTable(self.masses[:k], self.pattern[:k], C[:k], d[:k], remainder, self.network.schema)
 
     def mass(self, pattern: npt.ArrayLike) -> Answer:
         """The probability of one pattern (units,); between 0 and `remainder` when it is not listed.
@@ -384,6 +399,9 @@ class LinearModels:
         said = f"{bits.value:.4g}" if bits.width < 1e-3 else f"in [{bits.lower:.4g}, {bits.upper:.4g}]"
         return f"{head}; entropy {said} bits, mass not listed at most {self.remainder:.3g})"
 
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.top(10)._repr_html_() if len(self) else ''}"
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     @property
@@ -445,12 +463,18 @@ def _short(text: str, width: int = 40) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
-def _formula(C: FloatArray, d: FloatArray) -> str:
-    """The first output's linear model in a few terms."""
-    terms = [f"{c:+.3g} x{i}" for i, c in enumerate(C[0].tolist()) if c != 0][:3]
+def _formula(schema: Schema | None, C: FloatArray, d: FloatArray) -> str:
+    """The first output's linear model in a few terms, by the names and in the units of the schema if there is one."""
+    C, d = models_in_units(schema, C, d)
+    names, result = [f"x{i}" for i in range(C.shape[1])], "y0"
+    if schema is not None and schema.columns:
+        names = [label.name for label in input_labels(schema, len(names))]
+    if schema is not None and schema.outputs:
+        result = output_labels(schema, len(C))[0].name
+    terms = [f"{c:+.3g} {name}" for name, c in zip(names, C[0].tolist(), strict=True) if c != 0][:3]
     more = " ..." if (C[0] != 0).sum() > 3 else ""
     first = " ".join([*terms, f"{d[0]:+.3g}"]) + more
-    return f"y0 = {first}"
+    return f"{result} = {first}"
 
 
 def _equal_rows(rows: FloatArray, agreement: float) -> npt.NDArray[np.int64]:
@@ -656,7 +680,7 @@ def _by_formula(
     if patterns is None:
         rows = _by_enumeration(net, law, 0.5, 0.999, budget, None, rng).pattern
     else:
-        given = np.atleast_2d(net._patterns(patterns))
+        given = np.atleast_2d(pattern_rows(net, patterns))
         rows = merged([given], net)[0]
     value = orthant_masses(net, law, rows, method, rank=rank, rng=rng)
     order = np.argsort(-value, kind="stable")

@@ -15,23 +15,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array, seeded
+from reluscope._check import EPS, FloatArray, choice, describe, generator, integer, real, real_array, seeded, several
 from reluscope._text import in_dimensions
-from reluscope.answer import Answer, Answers
-from reluscope.answers._output_regions import ComponentRegions, OutputRegions, Points, output_regions
+from reluscope.answer import Answer, Answers, unless_interrupted
+from reluscope.answers._output_mixture import Mixture, mixture_of
+from reluscope.answers._output_regions import OutputRegions, output_regions
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures, Law, check_law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import LIMITS, is_exact
-from reluscope.network import Network, Pattern, check_network
+from reluscope.network import Network, check_network
 from reluscope.threads import clean_interrupt
 from reluscope.workers import jobs_at_hand, with_jobs
 
 METHODS = ("auto", "enumeration", "lines")
-
-_LEAST_MASS = 1e-290
-"""Conditional moments of a cell with less mass than this have no digits left."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,51 +55,6 @@ class Atoms:
         )
         more = f", ... {len(self) - 6:,} more" if len(self) > 6 else ""
         return f"Atoms({shown}{more})" if len(self) else "Atoms(none)"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Mixture:
-    """The output's distribution region by region: one row per region of mass above 1e-290, heaviest first.
-
-    Attributes
-    ----------
-    mass : Answers
-        Shape (n,).
-    component : (n,) array
-        The component of the input law.
-    pattern : (n, units) array
-    mean, cov : (n, outputs) and (n, outputs, outputs) arrays
-        Moments of the output given the region.
-    rank : (n,) array
-        Dimension of the output's image of the region. Where it is less than the number of outputs the row has no joint
-        density: it lives on an affine subspace of that dimension (a point for rank 0).
-    """
-
-    mass: Answers
-    component: npt.NDArray[np.int64]
-    pattern: Pattern
-    mean: FloatArray
-    cov: FloatArray
-    rank: npt.NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.mass)
-
-    @property
-    def degenerate(self) -> npt.NDArray[np.bool_]:
-        """Which rows have no joint density, (n,)."""
-        return self.rank < self.mean.shape[1]
-
-    @property
-    def degenerate_mass(self) -> float:
-        """Total mass of the rows without a joint density."""
-        return float(self.mass.value[self.degenerate].sum())
-
-    def __repr__(self) -> str:
-        return (
-            f"Mixture({len(self):,} regions, total mass {self.mass.value.sum():.12g}, "
-            f"{self.degenerate_mass:.6g} of it without a joint density)"
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,7 +93,7 @@ class Outputs:
     def cdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """`P(y <= t)`: right-continuous, never decreasing in one call, with jumps exactly at `atoms`.
 
-        `t` may hold infinities. Cost in two dimensions: about a microsecond per threshold and straddling cell.
+        `t` may hold infinities. Cost in two dimensions: about a microsecond per threshold and straddling region.
 
         Parameters
         ----------
@@ -175,7 +128,7 @@ class Outputs:
     def pdf(self, t: npt.ArrayLike, output: int = 0) -> Answers:
         """Density of the continuous part of y, `sum over regions of P_slice(y = t) / |c|`; it integrates to 1 - atoms.
 
-        A finite number at every finite t; where two cells meet in a level set it is the limit from the right. Zero
+        A finite number at every finite t; where two regions meet in a level set it is the limit from the right. Zero
         for particles (their output has atoms only).
 
         Parameters
@@ -202,7 +155,7 @@ class Outputs:
         return self._values(order, shape, value, np.maximum(value - error, 0.0), upper)
 
     def atoms(self, output: int = 0) -> Atoms:
-        """The values the output takes with positive probability: cells on which it is constant, equal values merged.
+        """The values the output takes with positive probability: regions on which it is constant, equal values merged.
 
         Values closer than the rounding of the affine maps count as equal.
 
@@ -273,20 +226,66 @@ class Outputs:
 
     @cached_property
     def mixture(self) -> Mixture:
-        """The regions of the output's law, with conditional moments and the dimension of each image."""
-        rows = [_region_rows(c) for c in self.regions.components] + [_point_rows(p) for p in self.regions.points]
-        mass, error, component, pattern, mean, cov, rank = (np.concatenate(c) for c in zip(*rows, strict=True))
-        order = np.argsort(-mass, kind="stable")
-        order = order[mass[order] > _LEAST_MASS]
-        mass, error = mass[order], error[order]
-        ends = np.maximum(mass - error, 0.0), np.minimum(mass + error, 1.0)
-        masses = Answers(mass, *ends, self.guarantee, None, self.method)
-        return Mixture(masses, component[order], pattern[order], mean[order], cov[order], rank[order])
+        """The regions of the output's law: masses, parameters and moments of each part, its image and its density."""
+        return mixture_of(self.regions, self.guarantee, self.method)
+
+    def joint_pdf(self, y: npt.ArrayLike, outputs: Any = None) -> Answers:
+        """Joint density of several outputs (Proposition 3 of the paper), of the part of their law that has one.
+
+        On a region with `y = C u + d` it is the measure of its part where `C u + d = y`, over `sqrt(det C C')`.
+        Regions whose image is flat (`mixture.degenerate`) have none: it integrates to 1 minus their mass.
+
+        Parameters
+        ----------
+        y : (..., k)
+            Points; one number for each of the outputs asked for.
+        outputs : sequence of int, optional
+            Which outputs, all by default.
+
+        Returns
+        -------
+        Answers
+            Of shape (...). At a jump of the density, up to rounding, the bracket holds both sides.
+
+        Raises
+        ------
+        InputError
+            If y or outputs do not fit, or the law is uniform in so many inputs that fibres are not segments.
+
+        Notes
+        -----
+        Exact for Gaussian laws that the network sees in at most three directions. With as many outputs as directions a
+        fibre is a point, with one less a segment, whose mass is a difference of two normal cdfs. Cost: points times
+        sides of regions.
+
+        Examples
+        --------
+        >>> from reluscope import Gaussian, Network, outputs
+        >>> out = outputs(Network([([[1.0, 0.0], [1.0, 1.0]], None)]), Gaussian([0.0, 0.0]))
+        >>> float(out.joint_pdf([0.0, 0.0]).value.round(6))  # 1 / (2 pi)
+        0.159155
+        """
+        n = self.network.n_outputs
+        chosen = range(n) if outputs is None else several(outputs, "outputs", "indices of outputs")
+        which = [integer(o, "outputs", low=-n, high=n - 1) % n for o in chosen]
+        if not which or len(set(which)) < len(which):
+            raise InputError(f"outputs must be indices different from one another, got {describe(outputs)}")
+        points = real_array(y, "y")
+        if points.ndim == 0 or points.shape[-1] != len(which):
+            raise InputError(
+                f"y must have {len(which)} numbers in its last axis, one for each output asked for, "
+                f"got shape {points.shape}"
+            )
+        value, lower, upper = self.regions.joint_density(which, points.reshape(-1, len(which)))
+        if self.regions.missing:
+            upper = np.full_like(upper, np.inf)
+        shaped = [a.reshape(points.shape[:-1]) for a in (value, lower, upper)]
+        return Answers(shaped[0], shaped[1], shaped[2], self.guarantee, None, self.method)
 
     def probability(self, rows: tuple[npt.ArrayLike, npt.ArrayLike]) -> Answer:
         """`P(G y <= g)` for `rows = (G, g)`, G of shape (rows, outputs): all inequalities at once.
 
-        Each cell is cut by the rows and its part measured. On a cell where a row is constant it holds or fails as a
+        Each region is cut by the rows and its part measured. On a region where a row is constant it holds or fails as a
         whole; a value within rounding of the bound counts as on it.
 
         Parameters
@@ -574,24 +573,6 @@ def bracketed_roots(gap: Any, low: FloatArray, high: FloatArray) -> FloatArray:
     return np.where(fa >= 0, a, b)
 
 
-def _region_rows(regions: ComponentRegions) -> tuple[Any, ...]:
-    first, second = regions.moments
-    safe = np.where(regions.mass > 0, regions.mass, 1.0)
-    centre = first / safe[:, None]
-    spread = second / safe[:, None, None] - centre[:, :, None] * centre[:, None, :]
-    mean = np.einsum("noi,ni->no", regions.C, centre) + regions.d
-    cov = np.einsum("noi,nij,npj->nop", regions.C, spread, regions.C, optimize=True)
-    rank = np.linalg.matrix_rank(regions.C, rtol=1e-10).astype(np.int64)
-    component = np.full(len(mean), regions.component, np.int64)
-    return regions.mass, regions.error, component, regions.pattern, mean, cov, rank
-
-
-def _point_rows(points: Points) -> tuple[Any, ...]:
-    n, m = points.y.shape
-    component, rank = np.full(n, points.component, np.int64), np.zeros(n, np.int64)
-    return points.mass, points.error, component, points.pattern, points.y, np.zeros((n, m, m)), rank
-
-
 def truncated_network(net: Network, layer: int) -> Network:
     """The network whose outputs are the pre-activations of layer `layer` (counted from 0)."""
     kept = [*net.layers[:layer], (net.layers[layer].weight, net.layers[layer].bias)]
@@ -779,8 +760,12 @@ def error_rates(
         raise InputError(f"laws must be a ClassMixtures or a pair (negative law, positive law), got {describe(laws)}")
     rng, limit = generator(rng), parse_budget(budget)
     first, second = (None, None) if budget is None else (limit.part(0.5), limit)
-    false_positive = outputs(net, bad, budget=first, rng=rng).sf(t, output)
-    false_negative = outputs(net, good, budget=second, rng=rng).cdf(t, output)
+    of_bad = outputs(net, bad, budget=first, rng=rng)
+    unless_interrupted(of_bad.stopped)
+    false_positive = of_bad.sf(t, output)
+    of_good = outputs(net, good, budget=second, rng=rng)
+    unless_interrupted(of_good.stopped)
+    false_negative = of_good.cdf(t, output)
     weakest = max((false_positive, false_negative), key=lambda v: ("exact", "sound", "confidence").index(v.guarantee))
     parts = [
         (1.0 - share) * getattr(false_positive, k) + share * getattr(false_negative, k)

@@ -22,7 +22,7 @@ import numpy as np
 from reluscope import intervals
 from reluscope._check import FloatArray, choice, describe, real, seeded
 from reluscope._text import count, in_dimensions
-from reluscope.answer import Answer, Status, status_of
+from reluscope.answer import Answer, Status, status_of, unless_interrupted
 
 # The engines are imported here and not where they are called: a budget pays for the work, not for first imports.
 from reluscope.answers._event_mass import Share, component_share
@@ -31,12 +31,13 @@ from reluscope.answers._record_plain import fingerprint, finite, plain_event, pl
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Case, Event, PlacedEvent, as_event, decided, joined, lifted_question, place, place_parts
-from reluscope.inputs import Component, Law, Mixture, OpenLaw, check_law
+from reluscope.inputs import Component, Law, Mixture, check_law, only_draws
 from reluscope.intervals import DEFAULT_LEVEL
+from reluscope.measure.checkpoint import SEARCH, keeping
 from reluscope.measure.exactness import all_exact, is_exact, is_steep, not_exact
 from reluscope.measure.lines import Request, integrate, segment_patterns
 from reluscope.measure.rare import RAYS_UP_TO, rare_probability
-from reluscope.measure.sound import bound_event, keeping
+from reluscope.measure.sound import bound_event
 from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
@@ -176,7 +177,8 @@ def probability(
     - "sound": linear bounds and branch and bound; a bracket that always holds, in any dimension, as narrow as
       `tolerance` asks and `budget` allows. Events on the Jacobian or on units are enumerated as for "exact" where
       that is possible, else an `InputError`.
-    - "confidence": integration along random lines, or the rare-event engine when the probability is below 0.002.
+    - "confidence": points in boxes, lines or points, as a pilot finds; the rare-event engine when the probability is
+      below 0.002.
     - "auto": exact where it is possible and finishes, else confidence; where sampling meets nothing, the sound bracket
       if that is narrower. `note` says which and why.
 
@@ -192,7 +194,7 @@ def probability(
     0.5
     """
     started = time.perf_counter()
-    net, found = check_question(net, law, event, names)
+    net, event = check_question(net, law, event, names)
     choice(guarantee, "guarantee", GUARANTEES)
     if checkpoint is not None and guarantee != "sound":
         raise InputError(f"checkpoint= keeps sound searches; ask with guarantee='sound', got {guarantee!r}")
@@ -203,23 +205,23 @@ def probability(
         tolerance = real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
     limit, (rng, seed) = parse_budget(budget), seeded(rng)
     moved = 0.0
-    if found.linear and law.pushed is not None:  # a function of another law: the same question about that one
-        net, law, found = lifted_question(net, law, found)
-        moved = _SIDE * sum(int(np.isfinite([c.lower, c.upper]).sum()) for c in found.cases)
-    if not found.cases:
+    if event.linear and law.pushed is not None:  # a function of another law: the same question about that one
+        net, law, event = lifted_question(net, law, event)
+        moved = _SIDE * sum(int(np.isfinite([c.lower, c.upper]).sum()) for c in event.cases)
+    if not event.cases:
         method = "the event can never happen"
-        return Answer(0.0, 0.0, 0.0, "exact", method=method, note=found.note, evaluations=0, seconds=0.0)
-    if isinstance(law, OpenLaw):
-        answer = _of_draws(net, law, found, guarantee, tolerance, limit, level, rng)
+        return Answer(0.0, 0.0, 0.0, "exact", method=method, note=event.note, evaluations=0, seconds=0.0)
+    if only_draws(law):
+        answer = _of_draws(net, law, event, guarantee, tolerance, limit, level, rng)
     elif guarantee == "exact":
-        answer = _exact(place_parts(net, law, found), tolerance, limit, progress)
+        answer = _exact(place_parts(net, law, event), tolerance, limit, progress)
     elif guarantee == "sound":
-        with keeping(checkpoint, {} if checkpoint is None else _question(net, law, found)):
-            answer = _sound(net, law, found, tolerance, limit, progress)
+        with keeping(checkpoint, SEARCH, {} if checkpoint is None else _question(net, law, event)):
+            answer = _sound(net, law, event, tolerance, limit, progress)
     elif guarantee == "confidence":
-        answer = estimated(net, law, found, tolerance, limit, level, interval, rng)
+        answer = estimated(net, law, event, tolerance, limit, level, interval, rng)
     else:
-        answer = _auto(net, law, found, tolerance, limit, level, interval, rng, progress)
+        answer = _auto(net, law, event, tolerance, limit, level, interval, rng, progress)
     if moved and answer.guarantee == "sound" and answer.upper > 0.0:
         answer = replace(answer, lower=max(answer.lower - moved, 0.0), upper=min(answer.upper + moved, 1.0))
     drawn = guarantee in ("auto", "confidence") and answer.guarantee != "exact"
@@ -414,9 +416,12 @@ def _sound_mixture(
         done = sum(a.evaluations or 0 for _, a in found)
         share = Budget(seconds, max((limit.regions - done) / (len(parts) - k), 2.0))
         found.append((w, _sound(net, part, event, tolerance, share, progress)))
+        if found[-1][1].status is Status.INTERRUPTED:
+            break
+    unseen = math.fsum(w for w, _ in parts[len(found) :])
     lower, upper = (math.fsum(w * getattr(a, side) for w, a in found) for side in ("lower", "upper"))
-    lower, upper = lower * (1 - 1e-15), min(upper * (1 + 1e-15), 1.0)
-    late = next((a.status for _, a in found if a.status is not Status.DONE), Status.DONE)
+    lower, upper = lower * (1 - 1e-15), min((upper + unseen) * (1 + 1e-15), 1.0)
+    late = next((a.status for _, a in reversed(found) if a.status is not Status.DONE), Status.DONE)
     method = f"{len(parts)} components: {'; '.join(dict.fromkeys(a.method for _, a in found))}"
     note = "; ".join(filter(None, dict.fromkeys(a.note for _, a in found)))
     work = sum(a.evaluations or 0 for _, a in found)
@@ -451,6 +456,7 @@ def _sound_given_box(
     no_rows = np.zeros((0, n))
     box = Event("box", n, n, (Case(*sides, no_rows, no_rows, np.zeros(0), np.zeros(0, bool)),))
     whole = bound_event(flat, before, box, tolerance=share, budget=Budget(0.4 * still, 0.5 * limit.regions))
+    unless_interrupted(whole)
     if not whole.lower > 0.0:
         note = "the mass of the law's box has no positive lower bound yet; more budget may help"
         return Answer(
@@ -509,7 +515,7 @@ def estimated(
             ends = Budget(max(whole, _MANY_DIMENSIONS))
         quick = _proved(net, law, event, tolerance, Budget(min(0.1 * whole, _QUICK))) if proof and not rough else None
         if quick is not None and quick.upper <= _NOTHING:
-            return replace(quick, note=f"sound: nothing was met by sampling; {quick.note}")
+            return replace(quick, note=f"sound: no sample lies in the event; {quick.note}")
         if quick is not None:  # the proof needs its time as well
             ends = ends.part(0.6)
         found = _agreed(_rare(net, law, event, rough, tolerance, ends, level, interval, main, many), *seen)
@@ -518,7 +524,7 @@ def estimated(
             known = limit.seconds if np.isfinite(limit.seconds) else None
             better = _proved(net, law, event, tolerance, Budget(max(left, 0.1 * whole), whole=known))
             if better is not None and better.upper < found.upper:
-                met = "nothing was met by sampling" if found.value == 0.0 else f"sampling saw about {found.value:.3g}"
+                met = "no sample lies in the event" if found.value == 0.0 else f"sampling saw about {found.value:.3g}"
                 why = f"sound: {met}, the bracket is proved"
                 return replace(better, note="; ".join(filter(None, [why, better.note])))
         return found
@@ -543,6 +549,7 @@ def _proved(net: Network, law: Law, event: Event, tolerance: float | None, limit
     """The sound bracket found within a budget; None where the engine does not serve the network or the law."""
     try:
         found = _sound(net, law, event, tolerance, limit, None)
+        unless_interrupted(found)
     except InputError:
         return None
     if found.upper > _NOTHING:
@@ -658,7 +665,7 @@ def _by_segments(part: PlacedEvent, seconds: float, level: float, rng: np.random
 
 def _of_draws(
     net: Network,
-    law: OpenLaw,
+    law: Law,
     event: Event,
     guarantee: str,
     tolerance: float | None,
@@ -669,7 +676,7 @@ def _of_draws(
     """A law of which only draws are known: they are counted."""
     if guarantee in ("exact", "sound"):
         raise InputError(
-            f"guarantee={guarantee!r} needs a law that the engines know, and of {describe(law)} only draws are known; "
+            f"guarantee={guarantee!r} needs a law that the engines know, and of {law!r} only draws are known; "
             "guarantee='confidence' counts them, and rs.Copula makes a law of distributions of single inputs"
         )
     seconds = limit.seconds if np.isfinite(limit.seconds) else _SECONDS if tolerance is None else _LONGEST

@@ -26,6 +26,7 @@ from reluscope.measure.exactness import all_exact
 from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
+from reluscope.workers import with_jobs
 
 if TYPE_CHECKING:
     from reluscope.inputs import Law
@@ -34,6 +35,7 @@ _MOST_SEARCH_DIMENSIONS = 6
 
 
 @clean_interrupt()
+@with_jobs
 def probable(
     net: Network,
     law: Law,
@@ -45,6 +47,7 @@ def probable(
     relative: float = 1e-2,
     level: float = DEFAULT_LEVEL,
     budget: Any = None,
+    jobs: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Probable:
@@ -70,6 +73,9 @@ def probable(
     budget : optional
         A time (30 s if not given). When it ends, or the draws cannot show the target, the best so far is returned;
         `stopped` says so.
+    jobs : int, optional
+        Workers that share masses and draws, -1 for all cores; if the budget does not end the work, the answer is the
+        same for any number of them.
     rng : optional
         None, an int, a SeedSequence or a Generator.
     progress : optional

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from reluscope import intervals
 from reluscope._check import EPS, FloatArray, choice, describe, integer, real, seeded, several
 from reluscope.algebra import stack
-from reluscope.answer import Answer, Status
+from reluscope.answer import Answer, Status, unless_interrupted
+from reluscope.answers._largest import largest
 from reluscope.answers.outputs import Outputs, outputs
 from reluscope.answers.probability import GUARANTEES, probability
 from reluscope.answers.witness import Witnesses, witness
@@ -25,9 +26,9 @@ from reluscope.cells.along import along
 from reluscope.cells.bounds import box_preactivations
 from reluscope.errors import InputError
 from reluscope.events import decided, event
-from reluscope.inputs import Law, Uniform, check_law
+from reluscope.inputs import Law, check_law, known_law, only_draws
 from reluscope.intervals import DEFAULT_LEVEL
-from reluscope.measure.sound import bound_changes, bound_event
+from reluscope.measure.sound import bound_changes
 from reluscope.network import Network, check_network
 from reluscope.progress import Report, meter
 from reluscope.threads import clean_interrupt
@@ -36,11 +37,7 @@ NORMS = ("inf", "2", "1")
 
 _ATTACK_STEPS = 10
 _ATTACKED_AT_ONCE = 1024
-_WORST_DRAWS, _WORST_STARTS, _WORST_STEPS = 20_000, 128, 60
-_WORST_SHARES = (1.0, 0.2, 0.04)
-_WORST_FACTORS = (64.0, 16.0, 8.0, 4.0, 2.0, 1.4, 1.1)
-_SPLIT_INPUTS, _SPLIT_UNITS, _SPLIT_BOXES = 6, 1000, 20_000
-"""Inputs and units up to which a bound of the difference is looked for by splitting boxes, and how many of them."""
+_WORST_DRAWS = 20_000
 
 _NEVER, _WORTH_A_NOTE = 1e-300, 1e-9
 _SOUND_BUDGET = "60s"
@@ -172,6 +169,7 @@ def monotone(
         rngs = draw.spawn(2)
         part = own_limit.part(2.0 / 3.0) if count else own_limit
         answer = probability(asked_net, law, text, budget=part, rng=rngs[0], **options)
+        unless_interrupted(answer)
         falls.append(replace(answer, seed=seed if answer.guarantee == "confidence" else None))
         never = answer.upper == 0 and answer.guarantee != "confidence"
         if never or not count:
@@ -299,7 +297,7 @@ def robust(
     with meter(progress, "robust") as report:
         if guarantee == "sound":
             return bound_changes(scores, law, r, norm, limit, wanted, report)
-        if net.n_inputs == 1 and guarantee != "confidence":
+        if net.n_inputs == 1 and guarantee != "confidence" and (guarantee == "exact" or not only_draws(law)):
             return _robust_on_a_line(scores, law, r)
         broken, kept, done = _robust_draws(scores, law, n, r, norm, limit, draw, report)
     each = 1.0 - (1.0 - level) / 2.0
@@ -623,8 +621,8 @@ def agreement(
     guarantee, tolerance, level, rng, progress
         As in `probability`, for `alike`.
     budget : optional
-        Half of a time is for `alike`, the rest for `difference` and the search for the largest difference; a number
-        of regions limits each enumeration.
+        Two fifths of a time are for `alike`, a tenth or more for `difference`, the rest for the largest difference and
+        its bound; a number of regions limits each enumeration.
 
     Returns
     -------
@@ -643,7 +641,7 @@ def agreement(
     >>> found.alike.value > 0.999, found.worst < 0.01
     (True, True)
     """
-    check_law(law, check_network(net))
+    known_law(law, check_network(net))
     check_network(other, "other")
     if (net.n_inputs, net.n_outputs) != (other.n_inputs, other.n_outputs):
         raise InputError(
@@ -657,16 +655,18 @@ def agreement(
         text = "(f.y[0] > 0 and g.y[0] > 0) or (f.y[0] <= 0 and g.y[0] <= 0)"
     both = stack({"f": net.deciding(), "g": other.deciding()})
     alike = probability(
-        both, law, text, guarantee=guarantee, tolerance=tolerance, level=level, budget=limit.part(0.5), rng=rngs[0],
+        both, law, text, guarantee=guarantee, tolerance=tolerance, level=level, budget=limit.part(0.4), rng=rngs[0],
         progress=progress,
     )  # fmt: skip
+    unless_interrupted(alike)
     alike = replace(alike, seed=None if alike.guarantee != "confidence" else seed)
     apart = net - other
-    spread = outputs(apart, law, level=level, budget=_left(limit, 0.5), rng=rngs[1], progress=progress)
-    n = limit.afford(lambda n: _carriers(net, other, law.sample(n, rngs[3])), _WORST_DRAWS, 0.3, least=256)
+    spread = outputs(apart, law, level=level, budget=_left(limit, 0.15), rng=rngs[1], progress=progress)
+    unless_interrupted(spread.stopped)
+    n = limit.afford(lambda n: _carriers(net, other, law.sample(n, rngs[3])), _WORST_DRAWS, 0.2, least=256)
     X = law.sample(n, rngs[2])
     found = _carriers(net, other, X)
-    worst, at, bound = _worst(apart, law, X, limit, rngs[2])
+    worst, at, bound = _worst(apart, law, X, _left(limit, 1.0), rngs[2])
     return Agreement(alike, spread, worst, at, bound, found)
 
 
@@ -681,67 +681,11 @@ def _worst(
 ) -> tuple[float, FloatArray, float]:
     """The largest output in absolute value: the best draws, moved uphill inside the support; and a bound on all."""
     low, high = law.support()
-    bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
+    if np.isfinite(low).all() and np.isfinite(high).all():
+        return largest(apart, low, high, X, limit, rng)
     size = np.abs(apart(X)).max(axis=1)
     best = int(size.argmax())
-    worst, at = float(size[best]), X[best]
-    if not bounded:
-        return worst, at, float("inf")
-    width = high - low
-
-    def climb(Z: FloatArray, reach: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The best of some moves of each row, and its size: along the slope, to corners, at random; long and short."""
-        y, J = apart(Z), apart.jacobian(Z)
-        rows, k = np.arange(len(Z)), np.abs(y).argmax(axis=1)
-        uphill = np.sign(y[rows, k])[:, None] * J[rows, k] * width
-        top = np.maximum(np.abs(uphill).max(axis=1, keepdims=True), 1e-300)
-        ways = [np.sign(uphill), uphill / top, rng.normal(size=Z.shape)]
-        moves = [way * (share * reach)[:, None] for way in ways for share in _WORST_SHARES]
-        new = np.clip(Z + np.stack(moves) * width, low, high)
-        tall = np.abs(apart(new.reshape(-1, Z.shape[1]))).max(axis=1).reshape(len(moves), len(Z))
-        pick = tall.argmax(axis=0)
-        return new[pick, rows], tall[pick, rows]
-
-    starts = limit.afford(
-        lambda n: climb(X[:n], np.full(len(X[:n]), 0.25)), _WORST_STARTS * _WORST_STEPS, 0.6, least=_WORST_STEPS
-    )
-    order = np.argsort(size)[-max(starts // _WORST_STEPS, 1) :]
-    Z, held = X[order].copy(), size[order]
-    reach = np.full(len(Z), 0.25)
-    for _ in range(_WORST_STEPS):
-        if limit.spent() is not None:
-            break
-        new, tall = climb(Z, reach)
-        better = tall > held
-        Z[better], held[better] = new[better], tall[better]
-        reach = np.where(better, reach, 0.7 * reach)
-    best = int(held.argmax())
-    if held[best] > worst:
-        worst, at = float(held[best]), Z[best]
-    return worst, at, _no_more_than(apart, low, high, worst, limit)
-
-
-def _no_more_than(apart: Network, low: FloatArray, high: FloatArray, worst: float, limit: Budget) -> float:
-    """No output is larger anywhere in the box, in absolute value: by linear bounds, then by splitting the box.
-
-    `worst` was found. Limits above it are tried, the largest first, while few boxes prove that no input passes them.
-    """
-    ends = Network([*apart.hidden, (apart.layers[-1].weight, apart.layers[-1].bias, "relu")])
-    last = box_preactivations(ends, low, high)[-1]
-    bound = max(worst, float(np.maximum(np.abs(last.lower), np.abs(last.upper)).max()))
-    small = int((high > low).sum()) <= _SPLIT_INPUTS and sum(apart.widths[1:-1]) <= _SPLIT_UNITS
-    if not small or not worst > 0 or not (high > low).any():
-        return bound
-    for factor in _WORST_FACTORS:
-        goal = factor * worst
-        if goal >= bound or limit.spent() is not None:
-            continue
-        asked = event(f"max(abs(y)) > {goal!r}", apart.n_inputs, apart.n_outputs)
-        share = replace(_left(limit, 0.5), regions=_SPLIT_BOXES)
-        if bound_event(apart, Uniform(low, high), asked, tolerance=0.0, budget=share).upper > 0:
-            break
-        bound = goal
-    return bound
+    return float(size[best]), X[best], float("inf")
 
 
 def _carriers(net: Network, other: Network, X: FloatArray, most: int = 10) -> tuple[dict[str, Any], ...]:

@@ -18,21 +18,23 @@ import numpy as np
 from reluscope import intervals
 from reluscope._check import FloatArray, choice, real, seeded
 from reluscope._lazy import late
-from reluscope.answer import Answer, Answers
+from reluscope.answer import Answer, Answers, unless_interrupted
 from reluscope.answers._event_mass import component_share
 from reluscope.answers.probability import GUARANTEES, INTERVALS, check_question, probability
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Event, PlacedEvent, lifted_question, place
-from reluscope.inputs import Component, Law, check_law
+from reluscope.inputs import Component, Law, check_law, known_law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact, is_exact, not_exact
 from reluscope.measure.regions import component_measure, gaussian_moments, standard_domain
 from reluscope.network import Network
-from reluscope.threads import clean_interrupt
+from reluscope.threads import clean_interrupt, look
 
 _SECONDS = 2.0
 _TRY = 10.0
+_LEAST_SECONDS = 0.015
+"""What one component takes in any case, measured."""
 _GROUPS = 16
 _PILOT = 11
 """Logarithm (base 2) of the points of the pilot."""
@@ -154,23 +156,24 @@ def sensitivity(
     >>> sensitivity(net, Gaussian([0.0]), "y > 0").mean.value.round(6).tolist()  # the density at 0
     [0.398942]
     """
-    net, found = check_question(net, law, event, names)
+    net, event = check_question(net, law, event, names)
+    known_law(law)
     choice(guarantee, "guarantee", ("auto", "exact", "confidence"))
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     (rng, seed), limit = seeded(rng), parse_budget(budget)
     if law.atoms is not None:
-        inside = found.holds(net, law.atoms[0]).astype(np.float64)
-        p = probability(net, law, found, guarantee="exact")
+        inside = event.holds(net, law.atoms[0]).astype(np.float64)
+        p = probability(net, law, event, guarantee="exact")
         return Sensitivity(p, "exact", weights=Answers(inside, inside, inside, "exact", None, p.method))
     note = ""
     if law.pushed is not None:
-        net, law, found = lifted_question(net, law, found)
+        net, law, event = lifted_question(net, law, event)
         note = "derivatives by the mean and covariance of the normal scores"
     based = [bool(part.unrestricted.gaussians) for w, part in law.components if w > 0]
     if law.is_mixture and not all(based):
         raise InputError("law: a mixture has derivatives here if all its components are Gaussian, truncated or not")
     solve = _gaussian if all(based) else _uniform
-    out = solve(net, law, found, guarantee, limit, level, rng)
+    out = solve(net, law, event, guarantee, limit, level, rng)
     notes = "; ".join(filter(None, [note, out.note]))
     return replace(out, note=notes, seed=seed if out.guarantee == "confidence" else None)
 
@@ -191,6 +194,7 @@ def _uniform(
     doubt = 1.0 - 0.5 * (1.0 - level)  # each derivative joins two intervals
     options: dict[str, Any] = {"guarantee": guarantee, "budget": share, "level": doubt}
     p = probability(net, law, event, rng=rng, **options)
+    unless_interrupted(p)
     value, low, high = (np.zeros((2, n)) for _ in range(3))
     worst = p
     for i in np.flatnonzero(width > 0).tolist():
@@ -198,6 +202,7 @@ def _uniform(
             lower, upper = box[0].copy(), box[1].copy()
             lower[i] = upper[i] = at
             face = probability(net, Uniform(lower, upper), event, rng=rng, **options)
+            unless_interrupted(face)
             worst = max(worst, face, key=lambda a: _ORDER.index(a.guarantee))
             ends = [(face.lower - p.upper) / width[i], (face.upper - p.lower) / width[i]]
             sign = 1.0 if side else -1.0
@@ -277,8 +282,10 @@ def _gaussian(
             note, parts = "enumeration did not finish; estimated", []
     kind = "exact" if parts else "confidence"
     if not parts:
-        seconds = limit.seconds if np.isfinite(limit.seconds) else _SECONDS
+        least = max(_SECONDS, 2 * _LEAST_SECONDS * len(components))
+        seconds = limit.seconds if np.isfinite(limit.seconds) else least
         share = max(seconds - limit.elapsed() - _turning_seconds(components, law.n), 0.2 * seconds) / len(components)
+        _check_time(len(components), seconds)
         seeds = rng.spawn(len(components))
         rays = _ByRays(asked, level)
         found = [
@@ -297,6 +304,16 @@ def _check_memory(components: tuple[Component, ...], n: int) -> None:
         raise InputError(
             f"law has {len(components):,} components of {n:,} inputs: the derivatives by their covariances would take "
             f"{8 * numbers / 2**30:.0f} GB; ask for fewer components, such as GaussianMixture.fit(X, components=10)"
+        )
+
+
+def _check_time(components: int, seconds: float) -> None:
+    """Refuse where the budget is gone before every component has been looked at."""
+    if components > 1 and _LEAST_SECONDS * components > seconds:
+        raise InputError(
+            f"law has {components:,} components, and the derivatives by each take at least {1e3 * _LEAST_SECONDS:.0f} "
+            f"ms: a budget of {_LEAST_SECONDS * components:.0f} s is needed, got {seconds:.3g} s; give more, or a law "
+            "with fewer components, such as GaussianMixture.fit(X, components=10)"
         )
 
 
@@ -429,6 +446,7 @@ def _estimated_part(
     rng: np.random.Generator,
 ) -> tuple[Any, _Part]:
     """The part of component `number`, with the coordinates it is in: by points, or by rays where few points differ."""
+    look()
     r = component.r
     if r == 0:
         x = component.to_x(np.zeros((1, component.network.n_inputs)))
@@ -673,6 +691,7 @@ def compare(
     doubt = 1.0 - level
     seeds = rng.spawn(3)
     a = probability(net, law, own, guarantee=guarantee, budget=each, level=1 - doubt / 4, rng=seeds[0], **options)
+    unless_interrupted(a)
     if seconds is not None:
         each = Budget(limit.seconds / 3, limit.regions)
     b = probability(

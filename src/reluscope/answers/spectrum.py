@@ -25,6 +25,7 @@ from reluscope.answers._patterns import (
     checked,
     draw_patterns,
     enumerated_patterns,
+    patterns_here,
     share,
 )
 from reluscope.budget import parse_budget
@@ -36,6 +37,7 @@ from reluscope.threads import blas_threads, clean_interrupt, look
 from reluscope.workers import with_jobs
 
 if TYPE_CHECKING:
+    from reluscope.answers.support import Support
     from reluscope.inputs import Component, Law
 
 _JACOBIAN_NUMBERS = 1 << 22
@@ -373,6 +375,7 @@ def spectrum(
     law: Law,
     *,
     draws: int = 10_000,
+    within: Support | None = None,
     method: str = "auto",
     level: float = DEFAULT_LEVEL,
     budget: Any = None,
@@ -389,6 +392,9 @@ def spectrum(
         The distribution of the inputs.
     draws : int
         Random inputs of "draws"; fewer where the budget does not allow so many (`method` says how many).
+    within : Support, optional
+        A set of patterns from `support` (Algorithm 1 of the paper): the distribution given that the pattern is in it.
+        `within.mass()` says how probable that is.
     method : {"auto", "enumeration", "draws"}
         "auto": enumeration where it is possible and completes, else draws.
     level : float
@@ -410,7 +416,8 @@ def spectrum(
     Raises
     ------
     InputError
-        If "enumeration" is asked for where masses are not exact.
+        If "enumeration" is asked for where masses are not exact, if `within` is of another network, or if it holds no
+        mass or fewer than 20 of the draws.
 
     Notes
     -----
@@ -438,6 +445,7 @@ def spectrum(
     """
     components = checked(net, law)
     how = choice(method, "method", ("auto", "enumeration", "draws"))
+    _check_within(within, net)
     count = integer(draws, "draws", low=20)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     limit, (gen, seed) = parse_budget(budget), seeded(rng)
@@ -449,12 +457,39 @@ def spectrum(
     narrow, turn = narrowed(net)
     bound, frobenius = _bounds(narrow)
     if how == "enumeration" or (how == "auto" and all_exact(components)):
-        within = None if budget is None else limit.part(0.5 if how == "auto" else 0.8)
-        found = enumerated_patterns(net, law, within, progress)
+        search = None if budget is None else limit.part(0.5 if how == "auto" else 0.8)
+        found = enumerated_patterns(net, law, search, progress)
         if how == "enumeration" or not found.stopped:
-            return _enumerated(net, narrow, turn, at_least_one(found), bound, frobenius, level)
+            found = at_least_one(found)
+            if within is not None:
+                found = _given(found, within)
+            return _enumerated(net, narrow, turn, found, bound, frobenius, level)
     count = limit.afford(_pilot(net, law, components, narrow), count, 0.8, least=20)
-    return replace(_drawn(net, law, narrow, turn, count, level, gen, bound, frobenius), seed=seed)
+    return replace(_drawn(net, law, narrow, turn, count, level, gen, bound, frobenius, within), seed=seed)
+
+
+def _check_within(within: Any, net: Network) -> None:
+    from reluscope.answers.support import Support
+
+    if within is None:
+        return
+    if not isinstance(within, Support):
+        raise InputError(f"within must be what support(net, law, ...) returns, got {describe(within)}")
+    if within.network is not net:
+        raise InputError("within must be a set of patterns of this network, got one of another; call support again")
+
+
+def _given(found: EnumeratedPatterns, within: Support) -> EnumeratedPatterns:
+    """The patterns of a set, with masses given the set; what was not enumerated may be in it too."""
+    keep = within.contains(found.pattern)
+    some = found.mass[keep]
+    low, high = float(some.lower.sum()), float(some.upper.sum()) + found.missing
+    if not low > 0.0:
+        raise InputError("within holds no mass that was found under this law; raise its threshold or its cap")
+    value = some.value / float(some.value.sum())
+    lower, upper = np.minimum(some.lower / high, value), np.maximum(np.minimum(some.upper / low, 1.0), value)
+    mass = replace(some, value=value, lower=lower, upper=upper)
+    return EnumeratedPatterns(found.pattern[keep], mass, min(found.missing / low, 1.0), found.stopped)
 
 
 def _pilot(net: Network, law: Law, components: tuple[Component, ...], narrow: Network) -> Callable[[int], object]:
@@ -462,7 +497,7 @@ def _pilot(net: Network, law: Law, components: tuple[Component, ...], narrow: Ne
     rng = np.random.default_rng(0)
 
     def work(n: int) -> None:
-        pattern = np.concatenate(list(draw_patterns(net, law, components, n, rng)))
+        pattern = np.concatenate(list(patterns_here(net, law, components, n, rng)))
         _, first = np.unique(net.key(pattern), return_index=True)
         decomposed(narrow, pattern[first], np.full(len(first), 1.0 / len(first)), None)
 
@@ -505,17 +540,24 @@ def _drawn(
     rng: np.random.Generator,
     bound: FloatArray,
     frobenius: float,
+    within: Support | None,
 ) -> Spectrum:
     components = checked(net, law)
+    met = np.concatenate(list(draw_patterns(net, law, components, draws, rng)))
+    text = f"{draws:,} draws"
+    if within is not None:
+        met = met[within.contains(met)]  # what is left is drawn from the law given the set
+        if len(met) < 20:
+            raise InputError(
+                f"within holds {len(met)} of {draws:,} draws, 20 are needed; raise draws, its threshold or its cap"
+            )
+        text, draws = f"{len(met):,} of {draws:,} draws in the set", len(met)
     # The pilot's mean Jacobian is the centre from which the others are measured: what is left to bound is their spread.
     pilot = max(1, draws // 10)
-    parts = []
-    for n in (pilot, draws - pilot):
-        drawn = np.concatenate(list(draw_patterns(net, law, components, n, rng)))
-        parts.append((drawn, n))
-    keys = net.key(np.concatenate([drawn for drawn, _ in parts]))
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    pattern = np.concatenate([drawn for drawn, _ in parts])[first]
+    order = rng.permutation(draws)  # draws come component by component: the first tenth of them are not like the others
+    met = met[order]
+    _, first, inverse = np.unique(net.key(met), return_index=True, return_inverse=True)
+    pattern = met[first]
     early = np.bincount(inverse[:pilot], minlength=len(first)) / pilot
     late = np.bincount(inverse[pilot:], minlength=len(first)) / (draws - pilot)
     used = early > 0
@@ -538,7 +580,7 @@ def _drawn(
         bound,
         expected,
         _most_frequent(net, pattern, counts, singular, draws, level),
-        f"{draws:,} draws, {len(first):,} patterns",
+        f"{text}, {len(first):,} patterns",
         level,
         draws,
         None,

@@ -27,7 +27,7 @@ from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import all_exact
-from reluscope.network import Network, Pattern
+from reluscope.network import Network, Pattern, pattern_rows
 from reluscope.threads import blas_threads, clean_interrupt
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Support:
         -------
         (n,) array of bool
         """
-        rows = np.atleast_2d(self.network._patterns(patterns))
+        rows = np.atleast_2d(pattern_rows(self.network, patterns))
         inside = np.zeros(len(rows), dtype=bool)
         if not self.network.hidden:
             return np.ones(len(rows), dtype=bool)
@@ -410,6 +410,40 @@ class Support:
         losses = [[float(logs[j, order[0]] - logs[j, q]) for q in order] for j, order in zip(free, pieces, strict=True)]
         best = logs.argmax(axis=1).astype(np.uint8)
         return _Node(layer, maps, best, free, pieces, losses, score + float(logs.max(axis=1).sum()))
+
+    def sample(self, n: int, rng: Any = None) -> Pattern:
+        """Patterns of the set, drawn piece by piece with the algorithm's own marginal probabilities.
+
+        These are not the true probabilities (see `support`). For draws with those, take patterns of random inputs
+        that are in the set.
+
+        Parameters
+        ----------
+        n : int
+        rng : optional
+            None, an int, a SeedSequence or a Generator.
+
+        Returns
+        -------
+        (n, units) array
+        """
+        count, gen, net = integer(n, "n", low=1), generator(rng), self.network
+        shares = np.array([run.share for run in self.runs])
+        parts = []
+        for run, k in zip(self.runs, gen.multinomial(count, shares / shares.sum()).tolist(), strict=True):
+            maps = [np.repeat(m, k, axis=1) for m in run.first]
+            pieces = [np.zeros((k, 0), np.uint8)]
+            for layer, hidden in enumerate(net.hidden if k else ()):
+                probability = marginals(hidden.units, maps, run.weights)
+                probability = np.where(self._allowed(layer, probability), probability, 0.0)
+                steps = np.cumsum(probability, axis=2)
+                u = gen.random(steps.shape[:2])[:, :, None] * steps[:, :, -1:]
+                pieces.append((u > steps[:, :, :-1]).sum(axis=2).astype(np.uint8))
+                if layer + 1 < len(net.hidden):
+                    maps = advance(net, layer, maps, pieces[-1])
+            if k:
+                parts.append(np.concatenate(pieces, axis=1))
+        return np.concatenate(parts)[gen.permutation(count)]
 
     # -- probability ---------------------------------------------------------------------------------------------
 

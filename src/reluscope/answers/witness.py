@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, integer, real, seeded
+from reluscope._columns import plain
 from reluscope._files import as_path
 from reluscope.answers._nearest import MOST_PROOF_DIMENSIONS, Found, Search, nearest_in_polytope, prove
 from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Case, Event, PlacedEvent, as_event, decided, joined, place, place_parts
-from reluscope.inputs import Component, Law, check_law
+from reluscope.inputs import Component, Law, check_law, only_draws
 from reluscope.network import Network, check_network
+from reluscope.schema import Schema
 from reluscope.threads import clean_interrupt
 
 _SECONDS = 10.0
@@ -55,6 +57,8 @@ class Witness:
         Those of the model file given as `replay`.
     step : float
         How much of `distance` was paid to come inside by more than rounding.
+    schema : Schema or None
+        What inputs and outputs mean.
     """
 
     x: FloatArray
@@ -66,11 +70,30 @@ class Witness:
     model_y: FloatArray | None = None
     model_margin: float | None = None
     step: float = 0.0
+    schema: Schema | None = None
+
+    @property
+    def values(self) -> dict[str, Any] | None:
+        """The input by the names of the schema's columns, in their units; levels of categories. None without them."""
+        if self.schema is None or not self.schema.columns:
+            return None
+        return {name: plain(column[0]) for name, column in self.schema.decode(self.x[None]).items()}
 
     @property
     def replayed(self) -> bool | None:
         """Whether the model file's own run puts the input inside the event too; None when there was none."""
         return None if self.model_margin is None else self.model_margin >= 0.0
+
+    @property
+    def words(self) -> str:
+        """The input in words: `range 4,500 ft, SEX m`; empty without a schema of the columns."""
+        if self.schema is None or self.values is None:
+            return ""
+        parts = []
+        for column, value in zip(self.schema.columns, self.values.values(), strict=True):
+            shown = f"{value:,.6g}" if isinstance(value, float) else str(value)
+            parts.append(f"{column.name} {shown}{f' {column.unit}' if column.unit else ''}")
+        return ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields in plain lists and numbers, fit for JSON."""
@@ -85,7 +108,7 @@ class Witness:
             "model_margin": self.model_margin,
             "replayed": self.replayed,
             "step": self.step,
-        }
+        } | ({} if self.values is None else {"values": self.values})
 
     def __repr__(self) -> str:
         with np.printoptions(precision=6, threshold=8):
@@ -93,7 +116,8 @@ class Witness:
             paid = f" ({self.step:.2g} for the margin)" if self.step > 0 else ""
             proved = ", proved nearest" if self.proved_nearest else ""
             again = "" if self.replayed is None else f", replayed: {'yes' if self.replayed else 'no'}"
-            return f"Witness(x={self.x}, y={self.y}, margin {self.margin:.3g}{far}{paid}{proved}{again})"
+            where = f"x={self.x}" if self.values is None else self.words
+            return f"Witness({where}, y={self.y}, margin {self.margin:.3g}{far}{paid}{proved}{again})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,7 +218,7 @@ def witness(
     names : sequence of str, optional
         Names of the inputs for the text of the event.
     budget : optional
-        Time, or a number of cells; 10 seconds by default.
+        Time, or a number of regions; 10 seconds by default.
     rng : optional
         Where the searches start.
 
@@ -210,9 +234,11 @@ def witness(
     Notes
     -----
     Gaussian laws, mixtures and truncated ones: the input nearest to a component's mean, in standard deviations; further
-    witnesses come from other cells. With up to six dimensions seen, and if the budget allows, enumeration of all nearer
-    cells proves it (`proved_nearest`); else it is the best that a search by exact steps from several starts has found.
+    witnesses come from other regions. With up to six dimensions seen, and if the budget allows, enumeration of all
+    nearer regions proves it (`proved_nearest`); else it is the best that a search by exact steps from several starts
+    has found.
     Uniform laws: the deepest of many draws, or any input that enumeration finds. Particles: the heaviest ones inside.
+    Laws of which only draws are known: the deepest of many draws.
     Each witness is checked by a plain forward pass in float64.
 
     Examples
@@ -224,26 +250,26 @@ def witness(
     ([2.0, 0.0], True)
     """
     net = check_network(joined(net, law, event))
-    found = as_event(event, net, check_law(law, net), names=names)
+    event = as_event(event, net, check_law(law, net), names=names)
     wanted = integer(n, "n", low=1, high=100_000)
     depth = 0.0 if margin is None else real(margin, "margin", low=0.0)
     limit, (rng, seed) = parse_budget(_SECONDS if budget is None else budget), seeded(rng)
-    checker = _Replay(net, law, found, replay, None if margin is None else depth)
-    found = _deeper(found, depth)
-    if not found.cases:
+    checker = _Replay(net, law, event, replay, None if margin is None else depth)
+    event = _deeper(event, depth)
+    if not event.cases:
         return Witnesses((), True, "the event can never happen")
     if law.atoms is not None:
         points, weights = law.atoms
-        return _particles(points, weights, found, net, wanted, checker)
+        return _particles(points, weights, event, net, wanted, checker)
     parts = [part for w, part in law.components if w > 0]
     if not all(part.unrestricted.gaussians or part.pushed is not None for part in parts):
-        if law.is_mixture:
+        if law.is_mixture and not only_draws(law):
             raise InputError(
                 "law: the nearest inputs of a mixture are known if all its components are Gaussian, truncated or not"
             )
-        out = _in_box(law, found, net, wanted, limit, checker, rng)
+        out = _in_box(law, event, net, wanted, limit, checker, rng)
     else:
-        out = _nearest(place(net, law, found), wanted, limit, checker, rng)
+        out = _nearest(place(net, law, event), wanted, limit, checker, rng)
     return replace(out, seed=seed)
 
 
@@ -369,6 +395,9 @@ def _in_box(
                 items.append(checker.run(one))
         if items:
             continue
+        if only_draws(law):
+            proved = False
+            continue
         (component,) = part.components
         if component.r == 0:
             x = component.to_x(np.zeros(1))
@@ -426,7 +455,7 @@ class _Replay:
         ((surely,), (maybe,)) = decided(self.net, self.event, x[None])
         if not (surely or (maybe and inside)):
             return None
-        return Witness(x, y, max(float(depth), 0.0), distance, proved, component)
+        return Witness(x, y, max(float(depth), 0.0), distance, proved, component, schema=self.net.schema)
 
     def run(self, witness: Witness) -> Witness:
         """The witness with what the model file gives for it."""

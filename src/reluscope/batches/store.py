@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from reluscope._files import as_path
+from reluscope._files import as_path, only_writer
 from reluscope._text import count
 from reluscope._version import __version__
 from reluscope.batches.instances import Instance
@@ -174,7 +174,7 @@ def open_store(path: str | PathLike[str], *, write: bool = False) -> Iterator[St
     file = as_path(path, "results")
     with ExitStack() as stack:
         if write:
-            stack.enter_context(_alone(file))
+            stack.enter_context(only_writer(file, "results: another batch is writing to"))
         elif not file.is_file():
             raise InputError(f"results: there is no file {file}")
         connection = stack.enter_context(_connected(file, write))
@@ -230,24 +230,3 @@ def _check(db: sqlite3.Connection, file: Path, write: bool) -> None:
     if version != FORMAT:
         raise InputError(f"results: {file} has the format {version}, this version of reluscope knows {FORMAT}")
     db.execute("PRAGMA synchronous = FULL")
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Nobody else writes: held by a lock of the system, which ends with the process however that ends."""
-    lock = file.with_name(f"{file.name}.lock")
-    try:
-        held = sqlite3.connect(lock, timeout=0, isolation_level=None)
-        held.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise InputError(
-                f"results: another batch is writing to {file}; wait for it, or name another file"
-            ) from error
-        raise InputError(f"results: {file} cannot be written: {error}") from error
-    try:
-        yield
-    finally:
-        held.close()
-        with suppress(OSError):
-            lock.unlink()

@@ -216,7 +216,7 @@ def _in_words(budget: Budget, share: float) -> str:
 
 def _law(one: Instance, net: Network, asked: Any, seed: int) -> tuple[Law, list[str] | None]:
     if isinstance(one.law, Path):
-        return law_of_file(net, one.law, rng=seed)
+        return law_of_file(net, one.law, rng=seed)[:2]
     if one.law is not None:
         return one.law, None
     return box_law(asked), None

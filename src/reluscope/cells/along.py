@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray, flag, integer, real_array
 from reluscope._text import count
+from reluscope.cells.balance import check_range
 from reluscope.cells.interval import Intervals
 from reluscope.cells.subdivide import subdivide
 from reluscope.errors import InputError
 from reluscope.network import Network, Pattern, check_network
+from reluscope.schema import Schema
 from reluscope.threads import clean_interrupt
 
 
@@ -34,6 +36,8 @@ class Paths:
     start, stop : (pieces,) arrays
     slope, intercept : (pieces, outputs) arrays
     pattern : (pieces, units) array
+    schema : Schema or None
+        What the outputs mean.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -42,6 +46,7 @@ class Paths:
     slope: FloatArray
     intercept: FloatArray
     pattern: Pattern
+    schema: Schema | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -140,6 +145,7 @@ def along(net: Network, a: npt.ArrayLike, b: npt.ArrayLike, *, extend: bool = Fa
     ([0.0, 0.5, 1.0], [0.0, 0.0, 3.0])
     """
     check_network(net)
+    check_range(net)
     extend = flag(extend, "extend")
     start, end = real_array(a, "a", ndim=(1, 2)), real_array(b, "b", ndim=(1, 2))
     for name, array in (("a", start), ("b", end)):
@@ -168,4 +174,5 @@ def along(net: Network, a: npt.ArrayLike, b: npt.ArrayLike, *, extend: bool = Fa
         found[:, 0],
         found[:, 1],
         np.concatenate([leaf.pattern for leaf in leaves])[order],
+        net.schema,
     )

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.activations import Activation, Units
+from reluscope.errors import InputError
 from reluscope.network import Layer, Network
 
 _MODERATE = 1e60
@@ -23,6 +24,9 @@ _MODERATE = 1e60
 
 _MOST = 500
 """Exponents of the slopes of scaled activations: their squares stay finite."""
+
+_LARGEST = 1e140
+"""Values up to here have squares that are finite."""
 
 Exponents = npt.NDArray[np.int64]
 
@@ -54,6 +58,26 @@ def balanced(net: Network, reach: FloatArray) -> tuple[Network, Exponents, Float
         shift = np.array([k for _, k, _ in made], np.int64)
         size = np.array([t for *_, t in made])
     return Network([_spec(a, last=a is layers[-1]) for a in layers], name=net.name), shift, size
+
+
+def check_range(net: Network) -> None:
+    """Refuse networks whose numbers, multiplied layer by layer, have no finite squares: geometry would be wrong there.
+
+    Cost: one forward pass with absolute weights.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.ones(net.n_inputs)
+        for index, layer in enumerate(net.layers):
+            weights = abs(layer.weight)
+            size = np.asarray(weights @ size) + np.abs(layer.bias)
+            top = max(float(size.max(initial=0.0)), float(weights.max()))  # a weight on a value that is always 0 too
+            if not top < _LARGEST:
+                raise InputError(
+                    f"net: values of layer {index} may reach {top:.0e} for inputs of size 1, and regions can be "
+                    f"told apart up to {_LARGEST:.0e} only; divide the layers before by a constant, and multiply "
+                    "the weights after them by it"
+                )
+            size = np.abs(layer.units.slopes).max(axis=1) * size + np.abs(layer.units.intercepts).max(axis=1)
 
 
 def _spec(layer: Layer, *, last: bool) -> Any:
@@ -105,8 +129,6 @@ def _scaled(act: Activation, row: int, top: float) -> tuple[Activation, int, flo
             act.name,
         )
     except Exception as error:
-        from reluscope.errors import InputError
-
         raise InputError(
             f"the values of a unit ({act.name}) are so large or small beside its break points that float64 cannot hold "
             "both; rescale the network"

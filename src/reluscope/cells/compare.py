@@ -174,9 +174,9 @@ def equivalent(
     worst, rounding, cells, stopped = -1.0, 0.0, 0, None
     witness = 0.5 * (lower + upper) if known is None else known.witness
     for part in _refinement(net, other, (lower, upper), limit, progress):
-        stopped = part.found.stopped
-        cells += len(part.found)
-        if not len(part.found):  # the budget ended before the first region
+        stopped = part.regions.stopped
+        cells += len(part.regions)
+        if not len(part.regions):  # the budget ended before the first region
             continue
         size, x = _largest(net, other, part)
         rounding = max(rounding, part.rounding)
@@ -225,7 +225,7 @@ def distance(
     box: Any,
     p: float = inf,
     *,
-    norm: str = "p",
+    norm: str = "euclidean",
     normalised: bool = False,
     budget: Any = None,
     progress: Any = None,
@@ -240,8 +240,9 @@ def distance(
         `(lower, upper)`, numbers or one entry per input.
     p : float
         Which distance, at least 1; see Notes.
-    norm : {"p", "euclidean"}
-        How the outputs are joined at each input: by the same p, or by their Euclidean length.
+    norm : {"euclidean", "p"}
+        How the outputs are joined at each input: by the Euclidean length of their difference, or by the same p. For one
+        output the two are the same.
     normalised : bool
         Divide integrals by the volume of the box, so that they are means.
     budget, progress
@@ -260,12 +261,13 @@ def distance(
 
     Notes
     -----
-    With `g = net - other`: p = inf is `sup_x max_k |g_k(x)|`, p = 2 is `sqrt(int sum_k g_k(x)^2 dx)`, and p = 1 is
-    `int sum_k |g_k(x)| dx`, with closed forms on every region of the common refinement, where g is affine; with
-    `norm="euclidean"` the length `|g(x)|` takes the place of the largest entry and of the sums. Other integrals are of
-    convex functions of g: the mean of the corners is above, the value at the mean below, and regions are halved along g
-    until both agree to about 1e-6. Cost: the regions of both networks together. p = inf works in any dimension (the
-    Euclidean one in up to 6).
+    With `g = net - other` it is `(int |g(x)|^p dx)^(1/p)`, `|g|` the Euclidean length, and `sup_x |g(x)|` for p = inf;
+    with `norm="p"` the length is `max_k |g_k|` for p = inf and `(sum_k |g_k|^p)^(1/p)` else. On every region of the
+    common refinement g is affine, so suprema are at vertices, and integrals have closed forms for p = 2, and for p = 1
+    of one output or with `norm="p"`. Other integrals are of convex functions of g: the mean of the corners is above,
+    the value at the mean below, and regions are halved along g until both agree to about 1e-6. Cost: the regions of
+    both networks together. p = inf works in any dimension; above 6 inputs, the length of several outputs is bracketed
+    on each region, by its values where single outputs are largest and by the length of their largest values.
 
     Examples
     --------
@@ -278,25 +280,27 @@ def distance(
     normalised = flag(normalised, "normalised")
     if isinstance(p, bool) or not isinstance(p, (int, float)) or not p >= 1:
         raise InputError(f"p must be a number that is at least 1, or inf, got {describe(p)}")
-    length = choice(norm, "norm", ("p", "euclidean")) == "euclidean"
+    length = choice(norm, "norm", ("euclidean", "p")) == "euclidean"
     lower, upper = _same_shape(net, other, box)
-    if (p != inf or length) and net.n_inputs > MOST_DIMENSIONS:
+    length = length and net.n_outputs > 1
+    if p != inf and net.n_inputs > MOST_DIMENSIONS:
         raise InputError(
             f"integrals are computed for up to {MOST_DIMENSIONS} inputs, these networks have {net.n_inputs}; "
-            'p=inf with norm="p" works in any dimension'
+            "p=inf works in any dimension"
         )
     closed = p == 2 or (p == 1 and not length)
-    gap = 0.0
+    gap = ceiling = 0.0
     total = worst = rounding = done = 0.0
     cells, stopped = 0, None
     for part in _refinement(net, other, (lower, upper), budget, progress):
-        stopped = part.found.stopped
-        cells += len(part.found)
+        stopped = part.regions.stopped
+        cells += len(part.regions)
         rounding = max(rounding, part.rounding)
-        if not len(part.found):  # the budget ended before the first region
+        if not len(part.regions):  # the budget ended before the first region
             continue
         if p == inf and length:
-            worst = max(worst, float(np.linalg.norm(part.difference, axis=1).max()))
+            found, most = _longest(net, other, part)
+            worst, ceiling = max(worst, found), max(ceiling, most)
         elif p == inf:
             worst = max(worst, _largest(net, other, part)[0])
         elif not closed:
@@ -310,9 +314,11 @@ def distance(
     rest = max(volume - done, 0.0) if stopped is not None else 0.0
     if p == inf:
         blur = rounding * (np.sqrt(outputs) if length else 1.0)
-        top = float(np.linalg.norm(limit) if length else limit.max(initial=0.0))
+        top = max(ceiling, float(np.linalg.norm(limit) if length else limit.max(initial=0.0)))
         value, low, high = worst, max(worst - blur, 0.0), max(worst, top) + blur
         method = "largest difference at the vertices of the common refinement"
+        if length and net.n_inputs > MOST_DIMENSIONS:
+            method = "longest difference found on the common refinement, and the length of the largest of each output"
     else:
         share = 1.0 / volume if normalised else 1.0
         if not closed:
@@ -337,7 +343,7 @@ def distance(
         float(value),
         float(low),
         float(high),
-        "exact" if stopped is None and (closed or p == inf) else "sound",
+        "exact" if stopped is None and (closed or (p == inf and ceiling <= worst)) else "sound",
         method=f"{method} ({cells:,} cells)",
         note="" if stopped is None else f"{stopped}; interval bounds for the rest",
         status=status_of(stopped),
@@ -350,7 +356,7 @@ def distance(
 class _Part(NamedTuple):
     """Some regions of the refinement; where cells carry vertices, these and the difference there (n, outputs)."""
 
-    found: Regions
+    regions: Regions
     vertices: FloatArray
     difference: FloatArray
     rounding: float
@@ -377,11 +383,27 @@ def _largest(net: Network, other: Network, part: _Part) -> tuple[float, FloatArr
         size = np.abs(part.difference).max(axis=1)
         i = int(size.argmax())
         return float(size[i]), part.vertices[i]
-    points = [_extremes(part.found, i) for i in range(len(part.found))]
+    points = [_extremes(part.regions, i) for i in range(len(part.regions))]
     found = np.concatenate(points)
     size = np.abs(net(found) - other(found)).max(axis=1)
     i = int(size.argmax())
     return float(size[i]), found[i]
+
+
+def _longest(net: Network, other: Network, part: _Part) -> tuple[float, float]:
+    """The longest difference found on these regions, and a bound of it; the same where cells carry vertices, for a
+    convex function has its maximum there.
+    """
+    if net.n_inputs <= MOST_DIMENSIONS:
+        worst = float(np.linalg.norm(part.difference, axis=1).max())
+        return worst, worst
+    worst = most = 0.0
+    for i in range(len(part.regions)):
+        points = _extremes(part.regions, i)
+        g = np.abs(net(points) - other(points))
+        worst = max(worst, float(np.linalg.norm(g, axis=1).max()))
+        most = max(most, float(np.linalg.norm(g.max(axis=0))))
+    return worst, most
 
 
 def _extremes(found: Regions, i: int) -> FloatArray:
@@ -446,17 +468,17 @@ def _interval_difference(net: Network, other: Network, lower: FloatArray, upper:
 
 def _integral(net: Network, other: Network, part: _Part, p: int) -> tuple[float, float]:
     """Volume of these regions, and the integral of `sum_k |g_k|^p` over them."""
-    cells = with_vertices(part.found.cells)
+    cells = with_vertices(part.regions.cells)
     if p == 2:
         volumes, sums = affine_integrals(cells.points, cells.bits, cells.offsets, part.difference, 2)
         return float(volumes.sum()), float(sums.sum())
     total = 0.0
-    volume = float(part.found.cells.volumes().sum())
+    volume = float(part.regions.cells.volumes().sum())
     for k in range(net.n_outputs):
         # Cut by the zero set of one output's difference: on the parts it has one sign.
-        maps = np.ascontiguousarray(part.found.maps[:, :, k : k + 1])
+        maps = np.ascontiguousarray(part.regions.maps[:, :, k : k + 1])
         blur = np.full((len(maps), 1), part.rounding)
-        halves = with_vertices(part.found.cells.split(maps, blur, _AT_ZERO, 0).cells)
+        halves = with_vertices(part.regions.cells.split(maps, blur, _AT_ZERO, 0).cells)
         values = np.abs(net(halves.points)[:, k] - other(halves.points)[:, k])[:, None]
         _, sums = affine_integrals(halves.points, halves.bits, halves.offsets, values, 1)
         total += float(sums.sum())
@@ -482,7 +504,7 @@ def _convex_integral(
     On a cell the function is above its value at the mean of the difference (Jensen), and below the affine function of
     its values at the corners of each simplex.
     """
-    cells, maps = with_vertices(part.found.cells), np.asarray(part.found.maps)
+    cells, maps = with_vertices(part.regions.cells), np.asarray(part.regions.maps)
     volume = low = high = 0.0
     for rounds in range(_HALVINGS + 1):
         values = net(cells.points) - other(cells.points)

@@ -78,7 +78,7 @@ class Face:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Complex:
-    """The polyhedral complex of a network in a box, or in the whole space (`box` is None).
+    """The polyhedral complex of a network in a box, a bounded polytope, or the whole space.
 
     Faces of dimension k are numbered from 0; those of the full dimension are numbered as `regions`. Labels have one
     column per hidden unit and break point: `columns` (columns, 3) holds layer, unit within the layer, and break point
@@ -116,8 +116,13 @@ class Complex:
 
     @property
     def box(self) -> tuple[FloatArray, FloatArray] | None:
-        """The box, or None for the whole space."""
+        """The box, or None for a polytope and for the whole space."""
         return self.regions.domain.box
+
+    @property
+    def _closed(self) -> bool:
+        """Whether the domain is a box or a bounded polytope, whose sides are faces too, and not the whole space."""
+        return self.box is not None or self.regions.domain.half_spaces is not None
 
     @property
     def complete(self) -> bool:
@@ -126,20 +131,20 @@ class Complex:
 
     @cached_property
     def f_vector(self) -> tuple[int, ...]:
-        """Number of faces of dimension 0, 1, ..., d, those on the boundary of the box included."""
+        """Number of faces of dimension 0, 1, ..., d, those on the boundary of the domain included."""
         return tuple(len(self._real(k)) for k in range(self.dimension + 1))
 
     @cached_property
     def inner_f_vector(self) -> tuple[int, ...]:
-        """The same without the faces that lie on the boundary of the box; equal to `f_vector` in the whole space."""
+        """The same without the faces on the boundary of the domain; equal to `f_vector` in the whole space."""
         return tuple(int((~self.on_boundary(k)).sum()) for k in range(self.dimension + 1))
 
     @property
     def euler(self) -> int:
-        """`sum (-1)^k f_k`: 1 for a box.
+        """`sum (-1)^k f_k`: 1 for a box or a bounded polytope.
 
         In the whole space unbounded faces count like bounded ones, and the sum is (-1)^d, that of an open ball; so is
-        the sum over the inner faces of a box.
+        the sum over the inner faces of a box or polytope.
         """
         return sum((-1) ** k * count for k, count in enumerate(self.f_vector))
 
@@ -150,7 +155,7 @@ class Complex:
         True for every complete search in exact arithmetic: False says that a budget ended the search, or that double
         precision could not tell coincident hyperplanes from nearly coincident ones.
         """
-        return self.unmatched == 0 and self.euler == (1 if self.box is not None else (-1) ** self.dimension)
+        return self.unmatched == 0 and self.euler == (1 if self._closed else (-1) ** self.dimension)
 
     # -- faces ---------------------------------------------------------------------------------------------------
 
@@ -201,8 +206,25 @@ class Complex:
         on = unpacked(level.sides[rows, None], 2 * self.dimension).astype(np.int8)
         return on[:, 1::2] - on[:, 0::2]
 
+    def half_spaces(self, k: int) -> Flags:
+        """For each face of dimension k and each row of `A x <= b` of the polytope: whether the face lies on it.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        (f_k, rows) array of bool
+            No columns where the domain is not a polytope.
+        """
+        level, rows = self._levels[self._k(k)], self._real(k)
+        cut = self.regions.domain.half_spaces
+        given = 0 if cut is None else len(cut[0])
+        return unpacked(level.sides[rows, None], 2 * self.dimension + given)[:, 2 * self.dimension :]
+
     def on_boundary(self, k: int) -> Flags:
-        """Whether each face of dimension k lies on the boundary of the box, shape (f_k,).
+        """Whether each face of dimension k lies on the boundary of the domain, shape (f_k,).
 
         Parameters
         ----------
@@ -212,7 +234,8 @@ class Complex:
         -------
         (f_k,) array of bool
         """
-        return np.asarray(self.sides(k).any(axis=1))
+        level, rows = self._levels[self._k(k)], self._real(k)
+        return np.asarray((level.sides[rows] != 0) & self._closed)
 
     def bounded(self, k: int) -> Flags:
         """Whether each face of dimension k is bounded, shape (f_k,).
@@ -245,13 +268,15 @@ class Complex:
 
     @cached_property
     def boundaries(self) -> tuple[Any, ...]:
-        """Boundary matrices, for a complex in a box: entry k - 1 is a `csr_array` (f_{k-1}, f_k) of -1 and 1.
+        """Boundary matrices in a box or polytope: entry k - 1 is a `csr_array` (f_{k-1}, f_k) of -1 and 1.
 
         Every face has an orientation; an edge runs from its first vertex to its second. The product of two matrices
         that follow is 0.
         """
-        if self.box is None:
-            raise InputError("boundaries are for a complex in a box: faces of the whole space reach to infinity")
+        if not self._closed:
+            raise InputError(
+                "boundaries are for a complex in a box or polytope: faces of the whole space are unbounded"
+            )
         return boundary_matrices([self.incidence(k) for k in range(1, self.dimension + 1)])
 
     def face_vertices(self, k: int) -> tuple[Index, Index]:
@@ -296,7 +321,7 @@ class Complex:
             self._nodes.points[nodes[nodes < self._nodes.finite]],
             np.unique(far / np.linalg.norm(far, axis=1, keepdims=True), axis=0),
             np.where(zero, 0, np.where(positive, 1, -1)).astype(np.int8),
-            self.box is not None and bool(level.sides[at] != 0),
+            self._closed and bool(level.sides[at] != 0),
         )
 
     # -- parts ---------------------------------------------------------------------------------------------------
@@ -412,7 +437,7 @@ class Complex:
 
     @cached_property
     def _real_faces(self) -> tuple[Index, ...]:
-        if self.box is not None:
+        if self._closed:
             return tuple(np.arange(len(level.owner)) for level in self._levels)
         return tuple(np.flatnonzero(level.sides == 0) for level in self._levels)
 
@@ -491,7 +516,9 @@ class Subcomplex:
 
 
 @clean_interrupt()
-def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, progress: Any = None) -> Complex:
+def polyhedral_complex(
+    net: Network, box: Any = None, *, polytope: Any = None, budget: Any = None, progress: Any = None
+) -> Complex:
     """The polyhedral complex of a network: its regions and all their faces, with ternary labels.
 
     Parameters
@@ -501,6 +528,9 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
     box : tuple, optional
         `(lower, upper)`, numbers or one entry per input; the whole space without it. The sides of the box are faces
         too (`on_boundary` tells them, `inner_f_vector` leaves them out).
+    polytope : tuple or Polytope, optional
+        `(A, b)`: only where `A x <= b`, inside the box if there is one. It must be bounded, with at most
+        `64 - 2 * inputs` rows; `half_spaces` tells which faces lie on which row.
     budget, progress
         When to end the search for regions early (`"60s"`, of which 40 % are for the search and the rest for the faces;
         `"10000 regions"`), and whether to show how far it is. After
@@ -515,7 +545,7 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
     Raises
     ------
     InputError
-        If there are more than 6 inputs, or the box does not fit the network.
+        If there are more than 6 inputs, the box or polytope does not fit the network, or the polytope is unbounded.
 
     Notes
     -----
@@ -529,6 +559,8 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
     >>> found = polyhedral_complex(net, (-1, 1), progress=None)
     >>> found.f_vector, found.inner_f_vector, found.face_to_face
     ((9, 12, 4), (1, 4, 4), True)
+    >>> polyhedral_complex(net, polytope=([[1, 1], [-1, 1], [0, -1]], [1, 1, 0.5]), progress=None).f_vector
+    (7, 10, 4)
     """
     if isinstance(net, Network) and net.n_inputs > MOST_DIMENSIONS:
         raise InputError(
@@ -536,23 +568,30 @@ def polyhedral_complex(net: Network, box: Any = None, *, budget: Any = None, pro
             "its cells have too many faces to list; regions works in any dimension"
         )
     geometry = vertex_geometry(net.n_inputs) if isinstance(net, Network) else "auto"
-    if box is None and geometry == "auto" and isinstance(net, Network) and net.n_inputs == 2:
+    if box is None and polytope is None and geometry == "auto" and isinstance(net, Network) and net.n_inputs == 2:
         geometry = "vertex"  # the plane: its unbounded faces are identified by their vertices at infinity
     limit = parse_budget(budget)
     search = limit.part(_SEARCH_SHARE) if limit.seconds < np.inf else limit
-    made = build_complex(uninterrupted(regions(net, box, geometry=geometry, budget=search, progress=progress)))
-    if box is None and net.n_inputs == 2 and made.regions.stopped is None and not made.face_to_face:
+    found = regions(net, box, polytope=polytope, geometry=geometry, budget=search, progress=progress)
+    made = build_complex(uninterrupted(found))
+    if not made._closed and net.n_inputs == 2 and made.regions.stopped is None and not made.face_to_face:
         # Where units saturate, nearly parallel lines meet far out and symbolic vertices there are ill-determined.
         made = _plane_complex(net, made, progress)
     return made
 
 
 def build_complex(found: Regions) -> Complex:
-    """The complex of regions that were found in a box or in the whole space, with cells that carry vertices."""
-    if found.domain.half_spaces is not None:
-        raise InputError("a complex is for regions in a box or in the whole space, these were cut by half-spaces")
-    cells = with_vertices(found.cells)
+    """The complex of regions that were found in a box, a bounded polytope or the whole space."""
     net = found.network
+    if found.domain.half_spaces is not None:
+        given, most = len(found.domain.half_spaces[0]), 64 - 2 * net.n_inputs
+        if given > most:  # the sides a vertex is on are the bits of one word
+            raise InputError(
+                f"polytope must have at most {most} rows for a complex with {net.n_inputs} inputs, got {given}"
+            )
+        if any(len(found.cells.rays_of(i)) for i in range(len(found))):
+            raise InputError("polytope must be bounded for a complex: give a box too")
+    cells = with_vertices(found.cells)
     columns, column_of_label = label_columns(net)
     words = max(1, -(-len(columns) // 64))
     zero = np.zeros((len(cells.points), words), np.uint64)

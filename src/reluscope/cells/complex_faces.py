@@ -12,6 +12,7 @@ from scipy import sparse
 from reluscope._check import FloatArray
 from reluscope._lazy import late
 from reluscope.cells.complex_glue import find_root, mix
+from reluscope.cells.grow import grow, grow_rows
 from reluscope.cells.vertex import VertexCells
 
 Index = npt.NDArray[np.int64]
@@ -191,13 +192,13 @@ def _subfaces(owner, carriers, bits, offsets, facet_offsets, node_of, points):  
             size += 1
             for f in range(facets):
                 held[f] += (bits[v, f >> 6] >> np.uint64(f & 63)) & _ONE != _NONE
-        if n_out + facets > room:
-            room *= 2
-            more_parent, more_key = np.empty(room, np.int64), np.empty(room, np.uint64)
-            more_carriers = np.empty((room, words), np.uint64)
-            more_parent[:n_out], more_key[:n_out] = out_parent[:n_out], out_key[:n_out]
-            more_carriers[:n_out] = out_carriers[:n_out]
-            out_parent, out_key, out_carriers = more_parent, more_key, more_carriers
+        need = n_out + facets
+        if need > len(out_parent):
+            out_parent, out_key, out_carriers = (
+                grow(out_parent, need),
+                grow(out_key, need),
+                grow_rows(out_carriers, need),
+            )
         for f in range(facets):
             if held[f] == 0 or held[f] == size:
                 continue

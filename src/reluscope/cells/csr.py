@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from reluscope.workers import jobs_at_hand, on_cluster, run
 
 Index = npt.NDArray[np.int64]
 
@@ -23,6 +27,34 @@ def joined(parts: Sequence[Index]) -> Index:
     return np.concatenate([*(p[:-1] + s for p, s in zip(parts, starts[:-1], strict=True)), starts[-1:]]).astype(
         np.int64
     )
+
+
+_MANY_BYTES = 1 << 22
+"""From here on several workers copy."""
+
+
+def stacked(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Arrays one after the other.
+
+    Long ones are copied by the workers of the call at hand: memory that the system gives out page by page can take as
+    long as finding the regions.
+    """
+    jobs, size = jobs_at_hand(), sum(part.nbytes for part in parts)
+    if jobs == 1 or size < _MANY_BYTES or on_cluster():
+        return np.concatenate(parts)
+    ends = np.cumsum([0, *(len(part) for part in parts)])
+    out = np.empty((int(ends[-1]), *parts[0].shape[1:]), parts[0].dtype)
+    weights = np.cumsum([part.nbytes for part in parts])
+    cuts = np.unique(np.searchsorted(weights, np.linspace(0, size, 4 * jobs + 1)[1:-1]))
+    places = itertools.pairwise([0, *cuts[cuts > 0].tolist(), len(parts)])
+
+    def copy(place: tuple[int, int]) -> None:
+        first, last = place
+        np.concatenate(parts[first:last], out=out[ends[first] : ends[last]])
+
+    for _ in run(copy, places, jobs=jobs):
+        pass
+    return out
 
 
 def rows_of(values: Index, offsets: Index, rows: Index) -> tuple[Index, Index]:

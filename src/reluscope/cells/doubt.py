@@ -81,6 +81,14 @@ class Doubts:
         self.missing = self.empty = self.undecided = 0
         self._work = _EXACT_WORK
 
+    def state(self) -> list[int]:
+        """The counts and the work that is left, for `resume`."""
+        return [self.missing, self.empty, self.undecided, self._work]
+
+    def resume(self, state: list[int]) -> None:
+        """Go on with the counts of an enumeration that was stopped."""
+        self.missing, self.empty, self.undecided, self._work = state
+
     def text(self) -> str | None:
         """The counts in words; None if nothing is in doubt."""
         said = []
@@ -351,7 +359,7 @@ def _residues(x: FloatArray, p: int) -> Whole:
     return out
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _in_span(rows, starts, units, which, p):  # type: ignore[no-untyped-def]
     """Whether row `units[i]` is a combination, modulo p, of the rows of set `which[i]`, which must not span it all.
 

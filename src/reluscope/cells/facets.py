@@ -13,47 +13,64 @@ from reluscope.cells.subdivide import first_labels
 from reluscope.network import Network, Pattern
 
 if TYPE_CHECKING:
-    from reluscope.cells.regions import Regions
+    from reluscope.cells.regions import Domain, Regions
+
+Index = npt.NDArray[np.int64]
+
+_NUMBERS_AT_ONCE = 1 << 22
+"""Numbers in the hidden maps of one batch of regions whose inequalities are written out."""
 
 _STEPS = 10.0 ** np.arange(-3, -13, -1)
 """Lengths of the step across a facet, relative to the size of the region, tried in turn."""
 
 
-def facet_rows(regions: Regions, start: int, stop: int) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
-    """`A x <= b` for the facets of regions `start:stop`: rows of unit length, back to back, and their offsets.
+def facet_rows(regions: Regions, which: Index) -> tuple[FloatArray, FloatArray, Index]:
+    """`A x <= b` for the facets of some regions, in any order: rows of unit length, back to back, and their offsets.
 
-    Row k belongs to the k-th facet label. One batched pass through the layers; memory (regions, units, inputs).
+    Row k belongs to the k-th facet label. Batched passes through the layers, in portions of bounded memory.
     """
     net = regions.network
     labels, offsets = regions._facets
-    first = int(offsets[start])
-    mine = labels[first : offsets[stop]].astype(np.int64)
-    owner = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
+    size = np.diff(offsets)[which]
+    starts = np.concatenate([[0], np.cumsum(size)])
+    place = np.arange(starts[-1]) + np.repeat(offsets[:-1][which] - starts[:-1], size)
+    mine = labels[place].astype(np.int64)
+    step = int(max(1, _NUMBERS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1))))
+    parts = []
+    for i in range(0, len(which), step):
+        j = min(i + step, len(which))
+        pattern, own = regions.pattern[which[i:j]], np.repeat(np.arange(j - i), size[i:j])
+        parts.append(_rows(net, regions.domain, pattern, mine[starts[i] : starts[j]], own))
+    return np.concatenate([A for A, _ in parts]), np.concatenate([b for _, b in parts]), starts
+
+
+def _rows(net: Network, domain: Domain, pattern: Pattern, labels: Index, owner: Index) -> tuple[FloatArray, FloatArray]:
+    """The rows of facets: facet k has `labels[k]` and belongs to the region of `pattern[owner[k]]`."""
     n = net.n_inputs
-    A, b = np.zeros((len(mine), n)), np.zeros(len(mine))
+    A, b = np.zeros((len(labels), n)), np.zeros(len(labels))
     starts = np.array(first_labels(net))
-    for layer, (maps, piece) in enumerate(hidden_maps(net, regions.pattern[start:stop])):
-        rows = np.flatnonzero((mine >= starts[layer]) & (mine < starts[layer + 1]))
+    for layer, (maps, piece) in enumerate(hidden_maps(net, pattern)):
+        rows = np.flatnonzero((labels >= starts[layer]) & (labels < starts[layer + 1]))
         if not len(rows):
             continue
         steps = net.layers[layer].units.breaks.shape[1]
-        unit, step = np.divmod(mine[rows] - starts[layer], steps)
-        cell = owner[rows] - start
+        unit, step = np.divmod(labels[rows] - starts[layer], steps)
+        cell = owner[rows]
         level = net.layers[layer].units.breaks[unit, step]
         sign = np.where(piece[cell, unit] > step, -1.0, 1.0)  # above the break point: h >= level
         A[rows] = sign[:, None] * maps[unit, cell, :n]
         b[rows] = sign * (level - maps[unit, cell, n])
-    sides = np.flatnonzero((mine < 0) & (mine >= -2 * n))
-    if len(sides) and regions.domain.box is not None:
-        k, upper = np.divmod(-1 - mine[sides], 2)
+    sides = np.flatnonzero((labels < 0) & (labels >= -2 * n))
+    if len(sides) and domain.box is not None:
+        k, upper = np.divmod(-1 - labels[sides], 2)
         A[sides, k] = np.where(upper, 1.0, -1.0)
-        b[sides] = np.where(upper, regions.domain.box[1][k], -regions.domain.box[0][k])
-    cuts = np.flatnonzero(mine < -2 * n)
-    if len(cuts) and regions.domain.half_spaces is not None:
-        k = -1 - mine[cuts] - 2 * n
-        A[cuts], b[cuts] = regions.domain.half_spaces[0][k], regions.domain.half_spaces[1][k]
+        b[sides] = np.where(upper, domain.box[1][k], -domain.box[0][k])
+    cuts = np.flatnonzero(labels < -2 * n)
+    if len(cuts) and domain.half_spaces is not None:
+        k = -1 - labels[cuts] - 2 * n
+        A[cuts], b[cuts] = domain.half_spaces[0][k], domain.half_spaces[1][k]
     norm = np.linalg.norm(A, axis=1)
-    return A / norm[:, None], b / norm, offsets[start : stop + 1] - first
+    return A / norm[:, None], b / norm
 
 
 def hidden_maps(net: Network, patterns: Pattern) -> Iterator[tuple[FloatArray, Pattern]]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope.cells.grow import grow, grow_rows
 from reluscope.cells.split import Split
 
 
@@ -111,7 +112,7 @@ class Intervals:
         return self.high - self.low
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  # type: ignore[no-untyped-def]
     n, m, steps = len(low), maps.shape[2], breaks.shape[1]
     capacity = 4 * n + 16
@@ -163,14 +164,8 @@ def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  
             right_label = np.int32(first_label + cut[order[q]]) if q < crossings else labels[c, 1]
             if right > left and right - left > left_fuzz + right_fuzz:
                 if n_out >= len(out_low):
-                    size = 2 * len(out_low)
-                    new_low, new_high = np.empty(size), np.empty(size)
-                    new_labels, new_parent = np.empty((size, 2), np.int32), np.empty(size, np.int64)
-                    new_piece = np.empty((size, m), np.uint8)
-                    new_low[:n_out], new_high[:n_out] = out_low, out_high
-                    new_labels[:n_out], new_parent[:n_out], new_piece[:n_out] = out_labels, out_parent, out_piece
-                    out_low, out_high, out_labels = new_low, new_high, new_labels
-                    out_parent, out_piece = new_parent, new_piece
+                    out_low, out_high, out_labels = grow(out_low, 0), grow(out_high, 0), grow_rows(out_labels, 0)
+                    out_parent, out_piece = grow(out_parent, 0), grow_rows(out_piece, 0)
                 out_low[n_out], out_high[n_out] = left, right
                 out_labels[n_out, 0], out_labels[n_out, 1] = left_label, right_label
                 out_parent[n_out] = c

@@ -117,7 +117,7 @@ def level_set(c: Complex, output: int, other: int | None, value: float) -> Level
     height = np.einsum("nq,nq->n", mine[:, :-1], nodes.points) + mine[:, -1] - value
     blur = LABEL_ERRORS * np.sqrt(error)[nodes.cell] + EPS * abs(value)
     rise = np.zeros(len(height))
-    if c.box is None:
+    if not c._closed:
         rise = np.einsum("nq,nq->n", mine[:, :-1], nodes.rays)
         terms = np.abs(mine[:, :-1])
         rise[np.abs(rise) <= FAR_TOLERANCE * terms.sum(axis=1)] = 0.0
@@ -137,7 +137,7 @@ def level_set(c: Complex, output: int, other: int | None, value: float) -> Level
     edge = np.flatnonzero(crossed[1])
     level = c._levels[1]
     a, b = (level.nodes[level.offsets[edge] + i] for i in (0, 1))
-    at_infinity = level.sides[edge] != 0 if c.box is None else np.zeros(len(edge), np.bool_)
+    at_infinity = level.sides[edge] != 0 if not c._closed else np.zeros(len(edge), np.bool_)
     points, rays = _crossings(nodes, a, b, height, rise, at_infinity)
     kept = np.flatnonzero(on[0])
     points, rays = np.concatenate([nodes.points[kept], points]), np.concatenate([nodes.rays[kept], rays])

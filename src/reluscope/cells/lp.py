@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, real, real_array
+from reluscope._check import FloatArray, real_array
 from reluscope._lazy import late
 from reluscope.errors import InputError, ReluscopeError
 
@@ -27,6 +27,8 @@ _SMALLEST_COEFFICIENT = 1e-12
 """HiGHS drops what is smaller; so do we, knowingly, and recompute residuals with the full rows."""
 _MOST_RESIDUAL = 1e-7
 """A point that violates a row by more, in units of the problem's size, is refused."""
+_REDUNDANT = 1e-9
+"""A row that can be exceeded by no more than this, in units of the problem's size, is redundant."""
 
 
 class Outcome(Enum):
@@ -235,23 +237,22 @@ def interior_point(A: npt.ArrayLike, b: npt.ArrayLike) -> InteriorPoint:
     return InteriorPoint(point, float((bound - rows @ point).min()))
 
 
-def irredundant(A: npt.ArrayLike, b: npt.ArrayLike, *, tolerance: float = 1e-9) -> npt.NDArray[np.int64]:
+def irredundant(A: npt.ArrayLike, b: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Indices of rows that together mean the same as all of `A x <= b`, none of which can be left out.
 
-    Row i is redundant when `A_i . x` cannot exceed `b_i` by more than `tolerance` times the size of the
+    Row i is redundant when `A_i . x` cannot exceed `b_i` by more than 1e-9 times the size of the
     problem (largest `|b_i| / |A_i|`, at least 1, for unit rows) while the other rows hold; of equal rows the
     first stays. Rows that a ray from the inner point meets first are facets without further ado; each other
     row takes one warm linear program. An empty polyhedron is an error, since every row of it could be called
     redundant.
     """
-    tolerance = real(tolerance, "tolerance", low=0.0)
     rows, bound = _clean_rows(A, b)
     if rows is None:
         raise InputError("A x <= b has no solution: a zero row demands less than 0")
     given = np.flatnonzero(_norms(real_array(A, "A", ndim=2), zero=0.0) > 0)
     if not len(rows):
         return given
-    scale = tolerance * max(1.0, float(np.abs(bound).max()))
+    scale = _REDUNDANT * max(1.0, float(np.abs(bound).max()))
     inside, radius = interior_point(rows, bound)
     if radius < -scale:
         raise InputError(f"A x <= b has no solution: every point violates some row by at least {-radius:.3g}")

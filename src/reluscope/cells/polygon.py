@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.cells.csr import joined, places
+from reluscope.cells.csr import joined, places, stacked
 from reluscope.cells.split import SHALLOW, Split
 
 
@@ -64,8 +65,8 @@ class Polygons:
         if not parts:
             return cls(np.zeros((0, 2)), np.zeros(0, np.int32), np.zeros(1, np.int64))
         return cls(
-            np.concatenate([p.points for p in parts]),
-            np.concatenate([p.labels for p in parts]),
+            stacked([p.points for p in parts]),
+            stacked([p.labels for p in parts]),
             joined([p.offsets for p in parts]),
         )
 
@@ -110,7 +111,7 @@ class Polygons:
 _POOL_FULL, _VERTICES_FULL, _CELLS_FULL, _WORK_FULL = -1, -2, -3, -4
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _areas(points: FloatArray, offsets: npt.NDArray[np.int64]) -> FloatArray:
     n = len(offsets) - 1
     out = np.empty(n)
@@ -125,22 +126,23 @@ def _areas(points: FloatArray, offsets: npt.NDArray[np.int64]) -> FloatArray:
     return out
 
 
-@nb.njit(cache=True)
-def _grown2(a):  # type: ignore[no-untyped-def]
-    out = np.empty((2 * len(a), a.shape[1]), a.dtype)
+def _grown(a: npt.NDArray[Any], times: int) -> npt.NDArray[Any]:
+    """The same rows, and room for as many more."""
+    out = np.empty((times * len(a), *a.shape[1:]), a.dtype)
     out[: len(a)] = a
     return out
 
 
-@nb.njit(cache=True)
-def _grown1(a):  # type: ignore[no-untyped-def]
-    out = np.empty(2 * len(a), a.dtype)
-    out[: len(a)] = a
-    return out
-
-
-@nb.njit(cache=True)
-def _split_polygons(points, labels, offsets, maps, tolerance, breaks, first_label):  # type: ignore[no-untyped-def]
+def _split_polygons(
+    points: FloatArray,
+    labels: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int64],
+    maps: FloatArray,
+    tolerance: FloatArray,
+    breaks: FloatArray,
+    first_label: int,
+) -> tuple[npt.NDArray[Any], ...]:
+    """Vertices, labels, offsets, parents and pieces of the children; largest values and closeness of the cells."""
     n, m, steps = len(offsets) - 1, maps.shape[2], breaks.shape[1]
     most = m * max(steps, 1)
 
@@ -171,6 +173,7 @@ def _split_polygons(points, labels, offsets, maps, tolerance, breaks, first_labe
         buffers = work, work_label, beta, side, pool, pool_label
         out = out_v, out_label, out_offset, out_parent, out_piece
         c, n_out, v_out, full = _split_from(c, n_out, v_out, given, scratch, buffers, out)
+        times = min(max(2, 3 * n // (2 * c + 2)), 16)  # what the cells so far foretell
         if full == _WORK_FULL:
             size = 2 * work.shape[1]
             work, work_label = np.empty((3, size, 2)), np.empty((3, size), np.int32)
@@ -178,9 +181,9 @@ def _split_polygons(points, labels, offsets, maps, tolerance, breaks, first_labe
         elif full == _POOL_FULL:
             pool, pool_label = np.empty((2 * len(pool), 2)), np.empty(2 * len(pool), np.int32)
         elif full == _VERTICES_FULL:
-            out_v, out_label = _grown2(out_v), _grown1(out_label)
+            out_v, out_label = _grown(out_v, times), _grown(out_label, times)
         elif full == _CELLS_FULL:
-            out_offset, out_parent, out_piece = _grown1(out_offset), _grown1(out_parent), _grown2(out_piece)
+            out_offset, out_parent, out_piece = (_grown(a, times) for a in (out_offset, out_parent, out_piece))
 
     return (
         out_v[:v_out].copy(),
@@ -193,7 +196,7 @@ def _split_polygons(points, labels, offsets, maps, tolerance, breaks, first_labe
     )
 
 
-@nb.njit(cache=True)
+@nb.njit(cache=True, nogil=True)
 def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ignore[no-untyped-def]
     """Split cells `begin`, `begin + 1`, ...; returns the next cell, the ends of the output, and which buffer is full.
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, integer, real_array
-from reluscope.cells.csr import joined, places
+from reluscope.cells.csr import joined, places, stacked
 from reluscope.cells.polytope_exact import (
     Cell,
     exact_bounds,
@@ -167,17 +167,17 @@ class HPolytopes:
         rows."""
         if not parts:
             raise InputError("parts must hold at least one batch of cells, to know the dimension")
-        if not all(_same_frame(p.frame, parts[0].frame) for p in parts[1:]):
+        if not all(p.frame is parts[0].frame or _same_frame(p.frame, parts[0].frame) for p in parts[1:]):
             parts = [p._with_all_rows() for p in parts]
         return cls(
             parts[0].frame,
-            np.concatenate([p.A for p in parts]),
-            np.concatenate([p.b for p in parts]),
-            np.concatenate([p.error for p in parts]),
-            np.concatenate([p.labels for p in parts]),
+            stacked([p.A for p in parts]),
+            stacked([p.b for p in parts]),
+            stacked([p.error for p in parts]),
+            stacked([p.labels for p in parts]),
             joined([p.offsets for p in parts]),
-            np.concatenate([p.basis for p in parts]),
-            np.concatenate([p.clean for p in parts]),
+            stacked([p.basis for p in parts]),
+            stacked([p.clean for p in parts]),
         )
 
     def relabelled(self, rename: Callable[[Labels], Labels]) -> HPolytopes:

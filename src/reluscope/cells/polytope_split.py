@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope.cells.grow import grow, grow_rows
 from reluscope.cells.simplex import (
     DOUBTFUL,
     GONE,
@@ -80,23 +81,6 @@ def _node(stack, f):  # type: ignore[no-untyped-def]
     """Level `f` of the stack, as views."""
     at = Dictionary(stack.at.D[f], stack.at.C[f], stack.at.basic[f], stack.at.nonbasic[f], stack.at.where[f])
     return _Node(at, stack.seen[f], stack.state[f], stack.cut_item[f], stack.cut_above[f], stack.tally[f])
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _grow_rows(a, need):  # type: ignore[no-untyped-def]
-    out = np.empty((max(need, 2 * len(a)), a.shape[1]), a.dtype)
-    for i in range(len(a)):
-        for q in range(a.shape[1]):
-            out[i, q] = a[i, q]
-    return out
-
-
-@nb.njit(cache=True, error_model="numpy")
-def _grow(a, need):  # type: ignore[no-untyped-def]
-    out = np.empty(max(need, 2 * len(a)), a.dtype)
-    for i in range(len(a)):
-        out[i] = a[i]
-    return out
 
 
 @nb.njit(cache=True, error_model="numpy")
@@ -232,7 +216,7 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
 
 
 @nb.njit(cache=True, error_model="numpy")
-def _drop_redundant(at, n, units, R, functions, b, start, dropped, limit, column):  # type: ignore[no-untyped-def]
+def _drop_redundant(at, n, units, R, b, start, dropped, limit, column):  # type: ignore[no-untyped-def]
     """Find rows of the cell that follow from the others; returns the number of rows left in the
     dictionary."""
     d = at.C.shape[1]
@@ -485,7 +469,7 @@ def split_polytopes(  # type: ignore[no-untyped-def]
             dropped[i] = 0
         sure = rows >= 0 and is_feasible(node.at, rows)
         if sure and known + known // 2 + 2 * d < R and items > 0:
-            rows = _drop_redundant(node.at, rows, units, R, R + m, b, start, dropped, limit, column)
+            rows = _drop_redundant(node.at, rows, units, R, b, start, dropped, limit, column)
             if rows >= 0:
                 known = R
             else:
@@ -522,12 +506,12 @@ def split_polytopes(  # type: ignore[no-untyped-def]
             # All units are settled, or not sure: the part at hand is a child.
             need = r_out + R + node.tally[2]
             if need > len(out_b):
-                out_A, out_b = _grow_rows(out_A, need), _grow(out_b, need)
-                out_error, out_label = _grow(out_error, need), _grow(out_label, need)
+                out_A, out_b = grow_rows(out_A, need), grow(out_b, need)
+                out_error, out_label = grow(out_error, need), grow(out_label, need)
             if n_out + 2 > len(out_parent):
-                out_offset, out_parent = _grow(out_offset, n_out + 2), _grow(out_parent, n_out + 2)
-                out_piece, out_basis = _grow_rows(out_piece, n_out + 2), _grow_rows(out_basis, n_out + 2)
-                out_clean, doubtful = _grow(out_clean, n_out + 2), _grow(doubtful, n_out + 2)
+                out_offset, out_parent = grow(out_offset, n_out + 2), grow(out_parent, n_out + 2)
+                out_piece, out_basis = grow_rows(out_piece, n_out + 2), grow_rows(out_basis, n_out + 2)
+                out_clean, doubtful = grow(out_clean, n_out + 2), grow(doubtful, n_out + 2)
             for i in range(R):
                 if dropped[i] == 0:
                     for q in range(d):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, integer, real_array
+from reluscope._check import FloatArray, integer, real, real_array
 from reluscope._doors import door
 from reluscope._lazy import late
 from reluscope.answer import Answer, Status, status_of
@@ -83,7 +83,7 @@ class Images:
         -------
         A, b : (facets, units) and (facets,) arrays
         """
-        return _rows(self._points(i), self.size)
+        return hull_rows(self._points(i), self.size)
 
     @cached_property
     def size(self) -> float:
@@ -135,7 +135,7 @@ class Images:
             The hull is `A z <= b`.
         """
         vertices = outline(self.points, self.size)
-        return vertices, *_rows(vertices, self.size)
+        return vertices, *hull_rows(vertices, self.size)
 
     def hull_volume(self) -> float:
         """Length, area or volume of the convex hull, in its own dimension."""
@@ -176,13 +176,13 @@ class Images:
         what = "largest image; sum of all images or convex hull"
         return Answer(middle, low * (1 - 1e-9), high, "sound", method=what, note=note, status=status)
 
-    def contains(self, Z: npt.ArrayLike, tolerance: float = 1e-9) -> npt.NDArray[np.bool_]:
+    def contains(self, Z: npt.ArrayLike, slack: float = 1e-9) -> npt.NDArray[np.bool_]:
         """Whether each row is a value that the layer takes on the box.
 
         Parameters
         ----------
         Z : (n, units)
-        tolerance : float
+        slack : float
             How far from an image a row may be, as a share of the largest coordinate.
 
         Returns
@@ -192,14 +192,14 @@ class Images:
         Z = real_array(Z, "Z", ndim=2)
         if Z.shape[1] != self.units:
             raise InputError(f"Z must have {self.units} columns, one for each unit, got shape {Z.shape}")
-        slack = tolerance * max(1.0, self.size)
+        slack = real(slack, "slack", low=0.0) * max(1.0, self.size)
         inside = np.zeros(len(Z), dtype=bool)
         for i in range(len(self)):
             points = self._points(i)
             near = (points.min(axis=0) - slack <= Z) & (points.max(axis=0) + slack >= Z)
             todo = np.flatnonzero(near.all(axis=1) & ~inside)
             if len(todo):
-                A, b = _rows(points, self.size)
+                A, b = hull_rows(points, self.size)
                 inside[todo] = (Z[todo] @ A.T <= b + slack).all(axis=1)
         return inside
 
@@ -358,7 +358,8 @@ def outline(points: FloatArray, size: float) -> FloatArray:
     return points[[along.argmin(), along.argmax()]]
 
 
-def _rows(points: FloatArray, size: float) -> tuple[FloatArray, FloatArray]:
+def hull_rows(points: FloatArray, size: float) -> tuple[FloatArray, FloatArray]:
+    """The convex hull of points as inequalities `A z <= b`: a flat hull with pairs of opposite rows."""
     hull, centre, basis = _hull(points, size)
     k = basis.shape[1]
     if hull is not None:

@@ -1,4 +1,4 @@
-"""Regions: all the pieces on which a network is affine, with their patterns, affine maps and cells.
+"""Regions: the sets on which a network is affine, with their patterns, linear models and cells.
 
 A region is an activation pattern whose cell has a full-dimensional interior. There are three counts:
 `len(regions)` counts patterns; `regions.merge_equal()` joins regions that touch and share one affine map; and
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from os import PathLike
 from typing import Any, overload
 
@@ -18,14 +19,16 @@ import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, describe, integer, real, real_array
 from reluscope._doors import door
+from reluscope._files import as_path
 from reluscope._lazy import late
-from reluscope._text import count
+from reluscope._text import count, html_table
 from reluscope.answer import Answers, Status, Stop, unless_interrupted
 from reluscope.budget import Budget, parse_budget
+from reluscope.cells.csr import stacked
 from reluscope.cells.domain import box_bounds, half_spaces, law_box, starting_cell
 from reluscope.cells.doubt import Doubts
 from reluscope.cells.split import Geometry
-from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, first_labels, subdivide
+from reluscope.cells.subdivide import PROBABLE_ERRORS, Batch, Trail, first_labels, subdivide
 from reluscope.errors import InputError
 from reluscope.inputs import Law, check_law
 from reluscope.intervals import DEFAULT_LEVEL
@@ -39,6 +42,8 @@ Index = npt.NDArray[np.int64]
 
 
 _MOST_SIDES_SHOWN = 6
+_SHOWN, _SHOWN_INPUTS = 10, 6
+"""Regions and inputs in the table that notebooks show."""
 
 
 @dataclass(frozen=True)
@@ -249,8 +254,7 @@ class Regions:
         """
         from reluscope.cells.facets import facet_rows
 
-        i = self._row(i)
-        A, b, _ = facet_rows(self, i, i + 1)
+        A, b, _ = facet_rows(self, np.array([self._row(i)]))
         return A, b
 
     def facets(self, i: int) -> list[dict[str, int]]:
@@ -369,12 +373,13 @@ class Regions:
         self,
         law: Law,
         *,
+        checkpoint: str | PathLike[str] | None = None,
         tolerance: float = 1e-2,
         relative: float | None = None,
         level: float = DEFAULT_LEVEL,
-        rng: Any = None,
         budget: Any = None,
         jobs: Any = None,
+        rng: Any = None,
         progress: Any = None,
     ) -> Answers:
         """Probability of each region under `law`: exact in up to three dimensions (six for uniform laws).
@@ -383,23 +388,30 @@ class Regions:
         together are at most `tolerance`, so regions that hold next to nothing cost next to nothing (where all bounds
         together are below a thousandth of the tolerance, the value is 0 and the bracket the bound). With `relative`,
         each half-width is at most that share of its region's mass instead. A budget (`"60s"`, `"10000 regions"`) or
-        Ctrl-C ends the work early: `status` says so, and unmeasured regions keep the bracket of a half-space bound.
+        Ctrl-C ends the work early: `status` says so, and unmeasured regions keep the bracket of a half-space bound. Of
+        exact masses Ctrl-C keeps those that were measured; the others share what is left of 1.
 
         The regions must have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
 
         Parameters
         ----------
         law : Law
+        checkpoint : path, optional
+            A file in which the masses are kept, every half minute and at the end, and from which the same call goes on
+            (with the same `rng`, or none). A file about other regions or another law is refused.
         tolerance : float
             For the sum of the half-widths.
         relative : float, optional
             For each half-width instead, as a share of its mass.
         level : float
-        rng : optional
-            None, an int, a SeedSequence or a Generator.
-        budget, progress : optional
+        budget : optional
+            A time (`"60s"`) or a number of regions.
         jobs : int, optional
             Workers that share the regions, -1 for all cores; the same masses for any number of them.
+        rng : optional
+            None, an int, a SeedSequence or a Generator.
+        progress : optional
+            Where to report progress.
 
         Returns
         -------
@@ -419,6 +431,7 @@ class Regions:
                 level=level,
                 rng=rng,
                 budget=budget,
+                checkpoint=checkpoint,
                 progress=progress,
             )
 
@@ -504,7 +517,10 @@ class Regions:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Regions:
-        """Read regions written by `save`.
+        """Read regions written by `save`, or the folder of `regions(out=...)`.
+
+        The arrays of a folder are mapped into memory, not read. A search that has not ended leaves a folder that can be
+        read too: `reason` says that regions are missing.
 
         Parameters
         ----------
@@ -521,11 +537,24 @@ class Regions:
         """
         from reluscope.cells.storage import load_regions
 
+        if as_path(path).is_dir():
+            from reluscope.cells.folder import load_folder
+
+            return load_folder(path)
         return load_regions(path)
 
     def __repr__(self) -> str:
         state = "" if self.complete else f", incomplete: {self.reason}"
         return f"Regions({count(len(self), 'region')} of {self.network!r} in {self.domain}{state})"
+
+    def _repr_html_(self) -> str:
+        first = self.maps[:_SHOWN, :, 0]
+        inputs = min(self.network.n_inputs, _SHOWN_INPUTS)
+        columns: dict[str, Any] = {"region": list(range(len(first))), "constant": first[:, -1].tolist()}
+        columns |= {f"x[{i}]": first[:, i].tolist() for i in range(inputs)}
+        more = f"; the first {inputs} of {self.network.n_inputs} inputs" if inputs < self.network.n_inputs else ""
+        what = f"linear model of y[0] on the first {count(len(first), 'region')}{more}"
+        return f"<p>{escape(repr(self))}</p>{html_table(columns, _SHOWN)}<small>{what}</small>"
 
     def _mass_columns(self, masses: Answers | npt.ArrayLike) -> dict[str, FloatArray]:
         value = real_array(masses.value if isinstance(masses, Answers) else masses, "masses", ndim=1)
@@ -664,8 +693,12 @@ def region_batches(
     jobs: int | None = None,
     progress: Any = None,
     settle: bool = False,
+    kept: list[Regions] | None = None,
 ) -> Iterator[Regions]:
-    """What `stream_regions` gives; without `settle` nobody asks whether parts thinner than rounding are missing."""
+    """What `stream_regions` gives; without `settle` nobody asks whether parts thinner than rounding are missing.
+
+    What was found and not yet given out when Ctrl-C came goes to `kept`.
+    """
     net, domain = _domain(net, box, polytope, law)
     workers = resolve_jobs(jobs)
     if parse_budget(budget).seconds < float("inf"):
@@ -679,23 +712,30 @@ def region_batches(
 
     doubts = Doubts(net, domain.box, domain.half_spaces) if settle else None
     last: Regions | None = None  # one batch is held back: the last one says why there are no more
-    with clean_interrupt(), meter(progress, "regions") as report:
-        for leaves in _leaves(net, domain, geometry, over, doubts, workers):
-            if last is not None:
-                yield last
-            last = _regions(net, domain, leaves)
-            found += len(last)
-            report(found, f"{found:,} found")
-            spent = limit.spent(found)
-            if spent is not None:
-                extra = int(max(found - limit.regions, 0))
-                yield replace(_first(last, len(last) - extra), stopped=spent, doubt=doubts.text() if doubts else None)
-                return
+    try:
+        with clean_interrupt(), meter(progress, "regions") as report:
+            for leaves in leaves_of(net, domain, geometry, over, doubts, workers):
+                if last is not None:
+                    given, last = last, None
+                    yield given
+                last = _regions(net, domain, leaves)
+                found += len(last)
+                report(found, f"{found:,} found")
+                spent = limit.spent(found)
+                if spent is not None:
+                    extra = int(max(found - limit.regions, 0))
+                    doubt = doubts.text() if doubts else None
+                    yield replace(first_regions(last, len(last) - extra), stopped=spent, doubt=doubt)
+                    return
+    except KeyboardInterrupt:
+        if kept is not None and last is not None:
+            kept.append(last)
+        raise
     spent = limit.spent(found)
     if last is not None:
         yield replace(last, stopped=spent, doubt=doubts.text() if doubts else None)
     elif spent is not None:  # in the middle of a layer
-        yield _none(net, domain, geometry, spent)
+        yield no_regions(net, domain, geometry, spent)
 
 
 @clean_interrupt()
@@ -707,6 +747,8 @@ def regions(
     law: Law | None = None,
     geometry: str = "auto",
     limits: Limits = DEFAULT_LIMITS,
+    out: str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     budget: Any = None,
     jobs: Any = None,
     progress: Any = None,
@@ -730,10 +772,16 @@ def regions(
         `"60s"`, `"10000 regions"`: ends the search early. So does Ctrl-C. What was found by then is kept.
     jobs : int, optional
         Workers that share the search, -1 for all cores; the regions and their order are the same for any number.
+    out : path, optional
+        A folder that the regions go to as they are found, for lists larger than memory: the arrays of the result are
+        files mapped into memory. A search that was stopped, by whatever, is gone on with by the same call: seconds
+        of the budget begin anew, a count is of all regions in the folder. `Regions.load` reads the folder.
+    checkpoint : path, optional
+        The same, with the result in memory.
     progress : optional
         Whether to show how far the work is.
     limits : Limits
-        `limits.region_bytes` of memory end the search early too; `stream_regions` needs little memory.
+        `limits.region_bytes` of memory end the search early too; `out` and `stream_regions` need little memory.
 
     Returns
     -------
@@ -761,17 +809,29 @@ def regions(
     """
     if not isinstance(limits, Limits):
         raise InputError(f"limits must be a reluscope.Limits record, got {describe(limits)}")
+    if out is not None or checkpoint is not None:
+        return _kept(net, box, polytope, law, geometry, limits, budget, jobs, out, checkpoint, progress)
     batches: list[Regions] = []
+    late: list[Regions] = []
     stopped = None
     held = 0
     try:
-        for batch in stream_regions(
-            net, box, polytope=polytope, law=law, geometry=geometry, budget=budget, jobs=jobs, progress=progress
+        for batch in region_batches(
+            net,
+            box,
+            polytope=polytope,
+            law=law,
+            geometry=geometry,
+            budget=budget,
+            jobs=resolve_jobs(jobs),
+            progress=progress,
+            settle=True,
+            kept=late,
         ):
             if held > limits.region_bytes:
                 stopped = (
                     f"memory limit of {limits.region_bytes / 2**20:,.4g} MB reached; "
-                    "stream_regions goes on in little memory, limits=Limits(region_bytes=...) allows more"
+                    "out= or stream_regions go on in little memory, limits=Limits(region_bytes=...) allows more"
                 )
                 break
             batches.append(batch)
@@ -779,21 +839,61 @@ def regions(
             held += _bytes(batch)
     except KeyboardInterrupt:
         stopped = Stop("interrupted", Status.INTERRUPTED)
+        batches += late
         if not batches:
             raise
     first = batches[0]
     stopped = stopped or too_large(net, first.domain.box)
     if len(batches) == 1:
         return replace(first, stopped=stopped)
-    return Regions(
-        first.network,
-        first.domain,
-        type(first.cells).join([b.cells for b in batches]),
-        np.concatenate([b.pattern for b in batches]),
-        np.concatenate([b.maps for b in batches]),
-        stopped,
-        batches[-1].doubt,
+    with sharing(jobs):
+        return Regions(
+            first.network,
+            first.domain,
+            type(first.cells).join([b.cells for b in batches]),
+            stacked([b.pattern for b in batches]),
+            stacked([b.maps for b in batches]),
+            stopped,
+            batches[-1].doubt,
+        )
+
+
+def _kept(
+    net: Network,
+    box: Any,
+    polytope: Any,
+    law: Law | None,
+    geometry: str,
+    limits: Limits,
+    budget: Any,
+    jobs: Any,
+    out: Any,
+    checkpoint: Any,
+    progress: Any,
+) -> Regions:
+    """`regions` with a folder."""
+    from reluscope.cells.folder import stored_regions
+
+    if out is not None and checkpoint is not None:
+        raise InputError("give either out or checkpoint: both name the folder that the search is kept in")
+    net, domain = _domain(net, box, polytope, law)
+    workers = resolve_jobs(jobs)
+    if parse_budget(budget).seconds < float("inf"):
+        _warm(net.n_inputs, domain, geometry)
+    name, path = ("checkpoint", checkpoint) if out is None else ("out", out)
+    found = stored_regions(
+        net,
+        domain,
+        as_path(path, name),
+        geometry=geometry,
+        budget=parse_budget(budget),
+        jobs=workers,
+        progress=progress,
     )
+    if out is None and _bytes(found) <= limits.region_bytes:
+        cells = found.cells.take(np.arange(len(found)))
+        found = replace(found, cells=cells, pattern=found.pattern.copy(), maps=found.maps.copy())
+    return found
 
 
 def uninterrupted(found: Regions) -> Regions:
@@ -839,16 +939,20 @@ def _warm(inputs: int, domain: Domain, geometry: str) -> None:
         pass
 
 
-def _leaves(
-    net: Network, domain: Domain, geometry: str, stop: Callable[[int], bool], doubts: Doubts | None, jobs: int
+def leaves_of(
+    net: Network,
+    domain: Domain,
+    geometry: str,
+    stop: Callable[[int], bool],
+    doubts: Doubts | None,
+    jobs: int,
+    trail: Trail | None = None,
 ) -> Iterator[Batch]:
     """The traversal with the geometry that fits the dimension and, between the two, what the first cells look like."""
 
     def walk(chosen: str) -> Generator[Batch, None, None]:
         start = starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=chosen)
-        if doubts is not None:
-            doubts.clear()
-        return subdivide(net, start, stop=stop, doubts=doubts, jobs=jobs)
+        return subdivide(net, start, stop=stop, doubts=doubts, jobs=jobs, trail=trail)
 
     batches = walk(geometry)
     if geometry != "auto" or net.n_inputs not in _CONTESTED or domain.box is None:
@@ -859,6 +963,10 @@ def _leaves(
         return
     if len(first.cells.corners()[0]) > _MANY_VERTICES * len(first.cells):
         batches.close()  # its workers stop
+        if doubts is not None:
+            doubts.clear()
+        if trail is not None:
+            trail.path = ()
         yield from walk("polytope")
     else:
         yield first
@@ -876,14 +984,15 @@ def _regions(net: Network, domain: Domain, leaves: Batch) -> Regions:
     return Regions(net, domain, leaves.cells, leaves.pattern, leaves.maps)
 
 
-def _none(net: Network, domain: Domain, geometry: str, stopped: str) -> Regions:
+def no_regions(net: Network, domain: Domain, geometry: str, stopped: str) -> Regions:
     """No regions yet."""
     start = starting_cell(net.n_inputs, box=domain.box, polytope=domain.half_spaces, geometry=geometry)
     pattern, maps = np.zeros((0, net.n_units), np.uint8), np.zeros((0, net.n_inputs + 1, net.n_outputs))
     return Regions(net, domain, start.part(0, 0), pattern, maps, stopped)
 
 
-def _first(batch: Regions, n: int) -> Regions:
+def first_regions(batch: Regions, n: int) -> Regions:
+    """The first n regions."""
     if n >= len(batch):
         return batch
     return replace(batch, cells=batch.cells.part(0, n), pattern=batch.pattern[:n], maps=batch.maps[:n])

@@ -35,22 +35,32 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
+from reluscope.activations import Units
+from reluscope.cells.balance import check_range
 from reluscope.cells.doubt import Cut, Doubts
 from reluscope.cells.split import Geometry, Index, Split
-from reluscope.cells.wide import first_layer, is_wide
-from reluscope.network import Network, Pattern
+from reluscope.cells.wide import FirstLayer, Listed, is_wide
+from reluscope.network import Layer, Network, Pattern
 from reluscope.threads import OutOfTimeError, blas_threads, deadline
 from reluscope.workers import Unfolding, alone, on_cluster, unfold
 
-BATCH_NUMBERS = 1 << 17
-"""Numbers in the affine maps of one batch of cells: 1 MB, so that a batch stays in the cache."""
+BATCH_NUMBERS = 1 << 19
+"""Numbers in the affine maps of one batch of cells: 4 MB, a balance between the cache and Python's share of the time,
+which workers in threads cannot divide."""
 
 MOST_CHILDREN = 1 << 17
 """Children that one split by units of the first layer may make."""
+_FIRST_CHILDREN = 1 << 10
+"""Children of the very first split where a cell takes long: enough for workers to share."""
 _MOST_NUMBERS = 1 << 23
 """Numbers in the half-spaces of the children of one split: 64 MB. More cells than that wait for the next one."""
+_AT_A_TIME = {0: 1 << 16, 1: 1 << 16, 2: 1 << 16, 3: 512, 4: 256, 5: 96, 6: 32}
+"""Cells that a whole layer cuts together, by dimension (6 and more): a cut should take some hundredths of a second, so
+that several workers end at the same time."""
 _MANY_PARTS = 1024
 """Children that a cell of half-spaces is expected to have."""
+_TOGETHER = 1 << 12
+"""Cells that short lists of units make at a time, about."""
 _HALF_SPACES = 6
 """From this dimension on cells are half-spaces, `dimension` numbers each."""
 
@@ -60,6 +70,13 @@ PROBABLE_ERRORS = 16.0
 _GROUPS = {1: 64, 2: 32, 3: 12}
 _SMALL_GROUP = 6
 """Units that cut together between two screens, by dimension: n cut a cell into about `n^dimension` parts."""
+
+
+_SHARED, _SHARED_WIDTH, _OWN = 2, 32, 12
+"""From so many children of a cell on average, and units of the next layer, what its children share is computed once;
+unless more than one in so many units is on for some of them and off for others."""
+_FEW_ON = 0.75
+"""Up to this share of the units of a layer, those that are on somewhere in a batch are picked out of it."""
 
 
 class Batch(NamedTuple):
@@ -91,6 +108,12 @@ class Batch(NamedTuple):
         if len(index) == len(self.root):
             return self
         return Batch._make([self.plan, self.layer, self.cells.take(index), *(array[index] for array in self[3:])])
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Cells `start:stop`, as views."""
+        return Batch._make(
+            [self.plan, self.layer, self.cells.part(start, stop), *(array[start:stop] for array in self[3:])]
+        )
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[Batch, int]]) -> Batch:
@@ -137,6 +160,7 @@ class CutPlan:
     `order[layer]` lists the units of a layer in the order in which they cut (None: as they are numbered). Facets are
     labelled by the position in that order. With `output_errors` the errors of the outputs are computed too. `doubts`
     (for units in their own order, and starting cells in the network's input space) counts what rounding could hide.
+    At most `at_once` cells are cut together.
     """
 
     net: Network
@@ -145,6 +169,10 @@ class CutPlan:
     group: Callable[[int, int, int], int]
     output_errors: bool = False
     doubts: Doubts | None = None
+    at_once: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        check_range(self.net)
 
     @cached_property
     def depth(self) -> int:
@@ -164,9 +192,13 @@ class CutPlan:
         def group(layer: int, first: int, cells: int) -> int:
             width, steps = hidden[layer].units.breaks.shape
             # All units of the first layer may cross a starting cell: in groups, so that each cut ends soon.
-            return _group(dimension, width - first, steps, cells, width) if layer == 0 else width - first
+            if layer > 0:
+                return width - first
+            most = _FIRST_CHILDREN if first == 0 and 2 < dimension < _HALF_SPACES else MOST_CHILDREN
+            return _group(dimension, width - first, steps, cells, width, most)
 
-        return cls(net, size or batch_size(net, dimension), (None,) * len(hidden), group)
+        at_once = _AT_A_TIME[min(dimension, _HALF_SPACES)]
+        return cls(net, size or batch_size(net, dimension), (None,) * len(hidden), group, at_once=at_once)
 
     @classmethod
     def whole_layers(cls, net: Network, size: int) -> CutPlan:
@@ -208,8 +240,8 @@ class CutPlan:
         return self._waiting(whole, cells, np.arange(n), none)
 
     def share(self, batch: Batch) -> int:
-        """How many cells of a batch to cut together, so that their children fit into little memory."""
-        n, d = len(batch.root), batch.cells.dimension
+        """How many cells of a batch to cut together: `at_once`, and their children fit into little memory."""
+        n, d = min(len(batch.root), self.at_once), batch.cells.dimension
         if d < _HALF_SPACES or n == 1:
             return n
         numbers = d * (batch.pattern.shape[1] + batch.maps.shape[2])  # rows of a child, at most
@@ -422,7 +454,7 @@ def traverse(
     leave what still waits in the frontier.
     """
     if isinstance(frontier, Stack) and not alone(jobs):
-        yield from _together(frontier, screen, stop, seen, jobs, keep)
+        yield from _shared(frontier, screen, stop, seen, jobs, keep)
         return
     visited = 0
     while len(frontier):
@@ -455,16 +487,47 @@ def traverse(
         frontier.push(children)
 
 
+def _shared(
+    frontier: Stack,
+    screen: Screen | None,
+    stop: Callable[[int], bool] | None,
+    seen: Callable[[int], None] | None,
+    jobs: int,
+    keep: bool,
+) -> Iterator[Batch]:
+    """`traverse` of a stack by several workers."""
+    if not frontier.waiting:
+        return
+    plan = frontier.waiting[0].before.plan
+    stack = [_Node(_with(one, _NO_PLAN), 0, (k, 0)) for k, one in enumerate(frontier.waiting)]
+    walk = _together(_Tree(plan, screen=screen), stack, stop, jobs, keep)
+    try:
+        for event in walk:
+            if seen is not None:
+                seen(event.cells)
+            for batch in event.out:
+                yield batch._replace(plan=plan)
+    finally:
+        walk.close()
+        frontier.waiting[:] = [_with(cast("Waiting", node.item), plan) for node in stack]
+
+
 _AT_ONCE = 0.01
 _AT_ONCE_FAR = 0.5
 """Seconds that a worker walks before it says what it has found and what is left; on a cluster."""
 
 
-class _Node(NamedTuple):
-    """A batch that waits, so many cuts below the first one."""
+Path = tuple[int, ...]
+"""Where a batch stands in the tree of one search, two numbers for each cut above it and two for itself: its place
+among the parts of that cut, and how many of its first cells were taken by others before."""
 
-    waiting: Waiting
+
+class _Node(NamedTuple):
+    """A batch that waits, so many cuts below the first one, or cells that units of a wide first layer are to cut."""
+
+    item: Waiting | Listed | list[Listed]
     depth: int
+    path: Path
 
 
 class _Event(NamedTuple):
@@ -472,9 +535,89 @@ class _Event(NamedTuple):
 
     cells: int
     out: list[Batch]
+    path: Path
     node: _Node | None
     looks: list[tuple[Any, ...]]
     """What is to be asked of the plan's `doubts`: in order, so that they say the same for any number of workers."""
+
+
+class _Tree(NamedTuple):
+    """What all batches of a search are cut by; `first` where the first layer is wide."""
+
+    plan: CutPlan
+    first: FirstLayer | None = None
+    screen: Screen | None = None
+
+    def opened(self, node: _Node) -> tuple[int, list[Batch], list[_Node]]:
+        """How many cells a node has, what it gives out, and the nodes that wait in its place, last first."""
+        item, depth, path = node
+        if isinstance(item, list):
+            n, out, parts = self._of_short_lists(item)
+            return n, out, _numbered(parts, depth, path)
+        if isinstance(item, Listed):
+            assert self.first is not None
+            return 0, [], _numbered(_by_length(self.first.cut(item, self.plan.doubts), self.plan.size), depth, path)
+        batch = _with(item, self.plan).ready()
+        n, out = len(batch.root), list[Batch]()
+        if self.screen is not None:
+            settled, left = self.screen(batch)
+            if len(settled):
+                out.append(batch.take(settled)._replace(plan=_NO_PLAN))
+            batch = batch.take(left)
+        if not len(batch.root):
+            return n, out, []
+        if batch.final:
+            return n, [*out, batch._replace(plan=_NO_PLAN)], []
+        some, size = self.plan.share(batch), len(batch.root)
+        waiting = list[_Node]()
+        if some < size:  # the rest in parts of this size, so that several workers can take them
+            for begin in reversed(range(some, size, some)):
+                rest = _with(_as_waiting(batch.take(np.arange(begin, min(begin + some, size)))), _NO_PLAN)
+                waiting.append(_Node(rest, depth + 1, (*path[:-1], path[-1] + begin)))
+            n -= size - some
+            batch = batch.take(np.arange(some))
+        children = [_with(child, _NO_PLAN) for child in self.plan.cut(batch)]
+        return n, out, waiting + _numbered(children, depth, path)
+
+    def is_last(self, node: _Node) -> bool:
+        """Whether the cells of a node are given out as they are: next to no work."""
+        item = node.item
+        if self.screen is not None or not isinstance(item, Waiting):
+            return False
+        return item.before.layer + 1 == self.plan.depth and item.piece.shape[1] == item.before.maps.shape[2]
+
+    def _of_short_lists(self, cells: list[Listed]) -> tuple[int, list[Batch], list[Waiting]]:
+        assert self.first is not None
+        found = self.first.finish(cells[::-1], self.plan.doubts)  # last first, as all that waits
+        n, size = len(found.pattern), self.plan.size
+        none, root = np.zeros((n, 0), np.uint8), np.zeros(n, np.int64)
+        made = Batch(_NO_PLAN, 1, found.cells, found.maps, found.error2, found.pattern, root, none, np.zeros((n, 0)))
+        if self.plan.depth == 1:
+            return n, [made], []
+        parts = (made.part(i, min(i + size, n)) for i in reversed(range(0, n, size)))
+        return n, [], [_as_waiting(part) for part in parts]
+
+
+def _by_length(cells: list[Listed], size: int) -> list[Listed | list[Listed]]:
+    """The same cells in their order; neighbours with short lists in groups that make about a batch."""
+    out: list[Listed | list[Listed]] = []
+    most, expected = min(size, _TOGETHER), 0
+    for cell in cells:
+        if not cell.short:
+            out.append(cell)
+            continue
+        more = cell.expected
+        if out and isinstance(out[-1], list) and expected + more <= most:
+            out[-1].append(cell)
+            expected += more
+        else:
+            out.append([cell])
+            expected = more
+    return out
+
+
+def _numbered(items: Sequence[Waiting | Listed | list[Listed]], depth: int, path: Path) -> list[_Node]:
+    return [_Node(item, depth + 1, (*path, k, 0)) for k, item in enumerate(items)]
 
 
 class _Later:
@@ -490,35 +633,22 @@ class _Later:
 
 
 def _some(
-    node: _Node, plan: CutPlan, screen: Screen | None, seconds: float, keep: bool, doubtful: bool
+    node: _Node, tree: _Tree, seconds: float, keep: bool, doubtful: bool, alone: bool
 ) -> tuple[list[_Event], list[_Node]]:
-    """What a worker does: walk the tree below a batch for a while; what has happened, and what waits then, in order."""
-    until = time.monotonic() + seconds
+    """What a worker does: walk the tree below a batch for a while; what happened, and what waits then, in order.
+
+    The first cut of a tree is passed on at once: until then all others wait. Cells that nothing cuts any more stay.
+    """
+    until = time.monotonic() + (0.0 if alone and node.depth == 0 else seconds)
     stack, events = [node], list[_Event]()
     later = _Later()
-    plan = replace(plan, doubts=cast("Doubts", later) if doubtful else None)
-    while stack and (not events or time.monotonic() < until):
-        waiting, depth = node = stack.pop()
-        batch = _with(waiting, plan).ready()
-        n, out = len(batch.root), list[Batch]()
-        if screen is not None:
-            settled, left = screen(batch)
-            if len(settled):
-                out.append(batch.take(settled))
-            batch = batch.take(left)
-        if len(batch.root):
-            if batch.final:
-                out.append(batch)
-            else:
-                some = plan.share(batch)
-                if some < len(batch.root):
-                    rest = _as_waiting(batch.take(np.arange(some, len(batch.root))))
-                    stack.append(_Node(_with(rest, _NO_PLAN), depth + 1))
-                    n -= len(batch.root) - some
-                    batch = batch.take(np.arange(some))
-                stack += [_Node(_with(child, _NO_PLAN), depth + 1) for child in plan.cut(batch)]
+    tree = tree._replace(plan=replace(tree.plan, doubts=cast("Doubts", later) if doubtful else None))
+    while stack and (not events or tree.is_last(stack[-1]) or time.monotonic() < until):
+        node = stack.pop()
+        n, out, waiting = tree.opened(node)
+        stack += waiting
         looks, later.looks = later.looks, []
-        events.append(_Event(n, [b._replace(plan=_NO_PLAN) for b in out], node if keep else None, looks))
+        events.append(_Event(n, out, node.path, node if keep else None, looks))
     return events, stack[::-1]
 
 
@@ -531,29 +661,28 @@ def _with(waiting: Waiting, plan: CutPlan) -> Waiting:
 
 
 def _together(
-    stack: Stack,
-    screen: Screen | None,
+    tree: _Tree,
+    stack: list[_Node],
     stop: Callable[[int], bool] | None,
-    seen: Callable[[int], None] | None,
     jobs: int,
     keep: bool,
-) -> Iterator[Batch]:
-    """`traverse` by several workers, each below a batch of its own; the order is that of one."""
-    if not stack.waiting:
-        return
-    plan = stack.waiting[0].before.plan
-    doubts = plan.doubts
+) -> Generator[_Event, None, None]:
+    """The walk by several workers, each below a batch of its own; the order is that of one.
+
+    When it ends early, `stack` has what still waits, if that is to be kept.
+    """
+    doubts = tree.plan.doubts
     visited = 0
     walk: Unfolding[_Event, _Node] = unfold(
         _some,
-        [_Node(_with(w, _NO_PLAN), 0) for w in reversed(stack.waiting)],
+        stack[::-1],
         jobs=jobs,
         shared=(
-            replace(plan, doubts=None),
-            screen,
+            tree._replace(plan=replace(tree.plan, doubts=None)),
             _AT_ONCE_FAR if on_cluster() else _AT_ONCE,
             keep,
             doubts is not None,
+            len(stack) == 1,
         ),
         over=None if stop is None else lambda: stop(visited),
     )
@@ -566,20 +695,32 @@ def _together(
                 refused = [event]
                 return
             visited += event.cells
-            if seen is not None:
-                seen(event.cells)
             for look in event.looks:
                 assert doubts is not None
                 doubts.look(*look)
-            for batch in event.out:
-                yield batch._replace(plan=plan)
+            yield event
     except OutOfTimeError:
         return
     finally:
-        stack.waiting[:] = reversed(_before([*refused, *walk.left], plan)) if keep else []
+        stack[:] = reversed(_before([*refused, *walk.left])) if keep else []
 
 
-def _before(left: list[_Event | _Node], plan: CutPlan) -> list[Waiting]:
+def _in_order(tree: _Tree, stack: list[_Node], stop: Callable[[int], bool] | None) -> Generator[_Event, None, None]:
+    """The walk in the thread of the caller."""
+    visited = 0
+    while stack and not (stop is not None and stop(visited)):
+        node = stack.pop()
+        try:
+            with deadline(None if stop is None else partial(stop, visited + 1)):
+                n, out, waiting = tree.opened(node)
+        except OutOfTimeError:
+            return
+        visited += n
+        stack += waiting
+        yield _Event(n, out, node.path, None, [])
+
+
+def _before(left: list[_Event | _Node]) -> list[_Node]:
     """The batches that waited before those of `left`, in order, were worked on ahead of their time.
 
     What comes of a batch follows it, deeper down: only what is not below another one counts.
@@ -589,11 +730,22 @@ def _before(left: list[_Event | _Node], plan: CutPlan) -> list[Waiting]:
         node = item.node if isinstance(item, _Event) else item
         if node is not None and (not out or node.depth <= out[-1].depth):
             out.append(node)
-    return [_with(node.waiting, plan) for node in out]
+    return out
 
 
 def _as_waiting(batch: Batch) -> Waiting:
     return Waiting(batch, batch.cells, np.arange(len(batch.root)), batch.piece)
+
+
+class Trail:
+    """How far a search has come: `path` leads to the batch that was given out last, everything before it is done.
+
+    With a path to begin with, the search goes on after it: the batches on the way are cut once more, no others.
+    `last` then has the cells that were given out there, for the caller to compare.
+    """
+
+    def __init__(self, path: Path = ()) -> None:
+        self.path, self.last = tuple(path), list[Batch]()
 
 
 def subdivide(
@@ -605,64 +757,64 @@ def subdivide(
     stop: Callable[[int], bool] | None = None,
     doubts: Doubts | None = None,
     jobs: int = 1,
+    trail: Trail | None = None,
 ) -> Generator[Batch, None, None]:
     """All cells on which `net` is affine inside the starting cells, in batches.
 
     `cells` is a geometry (see `reluscope.cells.split`). `start` gives the first layer's pre-activations on the starting
     cells, shape (n, dimension + 1, units) or (1, ...); by default the cells live in the network's input space.
     `stop` is asked as by `traverse`, and `jobs` workers share the work. `doubts` counts what rounding could hide
-    (without `start` only).
+    (without `start` only). `trail` is kept up to date, and says where to go on.
     """
-    plan = replace(CutPlan.plain(net, cells.dimension, batch), doubts=doubts)
+    plan = CutPlan.plain(net, cells.dimension, batch)
+    trail = trail or Trail()
     with blas_threads(max(net.widths[1:])):
+        starting = plan.start(cells, start)
+        waiting: Sequence[Waiting | Listed | list[Listed]] = [_with(one, _NO_PLAN) for one in starting]
+        first = None
         if is_wide(net, cells):
-            yield from _after_wide(plan, cells, start, batch, stop, jobs)
-        else:
-            yield from traverse(Stack(plan.start(cells, start)), stop=stop, jobs=jobs, keep=False)
+            plan = replace(plan, size=batch or max(128, BATCH_NUMBERS // ((cells.dimension + 2) * max(net.widths[2:]))))
+            whole = starting[0].before
+            first = FirstLayer(
+                net,
+                whole.maps[0],
+                whole.error2[0],
+                tolerance=PROBABLE_ERRORS * np.sqrt(whole.error2[0]),
+                errors=plan.output_errors or plan.depth > 1,
+            )
+            waiting = _by_length([first.root(cells)], plan.size)
+        tree = _Tree(plan, first)
+        stack = _after(tree, _numbered(waiting, -1, ()), trail)
+        tree = tree._replace(plan=replace(plan, doubts=doubts if start is None else None))
+        walk = _in_order(tree, stack, stop) if alone(jobs) else _together(tree, stack, stop, jobs, keep=False)
+        for event in walk:
+            for out in event.out:
+                trail.path = event.path
+                yield out._replace(plan=plan)
 
 
-def _after_wide(
-    plan: CutPlan,
-    cells: Geometry,
-    start: FloatArray | None,
-    size: int | None,
-    stop: Callable[[int], bool] | None,
-    jobs: int,
-) -> Iterator[Batch]:
-    """All layers, with a first one that is wide; see `reluscope.cells.wide`."""
-    net, doubts = plan.net, plan.doubts if start is None else None
-    whole = plan.start(cells, start)[0].before
-    rest = max(net.widths[2:])
-    plan = replace(plan, doubts=doubts, size=size or max(64, BATCH_NUMBERS // ((cells.dimension + 2) * rest)))
-    over, visited = False, 0
-
-    def late(more: int) -> bool:
-        nonlocal over
-        over = over or (stop is not None and stop(visited + more))
-        return over
-
-    for found in first_layer(
-        net,
-        cells,
-        whole.maps[0],
-        whole.error2[0],
-        tolerance=PROBABLE_ERRORS * np.sqrt(whole.error2[0]),
-        errors=plan.output_errors or plan.depth > 1,
-        doubts=doubts,
-        stop=late,
-    ):
-        n = len(found.pattern)
-        none, root = np.zeros((n, 0), np.uint8), np.zeros(n, np.int64)
-        made = Batch(plan, 1, found.cells, found.maps, found.error2, found.pattern, root, none, np.zeros((n, 0)))
-        if plan.depth == 1:
-            yield made
-        else:
-            parts = [made.take(np.arange(i, min(i + plan.size, n))) for i in reversed(range(0, n, plan.size))]
-            waiting = [Waiting(part, part.cells, np.arange(len(part.root)), part.piece) for part in parts]
-            yield from traverse(Stack(waiting), stop=late, jobs=jobs, keep=False)
-        visited += n
-        if over:
-            return
+def _after(tree: _Tree, stack: list[_Node], trail: Trail) -> list[_Node]:
+    """What waits after the batch that a trail leads to; its ancestors are cut once more. `ValueError` if it is lost."""
+    kept, parts = list[_Node](), stack
+    for end in range(2, len(trail.path) + 2, 2):
+        place, offset = trail.path[end - 2 : end]
+        if not 0 <= place < len(parts) or offset < 0:
+            raise ValueError("the trail leads nowhere")
+        kept += parts[:place]
+        node = parts[place]
+        if offset:
+            if not isinstance(node.item, Waiting):
+                raise ValueError("the trail leads nowhere")
+            batch = _with(node.item, tree.plan).ready()
+            rest = _as_waiting(batch.take(np.arange(offset, len(batch.root))))
+            node = _Node(_with(rest, _NO_PLAN), node.depth, trail.path[:end])
+        _, trail.last, waiting = tree.opened(node)
+        others = [other for other in waiting if len(other.path) == end]  # the cells of the same batch that come later
+        kept += others
+        parts = waiting[len(others) :]
+    if trail.path and not trail.last:  # it must lead to cells that were given out
+        raise ValueError("the trail leads nowhere")
+    return kept + parts
 
 
 # -- small things --------------------------------------------------------------------------------------------------
@@ -674,9 +826,9 @@ def batch_size(net: Network, dimension: int) -> int:
     return min(most, max(64, BATCH_NUMBERS // ((dimension + 2) * max(net.widths[1:]))))
 
 
-def _group(dimension: int, units: int, steps: int, cells: int, rows: int) -> int:
+def _group(dimension: int, units: int, steps: int, cells: int, rows: int, most: int = MOST_CHILDREN) -> int:
     """How many units may take their turn: n hyperplanes cut a cell into at most `sum of C(n, i), i <= dimension`."""
-    most, count = MOST_CHILDREN, min(units, 8)
+    count = min(units, 8)
     if dimension >= _HALF_SPACES:
         most = min(most, _MOST_NUMBERS // (dimension * rows))
         count = min(count, max(1, int(math.log2(max(most // cells, 2))) // max(steps, 1)))
@@ -702,16 +854,55 @@ def next_maps(
 
     Child i has the pieces `piece[i]` and the maps, errors and scales `top` of cell `parent[i]`.
     """
-    from reluscope.cells._advance import after_layer
+    from reluscope.cells._advance import add_own
 
     units, following = net.layers[layer].units, net.layers[layer + 1]
-    maps, error2 = after_layer(maps, error2, top, parent, piece, units.slopes, units.intercepts, units.is_relu, errors)
+    if units.is_relu and following.width >= _SHARED_WIDTH and len(parent) > 1 and not sparse.issparse(following.weight):
+        # Children of one cell differ in the few units that cross it: what the others give is summed up once for all.
+        # The terms are those of the whole product, and none is taken away again: sums that are exact stay so.
+        first = np.flatnonzero(np.concatenate([[True], parent[1:] != parent[:-1]]))
+        if _SHARED * len(first) <= len(parent):
+            common = np.bitwise_and.reduceat(piece, first)
+            family = np.repeat(np.arange(len(first)), np.diff(first, append=len(parent)))
+            own = piece ^ common[family]
+            if _OWN * np.count_nonzero(own) <= own.size:
+                base = _one_by_one(units, following, maps, error2, top, parent[first], common, errors)
+                new, new_error2 = add_own(*base, family, own, maps, error2, top, parent, following.by_unit, errors)
+                return new, new_error2 if errors else np.zeros((len(parent), 0))
+    return _one_by_one(units, following, maps, error2, top, parent, piece, errors)
+
+
+def _one_by_one(
+    units: Units,
+    following: Layer,
+    maps: FloatArray,
+    error2: FloatArray,
+    top: FloatArray,
+    parent: Index,
+    piece: Pattern,
+    errors: bool,
+) -> tuple[FloatArray, FloatArray]:
+    from reluscope.cells._advance import after_layer, after_relus
+
+    weight: Any = following.weight
+    squares: Any = following.squares if errors else None
+    if units.is_relu:
+        on = np.flatnonzero(np.bitwise_or.reduce(piece))
+        if len(on) < _FEW_ON * piece.shape[1]:
+            # Neighbours share most of their pattern: units that are off on all of them have no part in the product.
+            weight = weight[:, on] if sparse.issparse(weight) else np.take(weight, on, axis=1)
+            squares = weight * weight if errors else None
+        else:
+            on = np.arange(piece.shape[1])
+        maps, error2 = after_relus(maps, error2, top, parent, piece, on, errors)
+    else:
+        maps, error2 = after_layer(maps, error2, top, parent, piece, units.slopes, units.intercepts, errors)
     n, rows, m = maps.shape
-    new = _times(maps.reshape(n * rows, m), following.weight).reshape(n, rows, following.width)
+    new = _times(maps.reshape(n * rows, m), weight).reshape(n, rows, following.width)
     new[:, -1, :] += following.bias
     if not errors:
         return new, np.zeros((n, 0))
-    error2 = _times(error2, following.weight**2)
+    error2 = _times(error2, squares)
     error2 += (EPS * EPS) * following.bias**2
     return new, error2
 

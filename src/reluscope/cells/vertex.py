@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, integer, real_array
-from reluscope.cells.csr import joined, places
+from reluscope.cells.csr import joined, places, stacked
 from reluscope.cells.interval import Intervals
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.split import Geometry, Split
@@ -183,14 +183,14 @@ class VertexCells:
             return cls(none, np.zeros((0, 1), np.uint64), np.zeros(0, np.int32), start, start, none, none, np.zeros(0))
         words = max(p.bits.shape[1] for p in parts)
         return cls(
-            np.concatenate([p.points for p in parts]),
-            np.concatenate([widened(p.bits, words) for p in parts]),
-            np.concatenate([p.labels for p in parts]),
+            stacked([p.points for p in parts]),
+            stacked([widened(p.bits, words) for p in parts]),
+            stacked([p.labels for p in parts]),
             joined([p.offsets for p in parts]),
             joined([p.facet_offsets for p in parts]),
-            np.concatenate([p.rays for p in parts]),
-            np.concatenate([p.scales for p in parts]),
-            np.concatenate([p.radius for p in parts]),
+            stacked([p.rays for p in parts]),
+            stacked([p.scales for p in parts]),
+            stacked([p.radius for p in parts]),
         )
 
     def split(

@@ -241,7 +241,7 @@ def spans_edge(bits, size, a, b):  # type: ignore[no-untyped-def]
     return True
 
 
-@nb.njit(cache=True, error_model="numpy")
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _ranges(points, rays, offsets, maps, low, high, top):  # type: ignore[no-untyped-def]
     """Least, largest, and largest absolute value (of finite parts) of every unit at the vertices of every cell."""
     n, m, d = len(offsets) - 1, maps.shape[2], points.shape[1]

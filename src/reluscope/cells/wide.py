@@ -9,7 +9,8 @@ list's cell, and then, for its children, over the list alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ _SHORT = {2: 64, 3: 16}
 _FEWEST = {2: 8, 3: 4}
 _MOST = {2: 32, 3: 8}
 """Units that cut together before that."""
+_MOST_NUMBERS = 1 << 22
+"""Numbers in a table for all units, 32 MB; larger layers make it for each list."""
 _LABELS = 1 << 30
 """Labels from here on number the units of a list."""
 
@@ -41,13 +44,32 @@ class FirstCells(NamedTuple):
     maps: FloatArray
     error2: FloatArray
 
+    @classmethod
+    def join(cls, parts: list[FirstCells]) -> FirstCells:
+        """The cells of all parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        cells, *arrays = zip(*parts, strict=True)
+        return cls(type(cells[0]).join(list(cells)), *map(np.concatenate, arrays))
 
-class _Node(NamedTuple):
+
+class Listed(NamedTuple):
     """One cell, the units that may cross it, and the piece of every unit (`UNKNOWN` for those)."""
 
     cell: Geometry
     units: Index
     piece: npt.NDArray[np.uint8]
+
+    @property
+    def short(self) -> bool:
+        """Whether all units of the list cut together."""
+        return len(self.units) <= _SHORT[self.cell.dimension]
+
+    @property
+    def expected(self) -> int:
+        """About how many cells come of a short list."""
+        d, n = self.cell.dimension, len(self.units)
+        return 1 + n + n**d // (3 * math.factorial(d))
 
 
 def is_wide(net: Network, cells: Geometry) -> bool:
@@ -59,65 +81,83 @@ def is_wide(net: Network, cells: Geometry) -> bool:
     return net.hidden[0].width > short and units.breaks.shape[1] == 1
 
 
-def first_layer(
-    net: Network,
-    cell: Geometry,
-    maps: FloatArray,
-    error2: FloatArray,
-    *,
-    tolerance: FloatArray,
-    errors: bool,
-    doubts: Doubts | None,
-    stop: Callable[[int], bool] | None,
-) -> Iterator[FirstCells]:
-    """The cells of the first layer in a starting cell, some hundreds at a time.
+class FirstLayer:
+    """The first layer of a network, and how it cuts a cell of two or three dimensions, a few units at a time.
 
     `maps` (dimension + 1, units), `error2` and `tolerance` (units) are those of the first layer. With `errors`, the
     errors of the second layer are computed too.
     """
-    d = cell.dimension
-    short, fewest, most = _SHORT[d], _FEWEST[d], _MOST[d]
-    units = net.hidden[0].units
-    t = units.breaks[:, 0]
-    bent = np.flatnonzero(np.isfinite(t))
-    piece = np.zeros(len(t), np.uint8)
-    piece[bent] = UNKNOWN
-    cutter = _Cutter(maps, tolerance, units.breaks, doubts)
-    after = _After(net, maps, error2, errors)
-    nodes = [_Node(cell, bent, piece)]
-    done = 0
-    while nodes:
-        if stop is not None and stop(done):
-            return
-        node = nodes.pop()
-        n = len(node.units)
-        if n <= short:
-            found = cutter.cut(node, node.units)
-            done += len(found.parent)
-            pattern = np.repeat(node.piece[None], len(found.parent), axis=0)
-            pattern[:, node.units] = found.piece
-            yield FirstCells(found.cells, pattern, *after(node, found.piece))
-            continue
-        few = min(most, max(fewest, n // short))
+
+    def __init__(
+        self, net: Network, maps: FloatArray, error2: FloatArray, *, tolerance: FloatArray, errors: bool
+    ) -> None:
+        self.maps, self.tolerance, self.breaks = maps, tolerance, net.hidden[0].units.breaks
+        self._levels = np.unique(self.breaks[np.isfinite(self.breaks)])
+        self._after = _After(net, maps, error2, errors)
+
+    def root(self, cell: Geometry) -> Listed:
+        """A starting cell, with all units that bend on its list."""
+        bent = np.flatnonzero(np.isfinite(self.breaks[:, 0]))
+        piece = np.zeros(len(self.breaks), np.uint8)
+        piece[bent] = UNKNOWN
+        return Listed(cell, bent, piece)
+
+    def cut(self, node: Listed, doubts: Doubts | None) -> list[Listed]:
+        """A cell with a long list, cut by a few units of it."""
+        d, n = node.cell.dimension, len(node.units)
+        few = min(_MOST[d], max(_FEWEST[d], n // _SHORT[d]))
         chosen = node.units[(np.arange(few) * n) // few]
         rest = np.setdiff1d(node.units, chosen, assume_unique=True)
-        found = cutter.cut(node, chosen)
-        below, above = _settled(found.cells, maps[:, rest], tolerance[rest], t[rest])
-        for i in range(len(found.parent)):
-            mine = node.piece.copy()
-            mine[chosen] = found.piece[i]
-            mine[rest[below[i]]] = 0
-            mine[rest[above[i]]] = 1
-            nodes.append(_Node(found.cells.take(np.array([i])), rest[~(below[i] | above[i])], mine))
+        found = self._split(node, chosen, doubts)
+        below, above = _settled(found.cells, self.maps[:, rest], self.tolerance[rest], self.breaks[rest, 0])
+        mine = np.repeat(node.piece[None], len(found.parent), axis=0)
+        mine[:, chosen] = found.piece
+        mine[:, rest] = np.where(below, 0, np.where(above, 1, UNKNOWN))
+        left = ~(below | above)
+        return [Listed(found.cells.part(i, i + 1), rest[left[i]], mine[i]) for i in range(len(mine))]
 
+    def finish(self, nodes: Sequence[Listed], doubts: Doubts | None) -> FirstCells:
+        """The cells of the first layer in some cells with short lists.
 
-class _Cutter:
-    """Cuts a node by some units."""
+        All are cut at once. Lists shorter than the longest are filled up with units that cut nothing.
+        """
+        if len(nodes) == 1 or len(self._levels) != 1:
+            return FirstCells.join([self._finish_one(node, doubts) for node in nodes])
+        lengths = np.array([len(node.units) for node in nodes])
+        listed = np.arange(max(1, int(lengths.max()))) < lengths[:, None]
+        units = np.zeros(listed.shape, np.int64)
+        units[listed] = np.concatenate([node.units for node in nodes])
+        maps = np.where(listed[:, None, :], self.maps[:, units].transpose(1, 0, 2), 0.0)
+        maps[:, -1][~listed] = self._levels - 1.0  # below the break point, everywhere
+        tolerance = np.where(listed, self.tolerance[units], 0.0)
+        breaks = np.full((listed.shape[1], 1), self._levels)
+        start = type(nodes[0].cell).join([node.cell for node in nodes])
+        found: Any = start.split(np.ascontiguousarray(maps), tolerance, breaks, _LABELS)
+        labels, offsets = found.cells.facet_labels()
+        cell_of_label = np.repeat(found.parent, np.diff(offsets))
+        inner = labels >= _LABELS
+        named = np.where(inner, units[cell_of_label, np.where(inner, labels - _LABELS, 0)], labels).astype(np.int32)
+        if doubts is not None and found.near is not None:
+            for k in np.flatnonzero(found.near).tolist():
+                self._split(nodes[k], nodes[k].units, doubts)  # for what it says of this one alone
+        ends = np.searchsorted(found.parent, np.arange(len(nodes) + 1))
+        cells = found.cells.relabelled(lambda _: named)
+        return self._listed(nodes, start, cells, found.piece, ends)
 
-    def __init__(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, doubts: Doubts | None) -> None:
-        self.maps, self.tolerance, self.breaks, self.doubts = maps, tolerance, breaks, doubts
+    def _finish_one(self, node: Listed, doubts: Doubts | None) -> FirstCells:
+        found = self._split(node, node.units, doubts)
+        return self._listed([node], node.cell, found.cells, found.piece, np.array([0, len(found.parent)]))
 
-    def cut(self, node: _Node, units: Index) -> Split[Geometry]:
+    def _listed(
+        self, nodes: Sequence[Listed], start: Geometry, cells: Geometry, piece: Pattern, ends: Index
+    ) -> FirstCells:
+        """The children of nodes, those of node k at `ends[k]:ends[k + 1]`, from the pieces of the units on its list."""
+        pattern = np.repeat(np.stack([node.piece for node in nodes]), np.diff(ends), axis=0)
+        for node, begin, end in zip(nodes, ends[:-1], ends[1:], strict=True):
+            pattern[begin:end, node.units] = piece[begin:end, : len(node.units)]
+        return FirstCells(cells, pattern, *self._after(nodes, start, piece, ends))
+
+    def _split(self, node: Listed, units: Index, doubts: Doubts | None) -> Split[Geometry]:
         maps = np.ascontiguousarray(self.maps[None, :, units])
         tolerance = self.tolerance[None, units]
         found: Any = node.cell.split(maps, tolerance, self.breaks[units], _LABELS)
@@ -129,14 +169,14 @@ class _Cutter:
 
         if len(units):
             found = found._replace(cells=found.cells.relabelled(rename))
-        if self.doubts is not None and found.near is not None and found.near.any():
+        if doubts is not None and found.near is not None and found.near.any():
             # The facets of the cell bound it; what is clear of all its vertices does not.
             labels, _ = node.cell.facet_labels()
             own = labels[labels >= 0]
             bounding = np.full(len(node.piece), UNKNOWN, np.uint8)
             bounding[own] = node.piece[own]
             cut = Cut(0, [0, len(node.piece)], np.zeros((1, 0), np.uint8), bounding[None])
-            self.doubts.look(cut, units, maps, tolerance, found)
+            doubts.look(cut, units, maps, tolerance, found)
         return found
 
 
@@ -153,55 +193,100 @@ def _settled(
 
 
 class _After:
-    """The maps of the second layer on the children of a node."""
+    """The maps of the second layer on the children of nodes: those of piece 0, and what each unit on piece 1 adds."""
 
     def __init__(self, net: Network, maps: FloatArray, error2: FloatArray, errors: bool) -> None:
         self.maps, self.error2, self.errors = maps, error2, errors
         units, self.next = net.hidden[0].units, net.layers[1]
-        self.slopes, self.shifts = units.slopes, units.intercepts
-        self.weight: Any = self.next.weight
-        self.squares: Any = (
-            self.weight.multiply(self.weight).tocsr() if sparse.issparse(self.weight) else self.weight**2
+        bent = np.isfinite(units.breaks[:, 0])
+        self.slopes, self.shifts = (
+            np.where(bent[:, None], both, both[:, :1]) for both in (units.slopes[:, :2], units.intercepts[:, :2])
         )
+        self.by_unit: Any = self.next.weight.tocsc() if sparse.issparse(self.next.weight) else None
+        if self.by_unit is not None:
+            return
+        base = maps * self.slopes[:, 0]
+        base[-1] += self.shifts[:, 0]
+        self.first = (self.next.weight @ base.T).T
+        self.first[-1] += self.next.bias
+        self.step = maps * (self.slopes[:, 1] - self.slopes[:, 0])
+        self.step[-1] += self.shifts[:, 1] - self.shifts[:, 0]
+        all_units = np.arange(maps.shape[1])
+        self.table = self._table(all_units) if maps.size * self.next.width <= _MOST_NUMBERS else None
 
-    def __call__(self, node: _Node, piece: Pattern) -> tuple[FloatArray, FloatArray]:
+    def __call__(
+        self, nodes: Sequence[Listed], start: Geometry, piece: Pattern, ends: Index
+    ) -> tuple[FloatArray, FloatArray]:
+        parts = [
+            (node, begin, end, piece[begin:end, : len(node.units)])
+            for node, begin, end in zip(nodes, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+        ]
+        if self.by_unit is not None:
+            each = [self._sparse_node(node, mine) for node, _, _, mine in parts]
+            return np.concatenate([maps for maps, _ in each]), np.concatenate([error2 for _, error2 in each])
+        rows, m = len(self.maps), self.next.width
+        known = np.stack([node.piece for node in nodes])
+        known = np.where(known == UNKNOWN, 0, known).astype(np.float64)
+        if self.table is not None:
+            first = self.first.reshape(-1) + known @ self.table
+        else:
+            first = np.stack([(self.first + (self.next.weight @ (self.step * row).T).T).reshape(-1) for row in known])
+        flat = np.empty((len(piece), rows * m))
+        for k, (node, begin, end, mine) in enumerate(parts):
+            table = self._table(node.units) if self.table is None else self.table[node.units]
+            flat[begin:end] = mine.astype(np.float64) @ table
+            flat[begin:end] += first[k]
+        maps = flat.reshape(len(piece), rows, m)
+        if not self.errors:
+            return maps, np.zeros((len(piece), 0))
+        points, offsets = start.corners()
+        top = np.maximum.reduceat(np.abs(points @ self.maps[:-1] + self.maps[-1]), offsets[:-1])
+        size2 = self.error2 + EPS * EPS * top * top
+        (s0, s1), (t0, t1) = self.slopes.T**2, EPS * EPS * self.shifts.T**2
+        rise = (s1 - s0) * size2 + (t1 - t0)
+        settled = (self.next.squares @ (s0 * size2 + t0 + known * rise).T).T + EPS * EPS * self.next.bias**2
+        total = np.empty((len(piece), m))
+        for k, (node, begin, end, mine) in enumerate(parts):
+            total[begin:end] = settled[k] + (mine * rise[k, node.units]) @ self.next.squares[:, node.units].T
+        return maps, np.maximum(total, 0.0)
+
+    def _table(self, units: Index) -> FloatArray:
+        """What units on piece 1 add to the maps, (units, rows * width)."""
+        part: Any = self.next.weight[:, units]
+        return np.asarray((self.step[:, units].T[:, :, None] * part.T[:, None, :]).reshape(len(units), -1))
+
+    def _sparse_node(self, node: Listed, piece: Pattern) -> tuple[FloatArray, FloatArray]:
+        """The same for one node, by the weights that are not zero."""
         listed = node.units
         each = np.arange(len(node.piece))
         start = np.where(node.piece == UNKNOWN, 0, node.piece)
         s, t = self.slopes[each, start], self.shifts[each, start]
         base = self.maps * s
         base[-1] += t
-        rows, m = base.shape[0], self.next.width
-        first = (self.weight @ base.T).T
-        first[-1] += self.next.bias
-        if not len(listed):
-            more = np.zeros((len(piece), rows, m))
-        else:
-            more_s = self.slopes[listed, 1] - self.slopes[listed, 0]
-            step = self.maps[:, listed] * more_s
-            step[-1] += self.shifts[listed, 1] - self.shifts[listed, 0]
-            part = self._columns(self.weight, listed)
-            table = (step.T[:, :, None] * part.T[:, None, :]).reshape(len(listed), rows * m)
-            more = (piece.astype(float) @ table).reshape(len(piece), rows, m)
-        maps = first[None] + more
-        if not self.errors:
-            return maps, np.zeros((len(piece), 0))
-        points, _ = node.cell.corners()
-        top = np.abs(points @ self.maps[:-1] + self.maps[-1]).max(axis=0)
-        size2 = self.error2 + EPS * EPS * top * top
-        error = s * s * size2 + EPS * EPS * t * t
-        total = self.squares @ error + EPS * EPS * self.next.bias**2
-        if len(listed):
-            s0, s1, t0, t1 = (
-                self.slopes[listed, 0],
-                self.slopes[listed, 1],
-                self.shifts[listed, 0],
-                self.shifts[listed, 1],
-            )
+        (s0, s1), (t0, t1) = self.slopes[listed].T, self.shifts[listed].T
+        step = self.maps[:, listed] * (s1 - s0)
+        step[-1] += t1 - t0
+        error, rise = np.zeros(len(each)), np.zeros(len(listed))
+        if self.errors:
+            points, _ = node.cell.corners()
+            top = np.abs(points @ self.maps[:-1] + self.maps[-1]).max(axis=0)
+            size2 = self.error2 + EPS * EPS * top * top
+            error = s * s * size2 + EPS * EPS * t * t
             rise = (s1 * s1 - s0 * s0) * size2[listed] + EPS * EPS * (t1 * t1 - t0 * t0)
-            total = total + (piece * rise) @ self._columns(self.squares, listed).T
-        return maps, np.maximum(np.broadcast_to(total, (len(piece), m)), 0.0)
+        first = np.zeros((len(base), self.next.width))
+        first[-1] = self.next.bias
+        total = EPS * EPS * self.next.bias**2
+        on = np.flatnonzero((s != 0) | (t != 0))
+        all_on = np.ones((1, len(on)), np.uint8)
+        one, one_total = self._by_columns(on, all_on, first, total, np.ascontiguousarray(base[:, on]), error[on])
+        return self._by_columns(listed, piece, one[0], one_total[0] if self.errors else total, step, rise)
 
-    def _columns(self, weight: Any, listed: Index) -> FloatArray:
-        part: Any = weight[:, listed]
-        return part.toarray() if sparse.issparse(part) else part
+    def _by_columns(
+        self, listed: Index, piece: Pattern, first: FloatArray, total: FloatArray, step: FloatArray, rise: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        from reluscope.cells._advance import by_columns
+
+        columns = self.by_unit.indptr, self.by_unit.indices, self.by_unit.data
+        piece = np.ascontiguousarray(piece)
+        maps, error2 = by_columns(first, total, piece, listed, step, rise, columns, self.errors)
+        return maps, error2 if self.errors else np.zeros((len(piece), 0))

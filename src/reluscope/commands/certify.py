@@ -26,9 +26,12 @@ def add(commands: Any) -> None:
 
 def run(options: Options) -> int:
     """Certify the rows and print the table."""
+    from reluscope._check import real
     from reluscope.formats import load
     from reluscope.reporting.certify import certify_file
 
+    if options.share is not None:
+        real(options.share, "--share", low=0.0, high=1.0)
     scale = None if options.scale is None else numbers(options.scale, "--scale")
     facts, text = certify_file(
         load(options.model),

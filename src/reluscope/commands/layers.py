@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reluscope.commands._common import Options, command, numbers, show
+from reluscope.commands._common import Options, command, numbers, offer_workers, show
 
 
 def add(commands: Any) -> None:
@@ -24,6 +24,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--points", type=int, default=2000, help="how many inputs to draw from the box (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
     parser.add_argument("--out", type=Path, help="folder for the table (CSV) and the pictures")
+    offer_workers(parser, run)
 
 
 def run(options: Options) -> int:

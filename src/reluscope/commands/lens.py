@@ -25,6 +25,10 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--filters", type=int, default=0, help="channels per layer to visualise by optimisation (needs torch)"
     )
+    parser.add_argument(
+        "--attribute", type=int, default=0, metavar="N",
+        help="show what the largest output of the first N images is due to, by four methods (needs torch)",
+    )  # fmt: skip
     parser.add_argument("--most", type=int, default=1000, help="frames read at most (default 1000)")
     parser.add_argument(
         "--shape", help="height,width,channels of an image, for a file that leaves them open (images are resized)"
@@ -51,6 +55,7 @@ def run(options: Options) -> int:
         layers=options.layer,
         top=options.top,
         filters=options.filters,
+        attributed=options.attribute,
         most=options.most,
         image_shape=None if options.shape is None else _whole(options.shape),
         scale=options.scale,

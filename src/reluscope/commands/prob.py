@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reluscope._text import percent
 from reluscope.commands._common import Options, command, offer_workers, show
 from reluscope.errors import InputError, ReluscopeWarning
 
@@ -34,7 +35,12 @@ def add(commands: Any) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--event", help='such as "y[0] > y[1] and x[2] <= 0.3", "argmax != argmax at mean"')
     what.add_argument("--vnnlib", type=Path, help="a VNN-LIB property; prints its verdict too (sound by default)")
-    parser.add_argument("--components", type=int, default=1, help="Gaussians to fit to data.csv (default: 1)")
+    parser.add_argument(
+        "--components",
+        type=int,
+        help="Gaussians to fit to data.csv (default: 1, or a law with the categories and quantiles of the rows where "
+        "the model knows its columns)",
+    )
     parser.add_argument("--guarantee", choices=("auto", "exact", "sound", "confidence"), help="default: auto")
     parser.add_argument("--tolerance", type=float, help="half-width of the bracket wanted")
     parser.add_argument("--budget", help='such as "60s"')
@@ -72,10 +78,11 @@ def run(options: Options) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ReluscopeWarning)
         asked: Any = options.event if options.vnnlib is None else vnnlib(options.vnnlib)
-        law, names = _law(options, asked, next(iter(nets.values())) if isinstance(nets, dict) else nets)
+        law, names, rows = _law(options, asked, next(iter(nets.values())) if isinstance(nets, dict) else nets)
     net = joined(nets, law, asked)
     doubts = [str(w.message) for w in caught if issubclass(w.category, ReluscopeWarning)]
     event = as_event(asked, net, law, names=names)
+    share = None if rows is None or event.n_inputs != rows.shape[1] else float(event.holds(net, rows).mean())
     guarantee = options.guarantee or ("auto" if options.vnnlib is None else "sound")
     answer = probability(
         net,
@@ -93,6 +100,9 @@ def run(options: Options) -> int:
     models: Any = str(options.model) if options.model else dict(n.split("=", 1) for n in options.network)
     facts: dict[str, Any] = {"model": models, "event": event.text, "law": repr(law), **answer.to_dict()}
     lines = [f"P({event.short}) = {answer}", f"law       {law!r}", f"method    {answer.method}"]
+    if share is not None and rows is not None:
+        facts["rows"] = {"count": len(rows), "share": share}
+        lines.insert(0, f"rows      {percent(share)} of the {len(rows):,} rows are in the event")
     lines += [f"note      {answer.note}"] if answer.note else []
     lines += [f"advice    {answer.status.advice}"] if answer.status.advice else []
     lines += [f"warning   {doubt}" for doubt in doubts]
@@ -102,10 +112,10 @@ def run(options: Options) -> int:
         interval=options.interval, **({} if options.level is None else {"level": options.level}),
     )  # fmt: skip
     if options.vnnlib is not None and options.law is None:
-        share = _given_inputs(law, event, answer)
-        if share is not None:
-            facts["given_inputs"] = share
-            lines.append("given     {:.6g} in [{:.6g}, {:.6g}] of the inputs that the property allows".format(*share))
+        given = _given_inputs(law, event, answer)
+        if given is not None:
+            facts["given_inputs"] = given
+            lines.append("given     {:.6g} in [{:.6g}, {:.6g}] of the inputs that the property allows".format(*given))
     lines.append(f"time      {answer.seconds:.3g} s")
     holds = None
     if options.below is not None:
@@ -185,6 +195,7 @@ def _witness_lines(found: Any, mixture: bool, relation: Any = None) -> list[str]
     if relation is not None:
         values = [(f"{net.name}: {t.name}", v) for net, t, v in tensor_values(relation, first.x, first.y)]
     lines = [f"          {name} = {_numbers(v)}" for name, v in values]
+    lines[:0] = [f"          {first.words}"] if first.words and relation is None else []
     return [f"witness   {lines[0].strip()}", *lines[1:], f"          {', '.join(facts)}; {found.note}"]
 
 
@@ -234,8 +245,8 @@ def _write(path: Path, word: str, found: Any, relation: Any = None) -> None:
         file.write(("\n".join(lines) + "\n").encode())
 
 
-def _law(options: Options, asked: Any, net: Any) -> tuple[Any, list[str] | None]:
-    """The law, and the names of the inputs if the data has a header."""
+def _law(options: Options, asked: Any, net: Any) -> tuple[Any, list[str] | None, Any]:
+    """The law, the names of the inputs if the data has a header, and the rows of the data if there are any."""
     from reluscope.answers.properties import box_law
     from reluscope.reporting.data import law_of_file
 
@@ -244,6 +255,6 @@ def _law(options: Options, asked: Any, net: Any) -> tuple[Any, list[str] | None]
     if options.vnnlib is None:
         raise InputError("--law is needed: law.json, or data.csv to fit a law to")
     try:
-        return box_law(asked), None
+        return box_law(asked), None, None
     except InputError as error:
         raise InputError(str(error).replace("a law is", "--law is", 1)) from None

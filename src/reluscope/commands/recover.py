@@ -19,7 +19,12 @@ def add(commands: Any) -> None:
         default=("-1", "1"),
         help="where to query: numbers or lists (default -1 1)",
     )
-    parser.add_argument("--method", choices=("exact", "regions", "samples"), default="exact", help="default: exact")
+    parser.add_argument(
+        "--method",
+        choices=("exact", "regions", "samples", "labels"),
+        default="exact",
+        help="default: exact; labels: the oracle tells the largest output only",
+    )
     parser.add_argument("--samples", type=int, default=200, help="method samples: how many (default 200)")
     parser.add_argument("--gradient", action="store_true", help="let the oracle give gradients as well")
     parser.add_argument("--float32", action="store_true", help="let the oracle answer in single precision")
@@ -31,7 +36,7 @@ def add(commands: Any) -> None:
     )
 
 
-_KINDS = {"exact": (".npz", ".onnx", ".safetensors"), "regions": (".npz",), "samples": ()}
+_KINDS = {"exact": (".npz", ".onnx", ".safetensors"), "regions": (".npz",), "samples": (), "labels": ()}
 """File types that hold the result of each method."""
 
 
@@ -46,9 +51,12 @@ def run(options: Options) -> int:
         kinds = ", ".join(_KINDS[options.method]) or "none: its result is not saved"
         raise InputError(f"--out {options.out.name}: file types for method {options.method!r}: {kinds}")
     net = load(options.model)
+    if options.method == "labels" and net.n_outputs == 1:
+        raise InputError(f"--method labels needs a model with two or more outputs, {options.model.name} has one")
     oracle = Oracle(
-        net,
-        gradient=True if options.gradient else None,
+        net if options.method != "labels" else lambda X: net(X).argmax(axis=1),
+        net.n_inputs,
+        gradient=True if options.gradient and options.method != "labels" else None,
         dtype="float32" if options.float32 else "float64",
         limit=options.limit,
     )

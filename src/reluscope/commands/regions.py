@@ -27,6 +27,12 @@ def add(commands: Any) -> None:
     parser.add_argument("--budget", help='stop early, such as "60s" or "10000 regions"')
     parser.add_argument("--faces", action="store_true", help="count faces of every dimension (up to 4 inputs)")
     parser.add_argument("--out", type=Path, help="folder for the table (CSV) and, with two inputs, the picture")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the regions in a folder as they are found, and go on from it; for lists larger than memory too",
+    )
     offer_workers(parser, run)
 
 
@@ -44,6 +50,7 @@ def run(options: Options) -> int:
         budget=options.budget,
         faces=options.faces,
         folder=options.out,
+        checkpoint=options.checkpoint,
     )
     show(options, facts, text)
     return 0 if facts["complete"] else 1

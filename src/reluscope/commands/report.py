@@ -14,10 +14,11 @@ def add(commands: Any) -> None:
     parser.add_argument("model", type=Path, help="a model file")
     about = parser.add_mutually_exclusive_group()
     about.add_argument("--law", type=Path, help="the law (distribution) of the inputs, a law.json file")
-    about.add_argument("--data", type=Path, help="rows of inputs (CSV): a Gaussian is fitted, local models are shown")
+    about.add_argument("--data", type=Path, help="rows of inputs (CSV): a law is fitted, local models are shown")
     about.add_argument(
         "--box", nargs=2, metavar=("LO", "HI"), help="inputs uniform on this range: numbers or lists such as 0,0,-1"
     )
+    parser.add_argument("--test", type=Path, help="new rows (CSV), shown beside those of --data")
     parser.add_argument("--target", help="the column of --data to be predicted (a name, or a number from 0)")
     parser.add_argument(
         "--features", help="input columns of --data in the network's order, such as a,b,c (default: all)"
@@ -39,19 +40,23 @@ def run(options: Options) -> int:
     from reluscope.reporting.data import data_rows
     from reluscope.reporting.page import report
 
-    for option in ("target", "features", "drop"):
+    for option in ("test", "target", "features", "drop"):
         if getattr(options, option) is not None and options.data is None:
-            raise InputError(f"--{option} is about columns of --data; give --data too")
+            raise InputError(f"--{option} goes with --data; give --data too")
     net = load(options.model)
-    rows = None
+    rows = new = None
     if options.data is not None:
         features = None if options.features is None else names(options.features)
-        rows = data_rows(net, options.data, options.target, features, names(options.drop or ""))
+        drop = names(options.drop or "")
+        rows = data_rows(net, options.data, options.target, features, drop)
+        new = None if options.test is None else data_rows(net, options.test, options.target, features, drop)
     done = report(
         net,
         None if options.law is None else classes_from_json(options.law),
         X=None if rows is None else rows.X,
         y=None if rows is None else rows.y,
+        X_test=None if new is None else new.X,
+        y_test=None if new is None else new.y,
         feature_names=None if rows is None else rows.names,
         events=options.event,
         box=None if options.box is None else tuple(numbers(side, "--box") for side in options.box),

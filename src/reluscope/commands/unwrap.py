@@ -18,6 +18,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--features", help="input columns in the network's order, such as a,b,c (default: all others)")
     parser.add_argument("--drop", help="columns to leave out, such as id,date")
     parser.add_argument("--task", default="auto", help="auto, regression, binary or multiclass")
+    parser.add_argument("--cutoff", type=float, help="probability from which on the second of two classes is decided")
     parser.add_argument(
         "--merge", nargs="?", type=int, const=0, metavar="N", help="merge to N models (without N: by cross-validation)"
     )
@@ -39,6 +40,7 @@ def run(options: Options) -> int:
         features=None if options.features is None else names(options.features),
         drop=None if options.drop is None else names(options.drop),
         task=options.task,
+        cutoff=options.cutoff,
         merge=options.merge,
         folder=options.out,
         progress="auto",

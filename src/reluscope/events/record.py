@@ -29,7 +29,7 @@ from reluscope.errors import InputError, InputTypeError
 from reluscope.events.dnf import Bounds, Conjunction, Join, Row, Variable, disjuncts, split
 from reluscope.events.relation import Relation, join_declared
 from reluscope.limits import DEFAULT_LIMITS, Limits
-from reluscope.network import Network, check_network
+from reluscope.network import Network, check_network, pattern_rows
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -291,7 +291,7 @@ class Event:
         (n, features) array
         """
         self.check(net)
-        rows = np.atleast_2d(net._patterns(pattern))
+        rows = np.atleast_2d(pattern_rows(net, pattern))
         out = np.zeros((len(rows), len(self.features)))
         if not self.features:
             return out

@@ -46,12 +46,12 @@ _TOKEN = re.compile(
     r"((?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+)"  # 1 number
     r"|((?:[xy][0-9]++|[xyXYJ]|unit|argmax|argmin)'|[A-Za-z_][A-Za-z0-9_]*+)"  # 2 name, of the second of a pair or not
     r"|\"([^\"]*+)\"|'([^']*+)'"  # 3, 4 quoted name
-    r"|(<=|>=|==|!=|&&|\|\||[-+*/()\[\]{},.<>=!&|~≤≥≠])"  # 5 sign
+    r"|(<=|>=|==|!=|&&|\|\||[-+*/()\[\]{},.<>=!&|~≤≥≠−])"  # 5 sign
     r"|(\Z)|(.))",  # 6 end, 7 anything else
     re.ASCII | re.DOTALL,
 )
 _SIGNS = {"=": "==", "≤": "<=", "≥": ">=", "≠": "!=", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not"}
-_SIGNS |= {"~": "not"}
+_SIGNS |= {"~": "not", "−": "-"}
 _WORDS = ("and", "or", "not", "in")
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -908,8 +908,8 @@ class _Parser:
 
     def in_range(self, index: int, size: int, what: str, position: int) -> int:
         if not 0 <= index < size:
-            there = f"is 1 {what}" if size == 1 else f"are {size} {what}s"
-            self.fail(f"{what} {index} does not exist: there {there}, counted from 0", position)
+            there = f"one {what}, number 0" if size == 1 else f"{size} {what}s, numbered from 0 to {size - 1}"
+            self.fail(f"{what} {index} does not exist: there {'is' if size == 1 else 'are'} {there}", position)
         return index
 
     def as_linear(self, value: Any, token: _Token) -> Linear:

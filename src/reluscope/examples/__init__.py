@@ -11,7 +11,7 @@ from importlib.resources import as_file, files
 from reluscope._check import choice
 from reluscope.inputs import ClassMixtures, Law, classes_from_json
 from reluscope.network import Network
-from reluscope.schema import Schema
+from reluscope.schema import Output, Schema
 
 NAMES = ("moons", "cocircles", "controller", "digits")
 
@@ -69,8 +69,9 @@ def example(name: str = "moons") -> Example:
     folder = files("reluscope.examples")
     with as_file(folder / f"{name}.npz") as weights, as_file(folder / f"{name}.json") as law:
         inputs, network = classes_from_json(law), load(weights)
-    if name in _RULES:
-        network = network.with_schema(Schema(rule=_RULES[name]))
+    network = Network(network.layers, name=name, notes=network.notes)
+    if name in _SCHEMAS:
+        network = network.with_schema(_SCHEMAS[name])
     if isinstance(inputs, ClassMixtures):
         return Example(name, network, inputs.joint, _ABOUT[name], _EVENTS[name], inputs)
     return Example(name, network, inputs, _ABOUT[name], _EVENTS[name])
@@ -84,7 +85,13 @@ _ABOUT = {
     "digits": "64-16-16-10 classifier of handwritten digits of 8 x 8 pixels; inputs: a Gaussian fitted to the threes",
 }
 
-_RULES = {"controller": "smallest"}
+_SCHEMAS = {
+    "controller": Schema(
+        outputs=tuple(Output(name) for name in ("clear", "weak left", "weak right", "strong left", "strong right")),
+        rule="smallest",
+    ),
+    "digits": Schema(outputs=tuple(Output(f"digit {k}") for k in range(10)), rule="largest"),
+}
 
 _EVENTS = {
     "moons": ("y[0] > 0",),

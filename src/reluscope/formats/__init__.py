@@ -6,20 +6,28 @@ sklearn. Properties come in through `reluscope.formats.vnnlib`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reluscope._check import describe
 from reluscope._files import as_path, file_digest, looks_like, open_regular, unpacked
+from reluscope._lazy import lazy_door
 from reluscope.errors import InputError, UnsupportedError
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.network import Network, check_network
 
-__all__ = ["load", "save"]
+if TYPE_CHECKING:
+    from reluscope.formats.registry import register_format as register_format
+    from reluscope.formats.registry import register_operation as register_operation
+
+__all__ = ["load", "register_format", "register_operation", "save"]
+
+__getattr__ = lazy_door(__name__, dict.fromkeys(("register_format", "register_operation"), "registry"))
 
 _READABLE = ".onnx, .npz, .safetensors, .pt or .pth"
 
@@ -31,8 +39,8 @@ def load(model: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> Netw
     ----------
     model : path, torch module, keras model, scikit-learn estimator, list or Network
         A path ends in `.onnx`, `.npz`, `.safetensors`, `.pt` or `.pth` (state dicts only), perhaps with `.gz` after
-        it; an estimator or pipeline is fitted; a list holds `(W, b)` or `(W, b, activation)`; a `Network` is returned
-        as it is.
+        it, or in what `register_format` has added; an estimator or pipeline is fitted; a list holds `(W, b)` or `(W,
+        b, activation)`; a `Network` is returned as it is.
     limits : Limits
         What a file may make us read or build.
     **options
@@ -136,7 +144,25 @@ def _file_loader(file: Path, limits: Limits) -> tuple[Callable[..., Network], st
         from reluscope.formats.torch import load_torch_file
 
         return load_torch_file, "a torch file"
+    from reluscope.formats._rules import FORMATS
+
+    if suffix in FORMATS:
+        loader, what = FORMATS[suffix]
+        return _by_users(loader, file.name), what
     raise _unknown_file(file, suffix, limits)
+
+
+def _by_users(loader: Callable[..., Any], name: str) -> Callable[..., Network]:
+    """A loader of the user's, whose result may be anything that `load` takes but a path."""
+
+    @functools.wraps(loader)
+    def load_file(path: Path, *, limits: Limits, **options: Any) -> Network:
+        made = loader(path, limits=limits, **options)
+        if isinstance(made, (str, PathLike)):
+            raise InputError(f"{name}: its loader returned {describe(made)}, not a network or a model")
+        return load(made, limits=limits)
+
+    return load_file
 
 
 _PICKLE = (
@@ -160,9 +186,14 @@ def _unknown_file(file: Path, suffix: str, limits: Limits) -> InputError:
     }.get(suffix)
     if advice:
         return UnsupportedError(f"{file.name}: {advice}")
+    from reluscope.formats._rules import FORMATS
+
     with open_regular(file, limits) as (handle, _):  # a missing file is said first
         guess = looks_like(handle.read(64))
-    return InputError(f"{file.name} has an unknown ending; expected {_READABLE}{guess}")
+    return InputError(
+        f"{file.name} has an unknown ending; expected {', '.join([_READABLE, *FORMATS])}{guess}; "
+        "rs.formats.register_format adds a format of your own"
+    )
 
 
 def _object_loader(model: Any) -> tuple[Callable[..., Network], str]:

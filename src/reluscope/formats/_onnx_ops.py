@@ -20,7 +20,7 @@ from reluscope._check import FloatArray
 from reluscope.activations import absolute, clip, leaky_relu, relu
 from reluscope.errors import InputError, UnsupportedError
 from reluscope.formats._terms import Window
-from reluscope.formats.graph import GraphBuilder, Tensor
+from reluscope.formats.graph import Comparison, GraphBuilder, Tensor
 from reluscope.limits import Limits
 
 Value: TypeAlias = npt.NDArray[Any] | Tensor
@@ -72,10 +72,10 @@ ELEMENTWISE = _words("Add Sub Mul Div Max Min Sum Mean Where PRelu")
 def why_not(op: str) -> str:
     """What to say about an operation that has no rule."""
     if op in _CURVED:
-        return "is not piecewise affine"
+        return "is not piecewise affine; rs.formats.register_operation takes an approximation whose error is stated"
     if op in _JUMPS:
         return "is not continuous and piecewise affine"
-    return "is not an operation that Reluscope knows"
+    return "is not an operation that Reluscope knows; rs.formats.register_operation teaches it one"
 
 
 def stored_array(onnx: Any, tensor: Any, what: str, infinite: bool = False) -> npt.NDArray[Any]:
@@ -121,7 +121,7 @@ class Call:
     def array(self, i: int, what: str) -> npt.NDArray[Any] | None:
         """Operand i, which must not depend on the input; None when it is left out."""
         found = self.inputs[i] if i < len(self.inputs) else None
-        if isinstance(found, Tensor):
+        if isinstance(found, (Tensor, Comparison)):
             raise UnsupportedError(f"{self.where} is not piecewise affine: its {what} depends on the input")
         return found
 
@@ -146,6 +146,10 @@ class Call:
             return default
         value = self.onnx.helper.get_attribute_value(self._attributes[name])
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+    def attributes(self) -> dict[str, Any]:
+        """All attributes by name, text decoded."""
+        return {name: self.attribute(name, None) for name in self._attributes}
 
     def not_affine(self, why: str) -> UnsupportedError:
         """The error for a node that is not piecewise affine in its operands."""
@@ -267,11 +271,30 @@ def _gemm(c: Call) -> Value:
 
 
 def _where_rule(c: Call) -> Value:
-    condition = c.needed(0, "condition").astype(bool)
     a, b = c.value(1), c.value(2)
+    given: Any = c.inputs[0]
+    if isinstance(given, Comparison):
+        try:
+            return c.graph.select(given, a, b)
+        except UnsupportedError as error:
+            raise c.not_affine(str(error)) from error
+    condition = c.needed(0, "condition").astype(bool)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.where(condition, a, b)
     return c.graph.add(c.graph.scale(a, condition.astype(float)), c.graph.scale(b, (~condition).astype(float)))
+
+
+def _compared(c: Call, swap: bool, strict: bool) -> Any:
+    """A comparison of values that depend on the input: only a Where can use it."""
+    a, b = (c.value(1), c.value(0)) if swap else (c.value(0), c.value(1))
+    return c.graph.compare(a, b, strict)
+
+
+def _not(c: Call) -> Any:
+    given: Any = c.inputs[0]
+    if not isinstance(given, Comparison):
+        raise c.not_affine("it is a truth value of numbers")
+    return Comparison(c.graph.scale(given.difference, -1.0), not given.strict)
 
 
 # Activations and maxima
@@ -715,9 +738,13 @@ OPERATIONS: dict[str, Rule] = {
     "Gemm": _gemm,
     "GlobalAveragePool": _global_average_pool,
     "GlobalMaxPool": lambda c: c.graph.max_pool(c.value(0), Window.whole(c.value(0).shape[2:])),
+    "Greater": lambda c: _compared(c, False, True),
+    "GreaterOrEqual": lambda c: _compared(c, False, False),
     "HardSigmoid": _hard_sigmoid,
     "Identity": lambda c: c.value(0),
     "LeakyRelu": lambda c: c.graph.activate(c.value(0), leaky_relu(_as_stored(c.attribute("alpha", 0.01)))),
+    "Less": lambda c: _compared(c, True, True),
+    "LessOrEqual": lambda c: _compared(c, True, False),
     "MatMul": lambda c: _product(c, c.value(0), c.value(1)),
     "Max": lambda c: _extreme(c, c.graph.maximum, np.maximum),
     "MaxPool": _max_pool,
@@ -725,9 +752,12 @@ OPERATIONS: dict[str, Rule] = {
     "Min": lambda c: _extreme(c, c.graph.minimum, np.minimum),
     "Mul": _mul,
     "Neg": lambda c: _folded(np.negative, lambda x: c.graph.scale(x, -1.0), c.value(0)),
+    "Not": _not,
     "PRelu": _prelu,
     "Pad": _pad,
     "Range": _range,
+    "ReduceMax": lambda c: _reduce(c, c.graph.reduce_max, np.max),
+    "ReduceMin": lambda c: _reduce(c, c.graph.reduce_min, np.min),
     "ReduceMean": lambda c: _reduce(c, c.graph.reduce_mean, np.mean),
     "ReduceSum": lambda c: _reduce(c, c.graph.reduce_sum, np.sum),
     "Relu": lambda c: c.graph.activate(c.value(0), relu()),

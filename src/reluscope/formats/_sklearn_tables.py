@@ -45,6 +45,7 @@ class _Raw(NamedTuple):
 
     column: int
     fill: Any = None
+    missing: str = "any"
 
 
 @dataclass
@@ -72,6 +73,7 @@ class _Use:
     codes: list[FloatArray] = field(default_factory=list)
     unknown: list[FloatArray | None] = field(default_factory=list)
     seen: tuple[float, float] | None = None
+    missing: set[str] = field(default_factory=set)
 
 
 class Front:
@@ -128,6 +130,7 @@ class Front:
             codes=np.concatenate(codes, axis=1).tolist(),
             unknown=None if other is None else tuple(other.tolist()),
             fill=fill if fill in use.levels else None,
+            missing=next(iter(use.missing), "any"),
         )
 
     # -- steps ---------------------------------------------------------------------------------------------------
@@ -232,9 +235,10 @@ class Front:
             )
         keys: list[_Key] = []
         levels, codes, unknown = _codes(step, path)
+        gaps = [_gap(c) for c in step.categories_]
         if len(levels) != len(features.raw):
             raise InputError(f"{path} takes {len(levels)} features but the step before it gives {len(features.raw)}")
-        for r, own, code, other in zip(features.raw, levels, codes, unknown, strict=True):
+        for r, own, code, other, gap in zip(features.raw, levels, codes, unknown, gaps, strict=True):
             use = self.uses[r.column]
             if use.levels is not None and use.levels != own:
                 raise UnsupportedError(f"{path} encodes column {self.names[r.column]!r} with other levels than before")
@@ -244,6 +248,9 @@ class Front:
             use.codes.append(code)
             use.unknown.append(other)
             use.fills.append(None if r.fill is None else plain(r.fill))
+            use.missing |= {r.missing, gap} - {"any"}
+            if len(use.missing) > 1:
+                raise UnsupportedError(f"{path} takes nan and None of column {self.names[r.column]!r} for two things")
         return _Features(None, keys)
 
     def _imputed(self, features: _Features, step: Any, path: str) -> _Features:
@@ -259,7 +266,8 @@ class Front:
         values = [plain(v) for v in np.asarray(fitted(step, "statistics_", path), dtype=object).tolist()]
         if len(values) != len(features.raw) or any(v is None for v in values):
             raise UnsupportedError(f"{path} drops columns without any entry; drop them before")
-        return _Features([_Raw(r.column, v) for r, v in zip(features.raw, values, strict=True)])
+        kind = "None" if step.missing_values is None else "nan"
+        return _Features([_Raw(r.column, v, kind) for r, v in zip(features.raw, values, strict=True)])
 
     def _note_seen(self, raw: list[_Raw], step: Any, kind: str) -> None:
         """The range of the training data, where a scaler knows it."""
@@ -280,6 +288,12 @@ class Front:
 
 
 # -- encoders ------------------------------------------------------------------------------------------------------
+
+
+def _gap(categories: Any) -> str:
+    """Which missing entry is among the levels of an encoder."""
+    held = [v for v in np.asarray(categories, dtype=object).tolist() if plain(v) is None]
+    return "any" if not held else "None" if held[0] is None else "nan"
 
 
 def _codes(step: Any, path: str) -> tuple[list[list[Any]], list[FloatArray], list[FloatArray | None]]:

@@ -13,8 +13,9 @@ import numpy as np
 from reluscope._check import FloatArray, real_array
 from reluscope.activations import Activation, absolute, clip, hard_sigmoid, leaky_relu, relu, relu6
 from reluscope.errors import InputError, ReluscopeWarning, UnsupportedError
+from reluscope.formats._rules import TORCH, Registered, call_rule, check_activation, said_of, warn_of
 from reluscope.formats._terms import Window
-from reluscope.formats.graph import GraphBuilder, Tensor
+from reluscope.formats.graph import Comparison, GraphBuilder, Tensor
 from reluscope.limits import Limits
 from reluscope.network import Network
 
@@ -52,6 +53,7 @@ class Translation:
         self.graph = GraphBuilder(limits)
         self.values: dict[Any, Any] = {}
         self.cut: list[str] = []
+        self.added: dict[str, str] = {}  # operations with a rule of the user's, and what is said of them
 
     def run(self, shape: tuple[int, ...], name: str) -> tuple[Network, bool]:
         seen = False
@@ -72,7 +74,9 @@ class Translation:
         result = self._one_output(result, name)
         inside = result.shape[1:] if len(result.shape) > 1 and result.shape[0] == 1 else result.shape
         notes = [f"final {op} cut off: outputs are logits" for op in self.cut]
-        net = self.graph.build(result, name=name, input_shape=shape, output_shape=inside or (1,), notes=notes)
+        said = [*notes, *self.added.values()]
+        net = self.graph.build(result, name=name, input_shape=shape, output_shape=inside or (1,), notes=said)
+        warn_of(net, self.added)
         for note in notes:
             warnings.warn(f"{name}: {note}", ReluscopeWarning, stacklevel=5)
         return net, bool(self.cut)
@@ -82,6 +86,8 @@ class Translation:
             result = result[0]
         if isinstance(result, (tuple, list, dict)):
             raise InputError(f"{name} returns {len(result)} outputs; wrap it in a module that returns one")
+        if isinstance(result, Comparison):
+            raise UnsupportedError(f"{name} returns truth values, which jump")
         if not isinstance(result, Tensor):
             raise InputError(f"{name} returns something that does not depend on its input")
         return result
@@ -91,14 +97,25 @@ class Translation:
 
     def _step(self, node: Any) -> None:
         args, kwargs = self._resolve(node.args), self._resolve(node.kwargs)
+        self.graph.at(*self._source(node))
         try:
             self.values[node] = self._value(node, args, kwargs)
-        except UnsupportedError:
-            raise
+        except UnsupportedError as error:
+            said = str(error)
+            raise UnsupportedError(said if _where(node) in said else f"{_where(node)}: {said}") from error
         except InputError as error:
             raise type(error)(f"{_where(node)}: {error}") from error
         except Exception as error:
             raise UnsupportedError(f"{_where(node)} cannot be translated: {first_line(error)}") from error
+
+    def _source(self, node: Any) -> tuple[str, str]:
+        """The name of a node in the user's words (a function is named with what it is applied to), and what it does."""
+        if node.op == "call_module":
+            own = type(self.modules[node.target]).__name__
+            return str(node.target), own if own in TORCH else kind_of(self.modules[node.target])
+        function = node.target if isinstance(node.target, str) else node.target.__name__
+        of = next((n for n in node.all_input_nodes if n.op == "call_module"), None)
+        return f"{node.name}({of.target})" if of is not None else str(node.name), str(function)
 
     def _value(self, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if node.op == "get_attr":
@@ -106,8 +123,11 @@ class Translation:
             for part in str(node.target).split("."):
                 value = getattr(value, part)
             return self._constant(value)
-        if not any(isinstance(a, Tensor) for a in _flat((args, kwargs))):
+        if not any(isinstance(a, (Tensor, Comparison)) for a in _flat((args, kwargs))):
             return self._on_constants(node, args, kwargs)
+        mine = self._registered(node)
+        if mine is not None:
+            return self._by_rule(node, *mine, args, kwargs)
         if node.op == "call_module":
             module = self.modules[node.target]
             name = kind_of(module)
@@ -119,7 +139,7 @@ class Translation:
             ours = node.op == "call_method" or _is_torchs(node.target)
             inplace = name.endswith("_") and not name.startswith("_")
             name = without_dimension(name.strip("_"))
-            name = _ALIASES.get(name, name)
+            name = ALIASES.get(name, name)
             kwargs = dict(kwargs)
             if "input" in kwargs:
                 args = (kwargs.pop("input"), *args)
@@ -130,13 +150,59 @@ class Translation:
         if handler is None:
             return self._cut_or_refuse(node, name, args)
         result = handler(*args, **kwargs)
-        if inplace and isinstance(result, Tensor):
-            # Later readers of the same tensor see the new values.
+        if inplace:
+            self._in_place(args, result)
+        return result
+
+    def _in_place(self, args: tuple[Any, ...], result: Any) -> None:
+        """Later readers of the same tensor see the new values."""
+        if isinstance(result, Tensor):
             before = next(a for a in args if isinstance(a, Tensor))
             for other, value in self.values.items():
                 if value is before:
                     self.values[other] = result
-        return result
+
+    def _registered(self, node: Any) -> tuple[str, Registered] | None:
+        """The name and rule that the user has registered for a node, if there is one."""
+        if node.op == "call_module":
+            module = self.modules[node.target]
+            names = [type(module).__name__, kind_of(module)]
+        else:
+            names = [node.target if isinstance(node.target, str) else node.target.__name__]
+        return next(((n, TORCH[n]) for n in names if n in TORCH), None)
+
+    def _by_rule(self, node: Any, name: str, mine: Registered, args: Any, kwargs: Any) -> Any:
+        """A node by a rule of the user's: an activation is compared with the node itself."""
+        torch, where = self.torch, _where(node)
+        module = self.modules[node.target] if node.op == "call_module" else None
+        if isinstance(mine.rule, Activation):
+            rest = args[1:]
+
+            def run(x: FloatArray) -> FloatArray:
+                import copy
+
+                given = torch.from_numpy(x.copy())  # an operation in place changes it
+                if module is not None:
+                    return to_numpy(torch, copy.deepcopy(module).double()(given), where)
+                if node.op == "call_method":
+                    return to_numpy(torch, getattr(given, node.target)(*rest, **kwargs), where)
+                return to_numpy(torch, node.target(given, *rest, **kwargs), where)
+
+            with torch.no_grad():
+                check_activation(mine, run, where)
+        attributes = dict(kwargs)
+        if module is not None:
+            attributes |= {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
+            attributes |= dict(module.named_parameters(recurse=False)) | dict(module.named_buffers(recurse=False))
+        operands = [self._plain(a) for a in args]
+        made = call_rule(mine, self.graph, operands, {k: self._plain(v) for k, v in attributes.items()}, where)
+        self.added[name] = said_of(name, mine)
+        if attributes.get("inplace"):
+            self._in_place(args, made)
+        return made
+
+    def _plain(self, value: Any) -> Any:
+        return to_numpy(self.torch, value, "a constant") if isinstance(value, self.torch.Tensor) else value
 
     def _constant(self, value: Any) -> Any:
         if isinstance(value, self.torch.Tensor):
@@ -159,8 +225,9 @@ class Translation:
         if final is not None and self._ends(node):
             self.cut.append(final)
             return next(a for a in args if isinstance(a, Tensor))
-        hint = "; it may stand at the very end, where it is cut off" if final else ""
-        raise UnsupportedError(f"{_where(node)} is {name}, which is not a known piecewise-affine operation{hint}")
+        cut = "it may stand at the very end, where it is cut off"
+        hint = cut if final else "rs.formats.register_operation teaches load one more"
+        raise UnsupportedError(f"{_where(node)} is {name}, which is not a known piecewise-affine operation; {hint}")
 
     def _ends(self, node: Any) -> bool:
         """Whether only data movement lies between this node and the output."""
@@ -278,6 +345,9 @@ class Translation:
         return self._operand(b) if alpha == 1 else self._f_mul(b, alpha)
 
     def _f_mul(self, a: Any, b: Any) -> Any:
+        for mask, value in ((a, b), (b, a)):
+            if isinstance(mask, Comparison):
+                return self._f_where(mask, value, 0.0)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             raise UnsupportedError("a product of two values that both depend on the input is not piecewise affine")
         t, factor = (a, b) if isinstance(a, Tensor) else (b, a)
@@ -417,10 +487,49 @@ class Translation:
         return self.graph.minimum(self._operand(a), self._operand(b))
 
     def _f_max(self, a: Any, *rest: Any, **named: Any) -> Any:
-        return self._f_maximum(a, _second("max", "max pooling or torch.maximum", rest, named))
+        return self._extreme(self.graph.reduce_max, self._f_maximum, a, rest, named)
 
     def _f_min(self, a: Any, *rest: Any, **named: Any) -> Any:
-        return self._f_minimum(a, _second("min", "torch.minimum", rest, named))
+        return self._extreme(self.graph.reduce_min, self._f_minimum, a, rest, named)
+
+    def _extreme(self, over: Any, between: Any, a: Any, rest: Any, named: Any) -> Any:
+        """`max(a, b)`, `max(a)`, or `max(a, dim)`, which gives values and their indices."""
+        if len(rest) == 1 and not isinstance(rest[0], int) and not named:
+            return between(a, rest[0])
+        named = dict(zip(("dim", "keepdim"), rest, strict=False)) | named
+        if not named:
+            return over(a, None)
+        return _Extremes(over(a, [int(named["dim"])], bool(named.get("keepdim", False))))
+
+    def _f_amax(self, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+        return self.graph.reduce_max(x, _axes(dim), bool(keepdim))
+
+    def _f_amin(self, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+        return self.graph.reduce_min(x, _axes(dim), bool(keepdim))
+
+    # -- choices --
+
+    def _f_gt(self, a: Any, b: Any) -> Any:
+        return self.graph.compare(self._operand(a), self._operand(b), True)
+
+    def _f_ge(self, a: Any, b: Any) -> Any:
+        return self.graph.compare(self._operand(a), self._operand(b), False)
+
+    def _f_lt(self, a: Any, b: Any) -> Any:
+        return self._f_gt(b, a)
+
+    def _f_le(self, a: Any, b: Any) -> Any:
+        return self._f_ge(b, a)
+
+    def _f_where(self, condition: Any, a: Any, b: Any) -> Any:
+        if isinstance(condition, Comparison):
+            return self.graph.select(condition, self._operand(a), self._operand(b))
+        chosen = self._array(condition) != 0
+        first, second = self.graph.scale(self._operand(a), chosen.astype(float)), self._operand(b)
+        return self.graph.add(first, self.graph.scale(second, (~chosen).astype(float)))
+
+    def _f_masked_fill(self, x: Any, mask: Any, value: Any) -> Any:
+        return self._f_where(mask, value, x)
 
     # -- data movement --
 
@@ -556,6 +665,8 @@ class Translation:
     def _f_getattr(self, x: Any, name: str) -> Any:
         if name == "shape":
             return tuple(x.shape)
+        if isinstance(x, _Extremes):
+            return x[("values", "indices").index(name)]
         if name in ("T", "mT"):
             return self._f_t(x) if name == "T" else self._f_transpose(x, -1, -2)
         if name == "ndim":
@@ -567,11 +678,12 @@ class Translation:
         raise UnsupportedError(f"the attribute {name} of a tensor is not known")
 
 
-_ALIASES = {
+ALIASES = {
     "view": "reshape", "absolute": "abs", "negative": "neg", "clip": "clamp", "subtract": "sub", "multiply": "mul",
     "div": "truediv", "divide": "truediv", "true_divide": "truediv", "mm": "matmul", "bmm": "matmul", "mv": "matmul",
     "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim",
-    "tile": "repeat", "iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "truediv", "ndimension": "dim",
+    "tile": "repeat", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
+    "iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "truediv", "ndimension": "dim",
     "alpha_dropout": "dropout", "feature_dropout": "dropout", "feature_alpha_dropout": "dropout",
 }  # fmt: skip
 _FINAL = {
@@ -659,10 +771,16 @@ def _flat(value: Any) -> list[Any]:
     return found
 
 
-def _second(name: str, hint: str, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    if named or len(rest) != 1 or isinstance(rest[0], int):
-        raise UnsupportedError(f"{name} over an axis is not known; use {hint}")
-    return rest[0]
+class _Extremes(tuple[Any, ...]):
+    """Values of a maximum over an axis; their indices jump, and are nothing that a network can go on with."""
+
+    def __new__(cls, values: Any) -> _Extremes:
+        return super().__new__(cls, (values, None))
+
+    def __getitem__(self, index: Any) -> Any:
+        if index in (1, -1):
+            raise UnsupportedError("the indices of a maximum jump: only its values can be used")
+        return super().__getitem__(index)
 
 
 def _tuple(value: Any, n: int | None) -> tuple[int, ...]:

@@ -9,8 +9,11 @@
   `activation.slopes` and `activation.intercepts` (pieces per row).
 * the header, JSON text with `format`, `version`, `name`, `notes`, `input_shape`, `output_shape`, `storage` (one
   entry per layer: `"dense"` or the shape of a sparse weight), `activations` (names of the table's rows) and, where
-  the network has them, `schema` (see `reluscope.schema`) and `parts` (its joined networks: name, then begin and end of
-  their inputs, outputs and units in each layer). In an npz file it is the member `reluscope` (UTF-8 bytes
+  the network has them, `schema` (see `reluscope.schema`), `parts` (its joined networks: name, then begin and end of
+  their inputs, outputs and units in each layer) and `origins` (by hidden layer, the nodes of the loaded model that its
+  units are from: name, operation, shape; the arrays `o0.source` and `o0.place` say which node and entry a unit is).
+  A network that approximates the loaded model has the bound for each output in the array `approximation`.
+  In an npz file it is the member `reluscope` (UTF-8 bytes
   as uint8), in a safetensors file the metadata entry of that name.
 
 **Plain files** of a multilayer perceptron are read too, with the hidden activation given by the caller:
@@ -47,7 +50,7 @@ from reluscope._npy import Arrays, quoted, read_npz
 from reluscope.activations import Activation, Units
 from reluscope.errors import InputError, InputLimitError, MissingExtraError, UnsupportedError
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
-from reluscope.network import Network, Part, check_network
+from reluscope.network import Network, Origin, Part, check_network
 from reluscope.schema import Schema
 
 __all__ = [
@@ -178,7 +181,18 @@ def network_from_tensors(
             )
         parts.append((W.T if transpose else W, b))
     _check_chain(parts, [label for label, _, _ in layers], what, transpose)
-    return Network(parts, "relu" if activation is None else activation, name=what)
+    kind = "relu" if activation is None else activation
+    named: list[tuple[Any, ...]] = [
+        (W, b, kind, _rows_of(label, len(W))) for (W, b), (label, _, _) in zip(parts[:-1], layers[:-1], strict=True)
+    ]
+    return Network([*named, parts[-1]], kind, name=what)
+
+
+def _rows_of(label: str, width: int) -> Origin | None:
+    """Units as the rows of a layer with a name; numbers alone say nothing."""
+    if label.isdigit() or label.startswith(("arr_", "(")):
+        return None
+    return Origin(((label, "row", (width,)),), np.zeros(width, np.intp), np.arange(width))
 
 
 # -- our layout ------------------------------------------------------------------------------------------------
@@ -206,6 +220,11 @@ def network_to_arrays(net: Network) -> tuple[str, Arrays]:
     arrays["activation.pieces"] = np.array([a.pieces for a in kinds], dtype=np.int64)
     for field in ("breaks", "slopes", "intercepts"):
         arrays[f"activation.{field}"] = np.array([v for a in kinds for v in getattr(a, field)], dtype=np.float64)
+    origins = [None if (o := layer.origin) is None else [list(s) for s in o.sources] for layer in net.hidden]
+    for i, layer in enumerate(net.hidden):
+        if layer.origin is not None:
+            arrays[f"o{i}.source"] = layer.origin.source.astype(np.int64)
+            arrays[f"o{i}.place"] = layer.origin.place.astype(np.int64)
     header = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -216,6 +235,10 @@ def network_to_arrays(net: Network) -> tuple[str, Arrays]:
         "storage": storage,
         "activations": [a.name for a in kinds],
     }
+    if any(o is not None for o in origins):
+        header["origins"] = origins
+    if net.approximation is not None:
+        arrays["approximation"] = net.approximation
     if net.schema is not None:
         header["schema"] = net.schema.to_dict()
     if net.parts:
@@ -238,7 +261,8 @@ def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: L
     storage = _listed(header, "storage", what)
     limits.check("layers", len(storage), what)
     kinds = _activations(arrays, _listed(header, "activations", what), what, limits)
-    layers = []
+    origins = _origins(arrays, header, len(storage), what, limits)
+    layers: list[tuple[Any, ...]] = []
     for i, kept in enumerate(storage):
         weight = _array(arrays, f"W{i}", "f", 2, what) if kept == "dense" else _sparse(arrays, i, kept, limits, what)
         bias = _array(arrays, f"b{i}", "f", 1, what)
@@ -248,7 +272,7 @@ def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: L
                 raise InputError(f"{what} is damaged: k{i} names activations that are not in its table")
             most = max((a.pieces for a in kinds), default=0)
             limits.check("elements", 3 * most * kind.size, f"the table of activations of layer {i} of {what}")
-            layers.append((weight, bias, Units(kinds, kind.astype(np.intp))))
+            layers.append((weight, bias, Units(kinds, kind.astype(np.intp)), origins[i]))
         else:
             layers.append((weight, bias, Units.uniform("identity", len(bias))))
     if not layers:
@@ -265,11 +289,41 @@ def network_from_arrays(arrays: Arrays, header_text: bytes, what: str, limits: L
             notes=notes,
             schema=None if "schema" not in header else Schema.from_dict(header["schema"]),
             parts=_parts(header, what) if "parts" in header else (),
-        )
+        ).approximating(_array(arrays, "approximation", "f", 1, what) if "approximation" in arrays else None)
     except InputLimitError:
         raise
     except InputError as error:
         raise InputError(f"{what}: {error}") from error
+
+
+def _origins(arrays: Arrays, header: dict[str, Any], count: int, what: str, limits: Limits) -> list[Origin | None]:
+    """Where the units of each hidden layer are from; `Network` checks that they fit."""
+    if "origins" not in header:
+        return [None] * count
+    listed = _listed(header, "origins", what)
+    if len(listed) != count - 1:
+        raise InputError(f"{what} is damaged: it has {count} layers and origins of {len(listed)}")
+    out: list[Origin | None] = []
+    for i, entries in enumerate(listed):
+        if entries is None:
+            out.append(None)
+            continue
+        limits.check_time(what)
+        good = isinstance(entries, list) and all(
+            isinstance(e, list)
+            and len(e) == 3
+            and all(isinstance(word, str) for word in e[:2])
+            and isinstance(e[2], list)
+            and 0 < len(e[2]) <= 8
+            and all(type(n) is int and 0 < n < 2**31 for n in e[2])
+            and math.prod(e[2]) < 2**62
+            for e in entries
+        )
+        if not good:
+            raise InputError(f"{what} is damaged: the origins of layer {i} are {describe(entries)}")
+        source, place = (_array(arrays, f"o{i}.{part}", "i", 1, what).astype(np.intp) for part in ("source", "place"))
+        out.append(Origin(tuple((e[0], e[1], tuple(e[2])) for e in entries), source, place))
+    return [*out, None]
 
 
 def _parts(header: dict[str, Any], what: str) -> list[Part]:

@@ -28,11 +28,11 @@ from scipy import sparse
 
 from reluscope._check import FloatArray
 from reluscope.activations import Activation, Units, clip, identity, relu
-from reluscope.errors import InputError
+from reluscope.errors import InputError, UnsupportedError
 from reluscope.formats import _terms
 from reluscope.formats._terms import IndexArray, Shape, Term, Window
 from reluscope.limits import DEFAULT_LIMITS, Limits
-from reluscope.network import Network
+from reluscope.network import Network, Origin
 
 _Needed = dict[int, npt.NDArray[np.bool_]]
 _Reads = dict[int, npt.NDArray[np.int64]]
@@ -115,6 +115,23 @@ class Tensor:
 Operand = Tensor | npt.ArrayLike
 
 
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Where entries of `difference` are above 0 (at 0 too unless `strict`): what a comparison gives, for `select`."""
+
+    difference: Tensor
+    strict: bool
+
+    @property
+    def shape(self) -> Shape:
+        """That of the result."""
+        return self.difference.shape
+
+
+_SAME_LINE = 1e-12
+"""Relative difference up to which two affine expressions count as multiples of each other."""
+
+
 @dataclass(eq=False)
 class _Block:
     """Units `v = act(M_b v_b + ... + const)`; block 0 has no units, its variables are the inputs."""
@@ -124,6 +141,12 @@ class _Block:
     terms: dict[int, Term]
     const: FloatArray
     units: Units
+    source: tuple[str, str, Shape]
+    """Name, operation and shape (without a batch axis) of what made it ..."""
+    place: IndexArray
+    """... and the entry that each unit is."""
+    error: float = 0.0
+    """By how much its values may differ from those of the source."""
 
 
 class GraphBuilder:
@@ -141,6 +164,12 @@ class GraphBuilder:
         self._limits = limits
         self._blocks: list[_Block] = []
         self._meter = _Meter()
+        self._label = ("", "")
+        self._compared: tuple[Shape, IndexArray] | None = None
+
+    def at(self, name: str, operation: str) -> None:
+        """From here on units are from this node of the source: `Network.origin` says so."""
+        self._label = (name, operation)
 
     # -- variables -----------------------------------------------------------------------------------------
 
@@ -153,7 +182,9 @@ class GraphBuilder:
         if size == 0:
             raise InputError(f"the input must have at least one entry, got shape {full}")
         nothing = np.zeros(size)
-        self._blocks.append(_Block(size, 0, {}, nothing, Units.uniform(identity(), size)))
+        source = ("input", "input", _inside(full))
+        units = Units.uniform(identity(), size)
+        self._blocks.append(_Block(size, 0, {}, nothing, units, source, np.arange(size, dtype=np.intp)))
         return Tensor(full, {0: np.arange(size, dtype=np.intp)}, nothing, self._meter)
 
     def activate(self, t: Operand, activation: Any) -> Tensor:
@@ -173,7 +204,8 @@ class GraphBuilder:
         if all(len(set(a.slopes)) == 1 and len(set(a.intercepts)) == 1 for a in kinds):  # a line, whatever its breaks
             slope, intercept = units.slopes[:, 0].reshape(t.shape), units.intercepts[:, 0].reshape(t.shape)
             return self.add(t if (slope == 1).all() else self.scale(t, slope), intercept)
-        return self._new_block(t, units)
+        shape, place = self._compared or (t.shape, np.arange(t.size, dtype=np.intp))
+        return self._new_block(t, units, shape, place)
 
     # -- data movement -------------------------------------------------------------------------------------
 
@@ -256,7 +288,7 @@ class GraphBuilder:
         return self._matmul(self._tensor(t), np.asarray(W, dtype=np.float64), tensor_first=False)
 
     def conv(self, t: Operand, W: npt.ArrayLike, b: npt.ArrayLike | None, window: Window, groups: int = 1) -> Tensor:
-        """Cross-correlation of `t` (N, C, *spatial) with `W` (out, C / groups, *kernel)."""
+        """Cross-correlation of `t` ``(N, C, *spatial)`` with `W` ``(out, C / groups, *kernel)``."""
         t, w = self._tensor(t), np.asarray(W, dtype=np.float64)
         self._check_window(t, window)
         if w.ndim != t.ndim or groups < 1 or w.shape[0] % groups or w.shape[1] * groups != t.shape[1]:
@@ -267,7 +299,7 @@ class GraphBuilder:
     def conv_transpose(
         self, t: Operand, W: npt.ArrayLike, b: npt.ArrayLike | None, window: Window, groups: int, extra: Sequence[int]
     ) -> Tensor:
-        """The transpose of a convolution: `t` (N, C, *spatial), `W` (C, out / groups, *kernel)."""
+        """The transpose of a convolution: `t` ``(N, C, *spatial)``, `W` ``(C, out / groups, *kernel)``."""
         t, w = self._tensor(t), np.asarray(W, dtype=np.float64)
         self._check_window(t, window)
         if w.ndim != t.ndim or groups < 1 or w.shape[0] != t.shape[1] or w.shape[0] % groups:
@@ -286,7 +318,7 @@ class GraphBuilder:
         return self._per_sample(t, sparse.csr_array(K.T), b, shape)
 
     def average_pool(self, t: Operand, window: Window, count_include_pad: bool = False) -> Tensor:
-        """Mean over windows of the spatial axes of `t` (N, C, *spatial).
+        """Mean over windows of the spatial axes of `t` ``(N, C, *spatial)``.
 
         With `count_include_pad` the padding counts as zeros; what `ceil_mode` adds beyond it never counts.
         """
@@ -357,7 +389,7 @@ class GraphBuilder:
         return self._against_constant(a, b, lambda c: clip(-math.inf, c), np.minimum)
 
     def max_pool(self, t: Operand, window: Window) -> Tensor:
-        """Largest entry of each window of the spatial axes of `t` (N, C, *spatial); padding never wins.
+        """Largest entry of each window of the spatial axes of `t` ``(N, C, *spatial)``; padding never wins.
 
         A balanced tree of `a + relu(b - a)`: `ceil(log2(window))` levels, up to `window - 1` units per entry.
         """
@@ -381,6 +413,76 @@ class GraphBuilder:
                 self._limits.check_time("the units of a layer")
             kinds[i] = make(value)
         return kinds[place]
+
+    def reduce_max(self, t: Operand, axes: Sequence[int] | None, keepdims: bool = False) -> Tensor:
+        """Largest entry over `axes` (None for all): a balanced tree of `a + relu(b - a)`."""
+        t = self._tensor(t)
+        if axes is not None and any(not -t.ndim <= a < t.ndim for a in axes):
+            raise InputError(f"cannot reduce axes {tuple(axes)} of a tensor of shape {t.shape}")
+        over = sorted(range(t.ndim) if axes is None else {a % t.ndim for a in axes})
+        kept = [i for i in range(t.ndim) if i not in over]
+        count = math.prod(t.shape[i] for i in over)
+        if count == 0:
+            raise InputError(f"the maximum over axes {tuple(over)} of a tensor of shape {t.shape} has no entries")
+        index = np.arange(t.size, dtype=np.intp).reshape(t.shape).transpose([*kept, *over]).reshape(-1, count)
+        shape = [1 if i in over else n for i, n in enumerate(t.shape) if keepdims or i not in over]
+        return self._max_tree(t, index, tuple(shape))
+
+    def reduce_min(self, t: Operand, axes: Sequence[int] | None, keepdims: bool = False) -> Tensor:
+        """Smallest entry over `axes` (None for all)."""
+        return self.scale(self.reduce_max(self.scale(t, -1.0), axes, keepdims), -1.0)
+
+    # -- choices -------------------------------------------------------------------------------------------
+
+    def compare(self, a: Operand, b: Operand, strict: bool = True) -> Comparison:
+        """Where `a > b` (or `a >= b`), with broadcasting; only `select` can use it."""
+        return Comparison(self.subtract(a, b), strict)
+
+    def select(self, condition: Comparison, a: Operand, b: Operand) -> Tensor:
+        """`where(condition, a, b)`, which is continuous only if a and b are equal where the condition changes.
+
+        They must differ by a multiple of what is compared with 0, entry by entry: `a - b = k d` gives `b + k relu(d)`.
+        Anything else jumps, and is refused.
+        """
+        shape = self._broadcast_shape(condition.shape, self._broadcast_shape(np.shape(a), np.shape(b)))
+        d = self._broadcast(condition.difference, shape)
+        b = self._broadcast(self._tensor(b), shape)
+        gap = self.subtract(self._broadcast(self._tensor(a), shape), b)
+        blocks = sorted({*d.terms, *gap.terms})
+
+        def rows(t: Tensor) -> sparse.csr_array:
+            parts = [_terms.as_csr(t.terms[k], self._blocks[k].size) for k in blocks if k in t.terms]
+            wide = [parts.pop(0) if k in t.terms else sparse.csr_array((t.size, self._blocks[k].size)) for k in blocks]
+            return sparse.csr_array(sparse.hstack([*wide, t.const[:, None]], format="csr"))
+
+        left, right = rows(gap), rows(d)
+        varies = self._row_nnz(d) > 0
+        size = np.asarray(right.multiply(right).sum(axis=1)).ravel()
+        k = np.asarray(left.multiply(right).sum(axis=1)).ravel() / np.where(varies, size, 1.0)
+        rest = sparse.csr_array(left - sparse.diags_array(np.where(varies, k, 0.0)) @ right)
+        most = np.zeros(t_size := d.size) + 0.0
+        np.maximum.at(most, np.repeat(np.arange(t_size), np.diff(rest.indptr)), np.abs(rest.data))
+        scale = np.sqrt(np.asarray(left.multiply(left).sum(axis=1)).ravel())
+        if (varies & (most > _SAME_LINE * scale)).any():
+            raise UnsupportedError(
+                "a choice between two values that are not equal where the condition changes: it jumps, or their "
+                "difference is not a multiple of what is compared"
+            )
+        chosen = ~varies & ((d.const > 0) if condition.strict else (d.const >= 0))
+        bent = self.scale(self.activate(d, relu()), np.where(varies, k, 0.0).reshape(shape))
+        out = self.add(b, bent)
+        return self.add(out, self.scale(gap, chosen.astype(float).reshape(shape))) if chosen.any() else out
+
+    def approximate(self, t: Operand, error: float) -> Tensor:
+        """`t` as the values of an operation that they may differ from by `error`; `build` bounds what that does."""
+        t = self._tensor(t)
+        number = next(iter(t.terms), 0)
+        block = self._blocks[number]
+        fresh = len(t.terms) == 1 and number == len(self._blocks) - 1 and block.size == t.size and not t.const.any()
+        if not fresh or not np.array_equal(t.terms[number], np.arange(t.size)):
+            t = self._new_block(t, Units.uniform(identity(), t.size), t.shape, np.arange(t.size, dtype=np.intp))
+        self._blocks[-1].error = float(error)
+        return t
 
     # -- limits --------------------------------------------------------------------------------------------
 
@@ -421,7 +523,7 @@ class GraphBuilder:
         depth = 1 + max(levels.values())
         self._limits.check("layers", depth, "the network")
         self._check_total(out, needed, levels, last, depth)
-        layers, carried = self._assemble(out, needed, levels, last, depth)
+        layers, carried, errors = self._assemble(out, needed, levels, last, depth)
         dropped = sum(
             int((~needed[b]).sum()) if b in needed else self._blocks[b].size for b in range(1, len(self._blocks))
         )
@@ -430,7 +532,10 @@ class GraphBuilder:
             remarks.append(f"{carried} identity units carry values past layers")
         if dropped:
             remarks.append(f"{dropped} units that the output never reads were left out")
-        return Network(layers, input_shape=input_shape, output_shape=output_shape, name=name, notes=remarks)
+        net = Network(layers, input_shape=input_shape, output_shape=output_shape, name=name, notes=remarks)
+        if any(e.any() for e in errors):
+            net = net.approximating(net.spread(np.zeros(net.n_inputs), errors))
+        return net
 
     # -- inside: tensors -----------------------------------------------------------------------------------
 
@@ -652,7 +757,7 @@ class GraphBuilder:
         return self.activate(a, self.each_kind(b.const, one_break).reshape(b.shape))
 
     def _max_tree(self, t: Tensor, index: IndexArray, shape: Shape) -> Tensor:
-        current = t
+        current, leader = t, np.arange(t.size, dtype=np.intp)  # an entry of t that stands for each of `current`
         while index.shape[1] > 1:
             if index.shape[1] % 2:
                 index = np.column_stack([index, np.full(len(index), -1, dtype=np.intp)])
@@ -662,18 +767,27 @@ class GraphBuilder:
             single, where = np.unique(low[alone], return_inverse=True)
             a = self.move(current, joint // max(current.size, 1))
             b = self.move(current, joint % max(current.size, 1))
-            current = self.concat([self.maximum(a, b), self.move(current, single)], axis=0)
+            first = leader[joint // max(current.size, 1)]
+            self._compared = (t.shape, first)
+            try:
+                larger = self.maximum(a, b)
+            finally:
+                self._compared = None
+            current = self.concat([larger, self.move(current, single)], axis=0)
+            leader = np.concatenate([first, leader[single]])
             index = np.full(low.shape, -1, dtype=np.intp)
             index[pair] = which
             index[alone] = len(joint) + where
         return self.move(current, index[:, 0].reshape(shape))
 
-    def _new_block(self, t: Tensor, units: Units) -> Tensor:
+    def _new_block(self, t: Tensor, units: Units, shape: Shape, place: IndexArray, carried: bool = False) -> Tensor:
         number = len(self._blocks)
         self._meter.live += t.size
         for m in t.terms.values():
             self._meter.hold(m)
-        self._blocks.append(_Block(t.size, 1 + self._level(t), t.terms, t.const, units))
+        name, operation = self._label
+        source = (name, "carried" if carried else operation, _inside(shape))
+        self._blocks.append(_Block(t.size, 1 + self._level(t), t.terms, t.const, units, source, place))
         return self._make(t.shape, {number: np.arange(t.size, dtype=np.intp)}, np.zeros(t.size))
 
     def _level(self, t: Tensor) -> int:
@@ -686,7 +800,8 @@ class GraphBuilder:
             inner = self._make(
                 (len(vary),), {b: _terms.take_rows(m, vary) for b, m in t.terms.items()}, np.zeros(len(vary))
             )
-            block = self._new_block(inner, Units.uniform(identity(), len(vary)))
+            units = Units.uniform(identity(), len(vary))
+            block = self._new_block(inner, units, t.shape, vary, carried=True)
             spread = np.full(t.size, -1, dtype=np.intp)
             spread[vary] = np.arange(len(vary))
             t._carried = self._make(t.shape, {next(iter(block.terms)): spread}, t.const)
@@ -776,17 +891,21 @@ class GraphBuilder:
 
     def _assemble(
         self, out: Tensor, needed: _Needed, levels: dict[int, int], last: _Reads, depth: int
-    ) -> tuple[list[tuple[sparse.csr_array, FloatArray, Units]], int]:
+    ) -> tuple[list[tuple[sparse.csr_array, FloatArray, Units, Origin | None]], int, list[FloatArray]]:
         by_level: dict[int, list[int]] = {}
         for b, level in levels.items():
             by_level.setdefault(level, []).append(b)
         # place[b][i]: where variable i of block b sits in the layer below (-1: not there)
         place = {0: np.arange(self._blocks[0].size, dtype=np.intp)}
         width, carried, layers = self._blocks[0].size, 0, []
+        errors: list[FloatArray] = []
         for level in range(1, depth):
             rows: list[sparse.csr_array] = []
             bias: list[FloatArray] = []
             units: list[Units] = []
+            sources: list[tuple[str, str, Shape]] = []
+            places: list[IndexArray] = []
+            off: list[FloatArray] = []
             above: dict[int, IndexArray] = {}
             top = 0
             for b in by_level[level]:
@@ -798,6 +917,9 @@ class GraphBuilder:
                 )
                 bias.append(block.const[wanted])
                 units.append(block.units[wanted])
+                sources.append(block.source)
+                places.append(block.place[wanted])
+                off.append(np.full(len(wanted), block.error))
                 above[b] = np.full(block.size, -1, dtype=np.intp)
                 above[b][wanted] = np.arange(top, top + len(wanted))
                 top += len(wanted)
@@ -808,14 +930,30 @@ class GraphBuilder:
                     rows.append(_terms.as_csr(at[keep], width))
                     bias.append(np.zeros(len(keep)))
                     units.append(Units.uniform(identity(), len(keep)))
+                    name, _, shape = self._blocks[b].source
+                    sources.append((name, "carried", shape))
+                    places.append(self._blocks[b].place[keep])
+                    off.append(np.zeros(len(keep)))
                     above[b] = np.full(len(at), -1, dtype=np.intp)
                     above[b][keep] = np.arange(top, top + len(keep))
                     top += len(keep)
                     carried += len(keep)
             weight = rows[0] if len(rows) == 1 else sparse.csr_array(sparse.vstack(rows, format="csr"))
-            layers.append((weight, np.concatenate(bias), Units.concatenate(units)))
+            origin = Origin(
+                tuple(sources),
+                np.repeat(np.arange(len(places)), [len(p) for p in places]),
+                np.concatenate(places),
+            )
+            named = all(name for name, _, _ in sources)
+            layers.append((weight, np.concatenate(bias), Units.concatenate(units), origin if named else None))
+            errors.append(np.concatenate(off))
             place, width = above, top
         layers.append(
-            (_terms.lay_out(out.terms, place, width, out.size), out.const, Units.uniform(identity(), out.size))
+            (_terms.lay_out(out.terms, place, width, out.size), out.const, Units.uniform(identity(), out.size), None)
         )
-        return layers, carried
+        return layers, carried, errors
+
+
+def _inside(shape: Shape) -> Shape:
+    """A shape without its batch axis."""
+    return (shape[1:] if len(shape) > 1 and shape[0] == 1 else shape) or (1,)

@@ -174,6 +174,7 @@ class _Translation:
         if handler is None:
             known = "a known piecewise-affine layer" if own else "one of keras's own layers"
             raise UnsupportedError(f"layer {path!r} is {kind}, which is not {known}")
+        self.graph.at(path, kind)
         try:
             return handler(self, layer, *args) if table is _LAYERS else handler(self, *args)
         except UnsupportedError as error:

@@ -23,6 +23,7 @@ from reluscope._check import FloatArray, choice, describe
 from reluscope._files import as_path, atomic_write, read_bytes
 from reluscope._json import parse_json
 from reluscope._lazy import late
+from reluscope.activations import Activation
 from reluscope.errors import InputError, InputLimitError, MissingExtraError, ReluscopeWarning, UnsupportedError
 from reluscope.formats._onnx_ops import (
     ELEMENTWISE,
@@ -40,8 +41,9 @@ from reluscope.formats._onnx_ops import (
     why_not,
 )
 from reluscope.formats._onnx_types import check_types
+from reluscope.formats._rules import ONNX, Registered, call_rule, check_activation, compare_rules, said_of, warn_of
 from reluscope.formats._terms import Shape
-from reluscope.formats.graph import GraphBuilder, Tensor
+from reluscope.formats.graph import Comparison, GraphBuilder, Tensor
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.network import Layer, Network, check_network
 from reluscope.schema import Schema
@@ -90,7 +92,54 @@ def load_onnx(
     check_types(onnx, graph, opset, needed, lambda i: _where(graph, i), lambda: limits.check_time("the model"))
     run = _Run(onnx, graph, opset, needed, target, limits)
     _check_model(onnx, model, name)
-    return _with_metadata(run.network(name or graph.name or "network"), model, limits)
+    net = run.network(name or graph.name or "network")
+    if run.added:
+        warn_of(net, run.added)
+        if not run.trusted and not any("cut off" in note for note in net.notes):
+            _compare(onnx, model, net, target)
+    return _with_metadata(net, model, limits)
+
+
+def _registered(node: Any) -> Registered | None:
+    """The user's rule for a node, if there is one."""
+    return ONNX.get(node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}")
+
+
+def _run_alone(onnx: Any, node: Any, opset: int, x: FloatArray) -> FloatArray:
+    """One node of one operand, run by the onnx package."""
+    late("onnx.reference")
+    kind = onnx.TensorProto.FLOAT  # some operations know no other
+    alone = onnx.NodeProto()
+    alone.CopyFrom(node)
+    del alone.input[:], alone.output[:]
+    alone.input.append("x")
+    alone.output.append("y")
+    ends = [onnx.helper.make_tensor_value_info(n, kind, [len(x)]) for n in "xy"]
+    graph = onnx.helper.make_graph([alone], "alone", ends[:1], ends[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    return np.asarray(onnx.reference.ReferenceEvaluator(model).run(None, {"x": x.astype(np.float32)})[0], np.float64)
+
+
+def _compare(onnx: Any, model: Any, net: Network, target: str) -> None:
+    """Refuse a network that the user's rules have led away from the model, which the onnx package runs."""
+    late("onnx.reference")
+    stored = {t.name for t in model.graph.initializer}
+    info = next(v for v in model.graph.input if v.name not in stored)
+    kind = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+    try:
+        machine = onnx.reference.ReferenceEvaluator(model)
+    except Exception as error:
+        raise UnsupportedError(
+            f"{net.name} cannot be run to try the rules that were registered: {one_line(error)}"
+        ) from error
+    names = [o.name for o in model.graph.output]
+    shape = (1, *net.input_shape) if len(info.type.tensor_type.shape.dim) > 1 else net.input_shape
+
+    def run(x: FloatArray) -> FloatArray:
+        given = x.reshape(shape).astype(kind)
+        return np.asarray(machine.run(None, {info.name: given})[names.index(target)], np.float64).ravel()
+
+    compare_rules(net, run)
 
 
 def _with_metadata(net: Network, model: Any, limits: Limits) -> Network:
@@ -288,6 +337,8 @@ def _check_operations(graph: Any, needed: Sequence[int]) -> None:
     """Refuse by name what no rule below can ever handle; what depends on the operands is refused later."""
     for i in needed:
         node = graph.node[i]
+        if _registered(node) is not None:
+            continue
         if node.domain not in ("", "ai.onnx"):
             raise UnsupportedError(
                 f"{_where(graph, i)} is from the domain {short(node.domain)}, which is not standard ONNX"
@@ -327,6 +378,8 @@ class _Run:
         self.held: dict[str, int] = {}
         self.total_held = 0
         self.notes: list[str] = []
+        self.added: dict[str, str] = {}  # operations with a rule of the user's, and what is said of them
+        self.trusted = False
         self.readers: dict[str, list[int]] = {}
         for i in needed:
             for name in dict.fromkeys(graph.node[i].input):
@@ -425,6 +478,7 @@ class _Run:
             if name and name not in self.values:
                 raise InputError(f"{where} reads {short(name)}, which nothing before it computes")
             inputs.append(self.values[name] if name else None)
+        self.builder.at(node.name or next((o for o in node.output if o), node.op_type), node.op_type)
         call = Call(self.onnx, self.builder, self.opset, self.limits, node, where, inputs)
         try:
             made = self._apply(call, i)
@@ -463,12 +517,15 @@ class _Run:
 
     def _apply(self, call: Call, i: int) -> Value | list[Value]:
         arrays = [v for v in call.inputs if isinstance(v, np.ndarray)]
-        constant = not any(isinstance(v, Tensor) for v in call.inputs)
+        constant = not any(isinstance(v, (Tensor, Comparison)) for v in call.inputs)
         if constant and (call.op in ON_CONSTANTS or call.op in ELEMENTWISE):
             size = math.prod(np.broadcast_shapes(*(a.shape for a in arrays)))
             self.limits.check("elements", size, "its result")
         if constant and call.op in ON_CONSTANTS:
             return np.asarray(ON_CONSTANTS[call.op](*arrays))
+        mine = _registered(self.graph.node[i])
+        if mine is not None and not constant:
+            return self._by_rule(call, self.graph.node[i], mine)
         if call.op in FINAL and self._is_last(i):
             text = f"final {call.op} cut off: outputs are logits"
             warnings.warn(f"{call.where}: {text}", ReluscopeWarning, stacklevel=5)
@@ -476,7 +533,20 @@ class _Run:
             return call.value(0)
         if call.op not in OPERATIONS:
             raise UnsupportedError(f"{call.where} {why_not(call.op)}")
+        if call.op not in ("Where", "Not") and any(isinstance(v, Comparison) for v in call.inputs):
+            raise call.not_affine("it reads truth values of numbers that depend on the input, which jump")
         return OPERATIONS[call.op](call)
+
+    def _by_rule(self, call: Call, node: Any, mine: Registered) -> Value | list[Value]:
+        """A node by a rule of the user's: compared with the node itself where that can be run."""
+        name = f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        foreign = name != node.op_type
+        self.trusted |= foreign
+        if isinstance(mine.rule, Activation) and not foreign:
+            check_activation(mine, lambda x: _run_alone(self.onnx, node, self.opset, x), call.where)
+        made = call_rule(mine, self.builder, call.inputs, call.attributes(), call.where)
+        self.added[name] = said_of(name, mine, checked=not foreign)
+        return made
 
     def _is_last(self, i: int) -> bool:
         """Whether only nodes that move entries lie between node i and the output."""
@@ -495,11 +565,14 @@ class _Run:
         if self.target not in self.values:
             raise InputError(f"the output {short(self.target)} is computed by no node")
         out = self.values[self.target]
+        if isinstance(out, Comparison):
+            raise UnsupportedError(f"the output {short(self.target)} is a truth value, which jumps")
         shape = tuple(out.shape)
         if self.batched and len(shape) > 1 and shape[0] == 1:
             shape = shape[1:]
+        notes = [*self.notes, *self.added.values()]
         net = self.builder.build(
-            out, name=name, input_shape=self.input_shape or (1,), output_shape=shape or (1,), notes=self.notes
+            out, name=name, input_shape=self.input_shape or (1,), output_shape=shape or (1,), notes=notes
         )
         folded = f"{len(self.needed)} nodes folded into {len(net.layers)} affine layers"
         return Network(
@@ -508,7 +581,7 @@ class _Run:
             output_shape=net.output_shape,
             name=name,
             notes=(folded, *net.notes),
-        )
+        ).approximating(net.approximation)
 
 
 def _flat_index(index: npt.NDArray[np.int64], dims: Shape, what: str) -> npt.NDArray[np.int64]:

@@ -22,6 +22,7 @@ from reluscope._files import as_path, looks_like, read_bytes
 from reluscope._lazy import late
 from reluscope._npy import quoted
 from reluscope.errors import InputError, MissingExtraError, UnsupportedError
+from reluscope.formats._rules import TORCH
 from reluscope.formats._torch_ops import MODULES, Translation, first_line, kind_of, to_numpy, without_dimension
 from reluscope.formats._torch_pickle import check_pickles
 from reluscope.formats.arrays import network_from_tensors
@@ -48,8 +49,9 @@ def load_torch(module: Any, *, limits: Limits = DEFAULT_LIMITS, input_shape: Seq
         module.eval()
         try:
             # A module of torch's own is traced as a whole only when something holds it.
-            alone = type(module).__name__ in MODULES or without_dimension(type(module).__name__) in MODULES
-            traced = torch.fx.symbolic_trace(torch.nn.Sequential(module) if alone else module)
+            kind = type(module).__name__
+            alone = kind in MODULES or without_dimension(kind) in MODULES or kind in TORCH
+            traced = _traced(torch, torch.nn.Sequential(module) if alone else module)
         except Exception as error:
             raise UnsupportedError(
                 f"{type(module).__name__} cannot be traced ({first_line(error)}); its forward may branch on values. "
@@ -139,6 +141,18 @@ def _stored_numbers(torch: Any, tensor: Any, what: str, limits: Limits) -> Any:
         raise InputError(f"{what} cannot be read as numbers: {first_line(error)}") from error
 
 
+def _traced(torch: Any, module: Any) -> Any:
+    """The graph of a module, in which modules with a rule of the user's stay whole."""
+
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, m: Any, qualified_name: str) -> bool:
+            return type(m).__name__ in TORCH or super().is_leaf_module(m, qualified_name)
+
+    tracer = Tracer()
+    graph = tracer.trace(module)
+    return torch.fx.GraphModule(tracer.root, graph)
+
+
 def _torch() -> Any:
     try:
         torch = late("torch")
@@ -193,7 +207,9 @@ def _compare(torch: Any, module: Any, net: Network, shape: tuple[int, ...]) -> N
                 there = there[0]
             there = there.detach().to("cpu", torch.float64).numpy().ravel()
             here = net(x.to("cpu", torch.float64).numpy().reshape(1, -1))[0]
-        if there.shape != here.shape or np.abs(there - here).max() > _AGREEMENT * max(1.0, np.abs(there).max()):
+        off = 0.0 if net.approximation is None else net.approximation
+        rounding = _AGREEMENT * max(1.0, np.abs(there).max())
+        if there.shape != here.shape or (np.abs(there - here) > rounding + off).any():
             raise UnsupportedError(
                 f"{net.name} was traced, but the result differs from the module itself: it may change tensors in place "
                 "or keep state. Export it with torch.onnx.export and load the ONNX file"

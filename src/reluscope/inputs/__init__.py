@@ -32,7 +32,7 @@ from reluscope.inputs._normal1 import restricted_moments, restricted_normals
 from reluscope.inputs._open import OpenLaw
 from reluscope.inputs._plain import classes_from_dict, classes_from_json, law_from_dict, law_from_json
 from reluscope.inputs._simple import Particles, Uniform
-from reluscope.inputs._standard import Component, lifted, own_pattern, standard
+from reluscope.inputs._standard import Component, known_law, lifted, only_draws, own_pattern, standard
 from reluscope.inputs._truncated import Truncated
 
 __all__ = [
@@ -61,10 +61,12 @@ __all__ = [
     "far_sides",
     "fit",
     "kde",
+    "known_law",
     "law_from_dict",
     "law_from_json",
     "lifted",
     "loading_factor",
+    "only_draws",
     "own_pattern",
     "product",
     "restricted_moments",

@@ -16,7 +16,7 @@ from reluscope.errors import InputError
 from reluscope.inputs._copula import Copula
 from reluscope.inputs._factor import loading_factor
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Box, Conditional, Index, Law, frozen, weight_vector
+from reluscope.inputs._law import VERSION, Box, Conditional, Index, Law, check_law, frozen, weight_vector
 from reluscope.inputs._marginal import Marginal
 from reluscope.inputs._mixed import mixture_of
 from reluscope.inputs._simple import Particles, Uniform
@@ -214,7 +214,7 @@ class Categorical(Law):
         """`{"law": "categorical", "version": 1, "levels": ..., "probabilities": ..., "encoding": ..., "name": ...}`."""
         return {
             "law": self.kind,
-            "version": 1,
+            "version": VERSION,
             "levels": list(self.levels),
             "probabilities": self.probabilities.tolist(),
             "encoding": self.encoding,
@@ -253,9 +253,10 @@ def product(*laws: Law) -> Law:
     >>> product(Categorical(["a", "b"], [0.3, 0.7]), Gaussian([0.0, 1.0]))
     GaussianMixture(2 components, 4 inputs, one shared covariance)
     """
-    if not laws or not all(isinstance(law, Law) for law in laws):
-        bad = next((law for law in laws if not isinstance(law, Law)), None)
-        raise InputError(f"laws must be input laws, at least one, got {describe(bad)}")
+    if not laws:
+        raise InputError("laws must be input laws, at least one, got none")
+    for law in laws:
+        check_law(law, name="laws")
     pieces = [_pieces(law) for law in laws]
     count = int(np.prod([float(len(p)) for p in pieces]))
     if count > MOST_COMPONENTS:

@@ -28,7 +28,10 @@ def given(law: Law, values: Any, schema: Any = None) -> Law:
     found = law._conditional(index, np.array([fixed[i] for i in index.tolist()]))
     if found.law is None:
         shown = ", ".join(f"{k!r}: {v!r}" for k, v in values.items())
-        raise InputError(f"the law never takes the values {{{shown}}}; its support is in law.support()")
+        raise InputError(
+            f"the law never takes the values {{{shown}}}: no row it was fitted to has them, or they lie outside of "
+            "law.support(); choose values that occur"
+        )
     return found.law
 
 
@@ -125,7 +128,7 @@ def where(law: Law, text: Any, schema: Any = None) -> Law:
         elif bound > lower[i] or (bound == lower[i] and sign == ">"):
             lower[i], open_below[i] = bound, sign == ">"
     if values:
-        law = given(law, values)
+        law = given(law, {k if names is None else names[k]: v for k, v in values.items()})
     if np.isfinite(lower).any() or np.isfinite(upper).any():
         law = law._between(lower, upper, open_below, open_above)
     return law

@@ -16,7 +16,7 @@ from reluscope._lazy import late
 from reluscope.activations import Units
 from reluscope.errors import InputError
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import NEVER, Box, Conditional, Flags, Index, Law, data_rows
+from reluscope.inputs._law import NEVER, VERSION, Box, Conditional, Flags, Index, Law, data_rows, frozen
 from reluscope.inputs._marginal import DEFAULT_ACCURACY, Marginal, marginal
 from reluscope.inputs._names import column_names
 from reluscope.inputs._truncated import Truncated
@@ -231,26 +231,31 @@ class Copula(Law):
     @property
     def mean(self) -> FloatArray:
         """E x, shape (n,)."""
-        return self._moments[0]
+        return frozen(np.sum([w * m for w, m, _ in self._spots], axis=0))
 
     @property
     def variance(self) -> FloatArray:
         """Variances, shape (n,)."""
-        return np.diag(self._moments[1]).copy()
+        mean = self.mean
+        return np.asarray(np.sum([w * (v + (m - mean) ** 2) for w, m, v in self._spots], axis=0))
 
     @property
     def cov(self) -> FloatArray:
         """The covariance matrix, shape (n, n): one-dimensional integrals to about 1e-10 of the variances."""
-        return self._moments[1].copy()
+        return self._cov.copy()
 
     @cached_property
-    def _moments(self) -> tuple[FloatArray, FloatArray]:
-        parts = [_component_moments(self.marginals, part, w) for w, part in self.scores.components if w > 0]
-        mean = np.sum([w * m for w, m, _ in parts], axis=0)
-        cov = np.sum([w * (C + np.outer(m - mean, m - mean)) for w, m, C in parts], axis=0)
-        for array in (mean, cov):
-            array.setflags(write=False)
-        return mean, cov
+    def _spots(self) -> list[tuple[float, FloatArray, FloatArray]]:
+        """Weight, means and variances of every component of the scores: no pairs of inputs, so it is quick."""
+        return [(w, *_marginal_moments(self.marginals, part)) for w, part in self.scores.components if w > 0]
+
+    @cached_property
+    def _cov(self) -> FloatArray:
+        mean = self.mean
+        parts = [part for w, part in self.scores.components if w > 0]
+        covs = [_component_cov(self.marginals, part, m, v) for part, (_, m, v) in zip(parts, self._spots, strict=True)]
+        each = zip(self._spots, covs, strict=True)
+        return np.asarray(np.sum([w * (C + np.outer(m - mean, m - mean)) for (w, m, _), C in each], axis=0))
 
     def support(self) -> Box:
         """T at the ends of the scores."""
@@ -356,7 +361,7 @@ class Copula(Law):
         """`{"law": "copula", "version": 1, "scores": ..., "marginals": [...], "names": ...}`."""
         return {
             "law": self.kind,
-            "version": 1,
+            "version": VERSION,
             "scores": self.scores.to_dict(),
             "marginals": [m.plain() for m in self.marginals],
             "names": None if self.names is None else list(self.names),
@@ -415,10 +420,8 @@ def _correlation(value: npt.ArrayLike, n: int, names: tuple[str, ...] | None) ->
 # -- moments ---------------------------------------------------------------------------------------------------------
 
 
-def _component_moments(
-    marginals: tuple[Marginal, ...], part: Law, weight: float
-) -> tuple[float, FloatArray, FloatArray]:
-    """Weight, mean and covariance of `T(z)` for one Gaussian (possibly truncated in independent inputs)."""
+def _marginal_moments(marginals: tuple[Marginal, ...], part: Law) -> tuple[FloatArray, FloatArray]:
+    """Means and variances of `T(z)` for one Gaussian (possibly truncated in independent inputs)."""
     n = len(marginals)
     base = part.unrestricted
     ((_, g),) = base.gaussians
@@ -429,21 +432,28 @@ def _component_moments(
             "law.sample(n, rng), whose draws are exact"
         )
     low, high = part.support() if cut else (np.full(n, -np.inf), np.full(n, np.inf))
-    mean, cov = np.zeros(n), np.zeros((n, n))
+    mean, variance = np.zeros(n), np.zeros(n)
     for i, m in enumerate(marginals):
         one, two = m.moments(g.mean[i], g.sd[i], low[i], high[i])
-        mean[i], cov[i, i] = float(one), max(float(two) - float(one) ** 2, 0.0)
+        mean[i], variance[i] = float(one), max(float(two) - float(one) ** 2, 0.0)
+    return mean, variance
+
+
+def _component_cov(marginals: tuple[Marginal, ...], part: Law, mean: FloatArray, variance: FloatArray) -> FloatArray:
+    """The covariance of `T(z)` for the same Gaussian: an integral for each pair of inputs."""
+    cov = np.diag(variance)
+    ((_, g),) = part.unrestricted.gaussians
     if g.factor.diagonal:
-        return weight, mean, cov
+        return cov
     sd = np.where(g.sd > 0, g.sd, 1.0)
     rho = g.cov / np.outer(sd, sd)
-    for i in range(n):
+    for i in range(len(marginals)):
         for j in range(i):
-            if abs(rho[i, j]) > 1e-15 and cov[i, i] > 0 and cov[j, j] > 0:
+            if abs(rho[i, j]) > 1e-15 and variance[i] > 0 and variance[j] > 0:
                 cov[i, j] = cov[j, i] = _covariance(
                     marginals[i], marginals[j], g.mean[[i, j]], g.sd[[i, j]], rho[i, j], mean[[i, j]]
                 )
-    return weight, mean, cov
+    return cov
 
 
 def _covariance(

@@ -18,6 +18,7 @@ from reluscope.inputs._factor import Factor, covariance_factor, diagonal_factor,
 from reluscope.inputs._law import (
     FAR,
     NEVER,
+    VERSION,
     Box,
     Conditional,
     Index,
@@ -387,8 +388,8 @@ class Gaussian(Law):
         return -0.5 * np.einsum("ij,ij->i", white, white) - log_det - self.n * LOG_ROOT_2PI
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"law": "gaussian", "mean": ..., "cov" | "factor" | "low_rank": ...}`."""
-        return {"law": self.kind, "mean": self._mean.tolist(), **self.factor.plain()}
+        """`{"law": "gaussian", "version": 1, "mean": ..., "cov" | "factor" | "low_rank": ...}`."""
+        return {"law": self.kind, "version": VERSION, "mean": self._mean.tolist(), **self.factor.plain()}
 
     def __repr__(self) -> str:
         inputs = "1 input" if self.n == 1 else f"{self.n} inputs"

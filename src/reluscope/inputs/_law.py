@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, describe, flag, generator, integer, real_array, text
+from reluscope._columns import few
 from reluscope.errors import InputError, InputTypeError
 from reluscope.network import check_network
 
@@ -32,7 +33,8 @@ WEIGHT_ROUNDING = 1e-9
 """How far weights may be from summing to 1 and still be normalised without a word."""
 
 _MOST_DRAWS = 10**12
-_ANY_NETWORK = object()
+ANY_NETWORK = object()
+"""In place of a network: a law over any number of inputs will do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +79,16 @@ NEVER = Conditional(None, 0, -np.inf)
 """The law never takes the values."""
 
 
+VERSION = 1
+"""Of what `to_dict` writes; laws of a later version are refused."""
+
+
 class Law(ABC):
     """The probability law of a network's input `x` in R^n: the distribution of the inputs.
 
     `Gaussian`, `GaussianMixture`, `Uniform`, `Truncated`, `Particles`, `Copula`, `Categorical` and `Mixture` are the
-    laws there are. A law is immutable and answers for itself: moments, draws, density, support, restriction to a box,
-    components.
+    laws there are; a law of your own, of which draws are enough, is an `OpenLaw`. A law is immutable and answers for
+    itself: moments, draws, density, support, restriction to a box, components.
 
     Attributes
     ----------
@@ -98,7 +104,7 @@ class Law(ABC):
     `independent_inputs` and `_restricted` if they are not, and what else it can say about itself: `gaussians`, `atoms`,
     `noise` and `from_noise`, `unrestricted`, `keeps_axes`, `pushed`, `point_masses`. `_at`, `_keep`, `_affine` and
     `_blocks` serve `given`, `marginal`, `move` and `product`. Its class alone is not enough:
-    `standard` must know what its components are (CONTRIBUTING.md, "A new law").
+    `standard` must know what its components are (CONTRIBUTING.md, "A new law"); until then its draws are counted.
 
     Examples
     --------
@@ -396,7 +402,7 @@ class Law(ABC):
 
         return moved(self, mean, scale)
 
-    def check(self, table: Any, schema: Any = None, *, draws: int = 100_000, rng: Any = 0) -> LawCheck:
+    def check(self, table: Any, schema: Any = None, *, draws: int = 100_000, rng: Any = None) -> LawCheck:
         """How well the law fits a table: every column, every pair, and the whole.
 
         Parameters
@@ -594,7 +600,7 @@ class Law(ABC):
     def _cdf(self, t: FloatArray, i: int, strict: bool) -> FloatArray: ...
 
 
-def check_law(law: Any, net: Any = _ANY_NETWORK, name: str = "law") -> Law:
+def check_law(law: Any, net: Any = ANY_NETWORK, name: str = "law") -> Law:
     """`law` if it is a law over the inputs of the network `net`, which is checked first; over any inputs without it.
 
     Raises
@@ -603,7 +609,7 @@ def check_law(law: Any, net: Any = _ANY_NETWORK, name: str = "law") -> Law:
         Names the argument, says what was expected, what came and what to try.
     """
     text(name, "name")
-    inputs = None if net is _ANY_NETWORK else check_network(net).n_inputs
+    inputs = None if net is ANY_NETWORK else check_network(net).n_inputs
     if not isinstance(law, Law):
         hint = "a box is Uniform(lower, upper), data are Particles(X), Gaussian.fit(X) or kde(X)"
         if isinstance(law, type) and issubclass(law, Law):
@@ -612,7 +618,28 @@ def check_law(law: Any, net: Any = _ANY_NETWORK, name: str = "law") -> Law:
     if inputs is not None and law.n != inputs:
         said = "the law" if name == "law" else name
         raise InputError(f"{said} has {law.n} inputs but the network takes {inputs}; give a law over all of them")
+    schema = None if net is ANY_NETWORK else net.schema
+    if schema is not None and schema.columns:
+        _check_order(law, schema.inputs, name)
     return law
+
+
+def _check_order(law: Law, columns: tuple[str, ...], name: str) -> None:
+    """Refuse a law whose inputs have names that are not the network's, or not in its order."""
+    names = getattr(law, "names", None)
+    if names is None or tuple(names) == columns:
+        return
+    said = "the law's inputs" if name == "law" else f"the inputs of {name}"
+    strangers = [n for n in names if n not in columns]
+    if strangers:
+        raise InputError(
+            f"{said} are called {few(names)}, but the network's are {few(columns)} ({few(strangers)} not known); give "
+            "a law of those inputs, or names=None if only the names differ"
+        )
+    raise InputError(
+        f"{said} are {few(names)}, in another order than the network's {few(columns)}; "
+        "law.marginal(list(net.schema.inputs)) puts them in order"
+    )
 
 
 def far_sides(lower: FloatArray, upper: FloatArray) -> Box:
@@ -657,7 +684,13 @@ def vector(value: Any, name: str, n: int | None = None, *, finite: bool = True) 
 
 def data_rows(X: Any, name: str = "X") -> FloatArray:
     """A data set: rows of numbers, at least one row and one column."""
-    x = real_array(X, name)
+    x = real_array(X, name, finite=False)
+    bad = ~np.isfinite(x)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        place = f"row {where[0]}, column {where[1]}" if x.ndim == 2 else f"index {where}"
+        many = f" ({int(bad.sum()):,} such entries)" if bad.sum() > 1 else ""
+        raise InputError(f"{name} must be finite, got {x[where]} in {place}{many}; drop or fill those rows first")
     if x.ndim != 2:
         hint = "; a column of numbers needs reshape(-1, 1)" if x.ndim == 1 else "; flatten each sample first"
         raise InputError(f"{name} must have shape (samples, inputs), got {x.shape}{hint}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, generator, integer
+from reluscope._check import FloatArray, integer, seeded
 from reluscope._doors import door
 from reluscope._lazy import late
 from reluscope._tables import Tabular
@@ -55,6 +55,8 @@ class LawCheck(Tabular):
         The one that tells them apart best: a linear one with squares and products, or boosted trees, which are tried
         where scikit-learn is installed.
     rows : int
+    seed : int or None
+        The `rng=` that repeats the check; None if a Generator was given.
     """
 
     names: tuple[str, ...]
@@ -65,6 +67,7 @@ class LawCheck(Tabular):
     auc: float
     classifier: str
     rows: int
+    seed: int | None = None
 
     @property
     def good(self) -> bool:
@@ -130,7 +133,7 @@ def check(law: Law, table: Any, schema: Schema | None, draws: int, rng: Any) -> 
     if X.shape[1] != law.n:
         raise InputError(f"table has {X.shape[1]} inputs but the law has {law.n}")
     names = getattr(law, "names", None) or (known.inputs if known is not None else [f"x[{i}]" for i in range(law.n)])
-    gen = generator(rng)
+    gen, seed = seeded(rng)
     Y = law.sample(integer(draws, "draws", low=100), gen)
     ks, impossible = np.zeros(law.n), np.zeros(law.n)
     for i in range(law.n):
@@ -140,7 +143,7 @@ def check(law: Law, table: Any, schema: Schema | None, draws: int, rng: Any) -> 
     moving = (np.ptp(X, axis=0) > 0) & (np.ptp(Y, axis=0) > 0)
     pairs[~moving] = 0.0
     pairs[:, ~moving] = 0.0
-    return LawCheck(tuple(names), ks, float(noise), impossible, pairs, *_told_apart(X, Y, gen), len(X))
+    return LawCheck(tuple(names), ks, float(noise), impossible, pairs, *_told_apart(X, Y, gen), len(X), seed)
 
 
 def _column(law: Law, i: int, x: FloatArray, y: FloatArray) -> tuple[float, float]:

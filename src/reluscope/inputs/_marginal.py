@@ -168,7 +168,7 @@ class Marginal:
             levels, below = _levels(distribution, quantile, name)
             if len(levels) <= _MOST_LEVELS:
                 return _fitted(_steps(levels, below), accuracy, name, lambda m: _step_error(m, levels, below))
-        target = _curve(distribution, quantile, upper, accuracy, name)
+        target = _curve(distribution, quantile, upper, name)
         return _fitted(target, accuracy, name, lambda m: _curve_error(m, cdf, target))
 
     @classmethod
@@ -553,9 +553,7 @@ def _steps(levels: FloatArray, below: FloatArray) -> _Target:
     return _Target(z.T.ravel(), np.stack([levels[:-1], levels[1:]]).T.ravel(), True, True)
 
 
-def _curve(
-    distribution: Any, quantile: Callable[[Any], Any], upper: Callable[[Any], Any], accuracy: float, name: str
-) -> _Target:
+def _curve(distribution: Any, quantile: Callable[[Any], Any], upper: Callable[[Any], Any], name: str) -> _Target:
     """The quantile function on a grid of scores, finer where it bends."""
     ndtr, ndtri = late("scipy.special", "ndtr", "ndtri")
 
@@ -586,6 +584,13 @@ def _curve(
     if not np.isfinite(x).all():
         raise InputError(
             f"{name} is infinite at probability {TAIL:g} or {1 - TAIL:g}: its tails are too heavy; truncate it"
+        )
+    fall = np.diff(x)
+    if (fall < -1e-6 * np.ptp(x)).any():
+        at = int(np.argmin(fall))
+        raise InputError(
+            f"{name}: its quantile function falls, from {x[at]:.6g} at probability {ndtr(z[at]):.4g} to "
+            f"{x[at + 1]:.6g} at {ndtr(z[at + 1]):.4g}; a quantile function rises: is it that of the upper tail (isf)?"
         )
     flat = [bool(np.isfinite(b)) for b in bounds]
     x[0], x[-1] = bounds[0] if flat[0] else x[0], bounds[1] if flat[1] else x[-1]

@@ -13,7 +13,7 @@ from reluscope._check import FloatArray, describe
 from reluscope.errors import InputError
 from reluscope.inputs._copula import Copula
 from reluscope.inputs._gaussian import Gaussian, shared_factors
-from reluscope.inputs._law import NEVER, Box, Conditional, Index, Law, Restriction, frozen, weight_vector
+from reluscope.inputs._law import NEVER, VERSION, Box, Conditional, Index, Law, Restriction, frozen, weight_vector
 from reluscope.inputs._mixture import GaussianMixture
 from reluscope.inputs._simple import Particles
 from reluscope.inputs._truncated import SMALLEST_LOG_MASS, Truncated
@@ -61,7 +61,10 @@ class Mixture(Law):
             raise InputError(f"components must be a non-empty list of laws, got {describe(components)}")
         for i, part in enumerate(components):
             if not isinstance(part, Law):
-                raise InputError(f"components must be laws, got {describe(part)} at index {i}")
+                raise InputError(
+                    f"components must be laws, got {describe(part)} at index {i}; weights come first: "
+                    "Mixture(weights, components)"
+                )
             if part.n != components[0].n:
                 raise InputError(
                     f"components must have the same inputs, got {components[0].n} at index 0 and {part.n} at index {i}"
@@ -172,7 +175,7 @@ class Mixture(Law):
         out = np.empty((n, self.n))
         for k in np.unique(which).tolist():
             rows = np.flatnonzero(which == k)
-            out[rows] = self.laws[k]._sample(len(rows), rng)
+            out[rows] = self.laws[k].sample(len(rows), rng)  # which checks the draws of a law of the user
         return out
 
     def _log_density(self, x: FloatArray) -> FloatArray:
@@ -183,9 +186,10 @@ class Mixture(Law):
         return np.where(np.isneginf(peak), -np.inf, sums)
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"law": "mixture of laws", "weights": ..., "components": [...]}`."""
+        """`{"law": "mixture of laws", "version": 1, "weights": ..., "components": [...]}`."""
         return {
             "law": self.kind,
+            "version": VERSION,
             "weights": self.weights.tolist(),
             "components": [law.to_dict() for law in self.laws],
         }

@@ -24,7 +24,18 @@ from reluscope.inputs._gaussian import (
     shared_factors,
     warn_if_singular,
 )
-from reluscope.inputs._law import FAR, Box, Conditional, Index, Law, Restriction, data_rows, frozen, weight_vector
+from reluscope.inputs._law import (
+    FAR,
+    VERSION,
+    Box,
+    Conditional,
+    Index,
+    Law,
+    Restriction,
+    data_rows,
+    frozen,
+    weight_vector,
+)
 
 COVARIANCES = ("full", "diag", "spherical", "tied")
 
@@ -349,7 +360,9 @@ class GaussianMixture(Law):
     @property
     def mean(self) -> FloatArray:
         """`sum_k w_k m_k`, shape (n,)."""
-        return self.weights @ self.means
+        first = self.means[0]
+        # Weights sum to 1 up to rounding, but an input that is the same in all components is just that.
+        return np.where((self.means == first).all(axis=0), first, self.weights @ self.means)
 
     @property
     def variance(self) -> FloatArray:
@@ -415,7 +428,7 @@ class GaussianMixture(Law):
 
     def to_dict(self) -> dict[str, Any]:
         """`{"law": "mixture", "weights": ..., "components": [...]}`, or `means` and the covariances that they share."""
-        start = {"law": self.kind, "weights": self.weights.tolist()}
+        start = {"law": self.kind, "version": VERSION, "weights": self.weights.tolist()}
         if len(self.factors) == 1:
             return {**start, "means": self.means.tolist(), **self.factors[0].plain()}
         place, distinct = self._factor_places
@@ -469,6 +482,7 @@ class ClassMixtures:
         """Plain data, fit for JSON; `classes_from_json` reads it back."""
         return {
             "law": "classes",
+            "version": VERSION,
             "labels": list(self.labels),
             "weights": self.weights.tolist(),
             "laws": [law.to_dict() for law in self.laws],

@@ -17,7 +17,7 @@ class OpenLaw(Law):
 
     - `n` and `_sample(count, rng)`, which returns independent rows (count, n), give `law.sample` and `rs.probability`
       with the guarantee "confidence": counted draws and an exact binomial interval.
-    - `_log_density(X)`, one number per row, gives `law.log_density`.
+    - `_log_density(X)`, one number per row, gives `law.log_density`; `_cdf(t, i, strict)` gives `law.cdf`.
     - `mean`, `variance` (and `cov`) give moments; they are never used in place of draws.
     - `support()` is the box outside of which there is no mass: all of space unless you say so. Parts of an event that
       it excludes are dropped, so it must hold.
@@ -35,8 +35,8 @@ class OpenLaw(Law):
     ...     def _sample(self, count, rng):
     ...         return rng.laplace(size=(count, 2))
     >>> net = rs.Network([([[1.0, 1.0]], None)])
-    >>> found = rs.probability(net, Laplace(), "y[0] > 0", tolerance=0.02, rng=0)
-    >>> found.guarantee, bool(found.lower <= 0.5 <= found.upper)
+    >>> answer = rs.probability(net, Laplace(), "y[0] > 0", tolerance=0.02, rng=0)
+    >>> answer.guarantee, bool(answer.lower <= 0.5 <= answer.upper)
     ('confidence', True)
     """
 

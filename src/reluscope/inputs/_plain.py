@@ -16,7 +16,7 @@ from reluscope.inputs._categories import Categorical
 from reluscope.inputs._copula import Copula
 from reluscope.inputs._factor import covariance_factor
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Law, data_rows, weight_vector
+from reluscope.inputs._law import VERSION, Law, data_rows, weight_vector
 from reluscope.inputs._marginal import Marginal
 from reluscope.inputs._mixed import Mixture
 from reluscope.inputs._mixture import ClassMixtures, GaussianMixture
@@ -46,6 +46,8 @@ def law_from_dict(data: Any) -> Law:
 
     Notes
     -----
+    Each may have `"version": 1`, which `to_dict` writes.
+
     - `{"law": "gaussian", "mean": [...], "cov": variance | variances | matrix, "factor": ..., "low_rank": ...}`
     - `{"law": "mixture", "weights": [...], "components": [gaussian, ...]}`, or `"means": [[...], ...]` with one
       covariance for all, given as for a gaussian, or with `"covariances": [...]` and `"covariance_of": [...]`, which of
@@ -55,9 +57,9 @@ def law_from_dict(data: Any) -> Law:
     - `{"law": "truncated", "gaussian": {...}, "lower": ..., "upper": ...}`, null for an infinite side; a mixture in
       place of the gaussian gives that mixture given the box
     - `{"law": "particles", "points": [[...], ...], "weights": [...]}`
-    - `{"law": "copula", "version": 1, "scores": law of the normal scores, "marginals": [{"scores": [...],
+    - `{"law": "copula", "scores": law of the normal scores, "marginals": [{"scores": [...],
       "values": [...], "below": slope, "above": slope}, ...], "names": [...]}`
-    - `{"law": "categorical", "version": 1, "levels": [...], "probabilities": [...], "encoding": "onehot" | "codes"}`
+    - `{"law": "categorical", "levels": [...], "probabilities": [...], "encoding": "onehot" | "codes"}`
     - `{"law": "classes", "labels": [...], "weights": [...], "laws": [mixture, ...]}`, one mixture per class, gives the
       law of the input whatever its class; `classes_from_json` keeps the classes
 
@@ -71,7 +73,7 @@ def law_from_dict(data: Any) -> Law:
     kind = data.get("law")
     if not isinstance(kind, str) or kind not in _READERS:
         raise InputError(f"data: the key 'law' must be one of {', '.join(map(repr, _READERS))}, got {describe(kind)}")
-    return _READERS[kind]({k: v for k, v in data.items() if k != "law"})
+    return _READERS[kind](_checked(data))
 
 
 def law_from_json(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Law:
@@ -221,8 +223,7 @@ def _particles(data: dict[str, Any]) -> Particles:
 
 
 def _copula(data: dict[str, Any]) -> Copula:
-    args = _arguments(data, "copula", ("scores", "marginals"), ("version", "names"))
-    _version(args)
+    args = _arguments(data, "copula", ("scores", "marginals"), ("names",))
     if not isinstance(args["marginals"], list):
         raise InputError(f"marginals must be a list, one per input, got {describe(args['marginals'])}")
     parts = [_marginal(part, f"marginals[{i}]") for i, part in enumerate(args["marginals"])]
@@ -230,10 +231,7 @@ def _copula(data: dict[str, Any]) -> Copula:
 
 
 def _categorical(data: dict[str, Any]) -> Categorical:
-    args = dict(_arguments(data, "categorical", ("levels", "probabilities"), ("version", "encoding", "name")))
-    _version(args)
-    args.pop("version", None)
-    return Categorical(**args)
+    return Categorical(**_arguments(data, "categorical", ("levels", "probabilities"), ("encoding", "name")))
 
 
 def _marginal(data: Any, name: str) -> Marginal:
@@ -245,9 +243,10 @@ def _marginal(data: Any, name: str) -> Marginal:
     return Marginal._of(found.scores, found.values, found.below, found.above, error)
 
 
-def _version(data: dict[str, Any]) -> None:
-    """Files of a later version are refused, whatever their keys."""
-    integer(data.get("version", 1), "version", low=1, high=1)
+def _checked(data: dict[str, Any]) -> dict[str, Any]:
+    """What is left beside the kind and the version; files of a later version are refused, whatever their keys."""
+    integer(data.get("version", VERSION), "version", low=1, high=VERSION)
+    return {k: v for k, v in data.items() if k not in ("law", "version")}
 
 
 def _as_text(label: str | float) -> str:
@@ -261,7 +260,7 @@ def _has_classes(data: Any) -> bool:
 
 
 def _classes(data: dict[str, Any]) -> ClassMixtures:
-    args = _arguments({k: v for k, v in data.items() if k != "law"}, "classes", ("labels", "weights", "laws"))
+    args = _arguments(_checked(data), "classes", ("labels", "weights", "laws"))
     labels, laws = args["labels"], args["laws"]
     if not isinstance(labels, list) or not labels or not all(isinstance(v, (str, int, float)) for v in labels):
         raise InputError(f"labels must be a list of numbers or texts, one per class, got {describe(labels)}")

@@ -12,6 +12,7 @@ from reluscope._check import FloatArray
 from reluscope.errors import InputError
 from reluscope.inputs._law import (
     NEVER,
+    VERSION,
     Box,
     Conditional,
     Index,
@@ -150,8 +151,8 @@ class Uniform(Law):
         return np.where(inside, -self.log_volume, -np.inf)
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"law": self.kind, "lower": ..., "upper": ...}`."""
-        return {"law": self.kind, "lower": self.lower.tolist(), "upper": self.upper.tolist()}
+        """`{"law": self.kind, "version": 1, "lower": ..., "upper": ...}`."""
+        return {"law": self.kind, "version": VERSION, "lower": self.lower.tolist(), "upper": self.upper.tolist()}
 
     def __repr__(self) -> str:
         inputs = "1 input" if self.n == 1 else f"{self.n} inputs"
@@ -269,8 +270,13 @@ class Particles(Law):
         raise InputError("this law has no density: all its probability sits on points")
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"law": self.kind, "points": ..., "weights": ...}`."""
-        return {"law": self.kind, "points": self.points.tolist(), "weights": self.weights.tolist()}
+        """`{"law": self.kind, "version": 1, "points": ..., "weights": ...}`."""
+        return {
+            "law": self.kind,
+            "version": VERSION,
+            "points": self.points.tolist(),
+            "weights": self.weights.tolist(),
+        }
 
     def __repr__(self) -> str:
         return f"Particles({len(self)} points, {self.n} {'input' if self.n == 1 else 'inputs'})"

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from reluscope._check import FloatArray, describe, generator, real_array
+from reluscope._check import FloatArray, generator, real_array
 from reluscope._lazy import late
 from reluscope.activations import Units, identity
 from reluscope.errors import InputError
 from reluscope.inputs._factor import Factor
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import Law, check_law, frozen
+from reluscope.inputs._law import ANY_NETWORK, Law, check_law, frozen
 from reluscope.inputs._normal1 import log_mass
 from reluscope.inputs._simple import Uniform
 from reluscope.inputs._truncated import Truncated
@@ -213,7 +213,7 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
     >>> [component.r for component in standard(law, net)]
     [1]
     """
-    check_law(law, net)
+    known_law(law, net)
     if law.pushed is not None:
         base, source = lifted(law, net)
         own = {"source": source, "lead": source.n_units - net.n_units}
@@ -233,12 +233,33 @@ def standard(law: Law, net: Network) -> tuple[Component, ...]:
         )
     if isinstance(law, Truncated):
         return (_truncated_diagonal(law, net) if law.independent_inputs else _truncated_rows(law, net),)
-    if not isinstance(law, Uniform):
+    assert isinstance(law, Uniform)  # the only other law that `known_law` knows
+    return (_uniform(law, net),)
+
+
+def only_draws(law: Law) -> bool:
+    """Whether engines know nothing of a law but its draws: `standard` cannot take it (or part of a mixture) apart."""
+    if law.gaussians or law.atoms is not None or law.pushed is not None:
+        return False
+    if law.is_mixture:
+        return any(only_draws(part) for weight, part in law.components if weight > 0)
+    return not isinstance(law, Truncated | Uniform)
+
+
+def known_law(law: Any, net: Any = ANY_NETWORK, name: str = "law") -> Law:
+    """The law that `check_law` accepts, if more is known of it than its draws.
+
+    Raises
+    ------
+    InputError
+        Names the argument, and says what draws are enough for.
+    """
+    if only_draws(check_law(law, net, name)):
         raise InputError(
-            f"law must be made of Gaussians, uniform or truncated laws, or points; of {describe(law)} only draws are "
+            f"{name} must be made of Gaussians, uniform or truncated laws, or points; of {law!r} only draws are "
             "known: rs.probability(..., guarantee='confidence') counts them"
         )
-    return (_uniform(law, net),)
+    return law
 
 
 # -- Gaussian ----------------------------------------------------------------------------------------------------
@@ -250,7 +271,7 @@ def _gaussians(gaussians: tuple[tuple[float, Gaussian], ...], net: Network) -> t
     for (weight, g), bias in zip(gaussians, _bias(net, np.stack([g.mean for _, g in gaussians])), strict=True):
         if id(g.factor) not in shared:
             seen = _see(net.layers[0].weight, g.factor)
-            shared[id(g.factor)] = seen, _first_weight(net, seen.weight)
+            shared[id(g.factor)] = seen, _first_weight(seen.weight)
         seen, first = shared[id(g.factor)]
         out.append(Component(weight, "gaussian", _network(net, first, bias), seen.r, _Linear(g.mean, seen), g))
     return tuple(out)
@@ -461,7 +482,7 @@ def _well_conditioned(matrix: Any) -> bool:
 def _truncated_rows(law: Truncated, net: Network) -> Component:
     mean, i = law.gaussian.mean, law.restricted
     seen = _see(net.layers[0].weight, law.gaussian.factor, i)
-    network = _network(net, _first_weight(net, seen.weight), _bias(net, mean[None])[0])
+    network = _network(net, _first_weight(seen.weight), _bias(net, mean[None])[0])
     L = seen.rows(i)
     high, low = np.isfinite(law.upper[i]), np.isfinite(law.lower[i])
     A = np.concatenate([L[high], -L[low]])
@@ -517,7 +538,7 @@ def _uniform(law: Law, net: Network) -> Component:
     low, high = law.support()
     keep = np.intersect1d(_nonzero_columns(W), np.flatnonzero(high > low))
     fixed = np.where(high > low, 0.0, low)
-    network = _network(net, _first_weight(net, W[:, keep]), _bias(net, fixed[None])[0])
+    network = _network(net, _first_weight(W[:, keep]), _bias(net, fixed[None])[0])
     lower, upper = low[keep], high[keep]
     volume = float(np.log(upper - lower).sum())
     box = _Box(law, keep, np.zeros(len(keep)), np.ones(len(keep)))
@@ -530,7 +551,7 @@ def _truncated_diagonal(law: Truncated, net: Network) -> Component:
     W, mean, sd = net.layers[0].weight, law.gaussian.mean, law.gaussian.sd
     keep = np.intersect1d(_nonzero_columns(W), np.flatnonzero(sd > 0))
     weight = law.gaussian.factor.pull(W)[:, keep]
-    network = _network(net, _first_weight(net, weight), _bias(net, mean[None])[0])
+    network = _network(net, _first_weight(weight), _bias(net, mean[None])[0])
     with np.errstate(over="ignore"):
         lower, upper = (law.lower[keep] - mean[keep]) / sd[keep], (law.upper[keep] - mean[keep]) / sd[keep]
         mass = float(log_mass(lower, upper, (law.upper[keep] - law.lower[keep]) / sd[keep]).sum())
@@ -583,7 +604,7 @@ def _summed(products: FloatArray, lost: FloatArray, bias: FloatArray) -> FloatAr
     return np.array([math.fsum(row) if ok else np.nan for row, ok in zip(terms, fine, strict=True)])
 
 
-def _first_weight(net: Network, weight: Any) -> Any:
+def _first_weight(weight: Any) -> Any:
     """The weight as a `Network` stores it (dense or sparse, read-only); one zero column when there is none."""
     if weight.shape[1] == 0:
         weight = np.zeros((weight.shape[0], 1))

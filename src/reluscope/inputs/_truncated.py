@@ -13,7 +13,7 @@ from reluscope._check import FloatArray, describe
 from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.inputs._gaussian import Gaussian
-from reluscope.inputs._law import NEVER, Box, Conditional, Index, Law, Restriction, box_sides, far_sides, short
+from reluscope.inputs._law import NEVER, VERSION, Box, Conditional, Index, Law, Restriction, box_sides, far_sides, short
 from reluscope.inputs._normal1 import draw, from_offset, log_mass, moments
 from reluscope.inputs._tilting import TiltedSampler, collect, tilted_sampler
 
@@ -263,13 +263,13 @@ class Truncated(Law):
         return np.where(((x >= self.lower) & (x <= self.upper)).all(axis=1), value, -np.inf)
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"law": "truncated", "gaussian": ..., "lower": ..., "upper": ...}`; null stands for an infinite side."""
+        """`{"law": "truncated", "version": 1, "gaussian": ..., "lower": ..., "upper": ...}`; null: an infinite side."""
 
         def sides(v: FloatArray) -> list[float | None]:
             return [float(s) if np.isfinite(s) else None for s in v]
 
         return {
-            "law": self.kind, "gaussian": self.gaussian.to_dict(),
+            "law": self.kind, "version": VERSION, "gaussian": self.gaussian.to_dict(),
             "lower": sides(self.lower), "upper": sides(self.upper),
         }  # fmt: skip
 

@@ -35,7 +35,16 @@ _MOST_EXPONENT = 1 << 14
 
 
 def encode(layers: Sequence[Any]) -> Fraction:
-    """The parameter θ of a list of layers `(W, b)`; entries may be ints, floats (taken exactly) or Fractions.
+    """The parameter θ of a list of layers.
+
+    Parameters
+    ----------
+    layers : sequence of pairs (W, b)
+        Entries may be ints, floats (taken exactly) or Fractions.
+
+    Returns
+    -------
+    Fraction
 
     Examples
     --------
@@ -53,7 +62,23 @@ def encode(layers: Sequence[Any]) -> Fraction:
 
 
 def decode(theta: Fraction) -> list[ExactLayer]:
-    """The layers that θ spells, exactly. A number that spells nothing is refused."""
+    """The layers that θ spells, exactly.
+
+    Parameters
+    ----------
+    theta : Fraction
+        In [0, 1), with finitely many binary digits.
+
+    Returns
+    -------
+    list of pairs (W, b)
+        Rows and biases as tuples of Fractions.
+
+    Raises
+    ------
+    InputError
+        If the number spells nothing.
+    """
     if not isinstance(theta, Fraction) or not 0 <= theta < 1 or theta.denominator & (theta.denominator - 1):
         raise InputError(f"theta must be a Fraction in [0, 1) with finitely many binary digits, got {describe(theta)}")
     length = theta.denominator.bit_length() - 1
@@ -72,7 +97,9 @@ def decode(theta: Fraction) -> list[ExactLayer]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coded:
-    """The law of `relu(W_k ... relu(W_1 x + b_1) ...)`, x from `base`, for the layers spelled by `theta`.
+    """The law of ReLU layers, spelled by `theta`, applied to x from `base`.
+
+    It is that of `relu(W_k ... relu(W_1 x + b_1) ...)`.
 
     Attributes
     ----------
@@ -203,8 +230,20 @@ def lipschitz_quotients(depths: Sequence[int] = (1, 2, 4, 8, 16, 32), n: int = 2
     """Pairs of parameters that come together while their laws stay apart: no Lipschitz constant near the limit.
 
     The base is uniform on [0, 1]^n. θ_k spells k identity layers, θ'_k the same and then a layer that doubles: the
-    laws have means 1/2 and 1 in every coordinate for all k, and |θ_k - θ'_k| <= 2^-(digits of k layers). Both
+    laws have means 1/2 and 1 in every coordinate for all k, and `|θ_k - θ'_k| <= 2^-(digits of k layers)`. Both
     sequences tend to the number that would spell identities for ever.
+
+    Parameters
+    ----------
+    depths : sequence of int
+        The numbers k of identity layers.
+    n : int
+        Inputs.
+
+    Returns
+    -------
+    list of Quotient
+        One for each depth.
     """
     n = integer(n, "n", low=1)
     eye, none = np.eye(n), np.zeros(n)

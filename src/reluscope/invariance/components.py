@@ -154,8 +154,19 @@ def growth(net: Network, law: Law, *, budget: Any = None, progress: Any = None) 
 
 
 def relu_moments(mean: FloatArray, cov: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean (d,) and covariance (d, d) of `relu(h)` for `h ~ N(mean, cov)`, singular covariances included.
+    """Mean and covariance of `relu(h)` for `h ~ N(mean, cov)`, singular covariances included.
 
+    Parameters
+    ----------
+    mean : (d,) array
+    cov : (d, d) array
+
+    Returns
+    -------
+    (mean, cov) : (d,) and (d, d) arrays
+
+    Notes
+    -----
     With `a = m / s`: `E relu(h_i) = s_i (a_i Φ(a_i) + φ(a_i))`, and for correlation ρ
     `E relu(h_i) relu(h_j) = s_i s_j [(a b + ρ) Φ2(a, b; ρ) + a φ(b) Φ((a - ρ b)/r) + b φ(a) Φ((b - ρ a)/r)
     + r^2 φ2(a, b; ρ)]` with `r^2 = 1 - ρ^2`. Absolute accuracy about 1e-8 of `s_i s_j` near ρ = ±1, 1e-14 elsewhere.

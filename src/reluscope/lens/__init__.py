@@ -1,4 +1,4 @@
-"""Pictures of convolutional networks and of attention over time: `reluscope.lens`.
+"""Pictures of convolutional networks and of attention, and what parts of any model do: `reluscope.lens`.
 
 `as_model` puts one face on torch modules and ONNX files; the other functions take what it returns. Names are imported
 when they are first used; torch is only needed where gradients or live modules are.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reluscope.lens.attention import record_attention as record_attention
     from reluscope.lens.attention import record_onnx as record_onnx
     from reluscope.lens.attention import record_stream as record_stream
+    from reluscope.lens.attribution import attribute as attribute
     from reluscope.lens.bridge import local_map as local_map
     from reluscope.lens.channels import channel_maps as channel_maps
     from reluscope.lens.channels import colour_basis as colour_basis
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from reluscope.lens.frames import load_frames as load_frames
     from reluscope.lens.frames import resize as resize
     from reluscope.lens.heads import detect_patterns as detect_patterns
+    from reluscope.lens.interventions import ablate as ablate
+    from reluscope.lens.interventions import patch as patch
+    from reluscope.lens.interventions import patch_paths as patch_paths
+    from reluscope.lens.logits import logit_lens as logit_lens
     from reluscope.lens.models import as_model as as_model
     from reluscope.lens.receptive import effective_field as effective_field
     from reluscope.lens.receptive import receptive_field as receptive_field
@@ -52,11 +57,14 @@ _HOME = {
     for module, names in {
         "ablation": "ablate_channels ablate_heads head_removed",
         "attention": "Recording load_recording record_attention record_onnx record_stream",
+        "attribution": "attribute",
         "bridge": "local_map",
         "channels": "channel_maps colour_basis dead_channels kernels overlay strongest",
         "filters": "channel crops direction measure neuron visualise",
         "frames": "load_frames resize",
         "heads": "detect_patterns",
+        "interventions": "ablate patch patch_paths",
+        "logits": "logit_lens",
         "models": "as_model",
         "receptive": "effective_field receptive_field receptive_fields",
         "streams": "associate_events attention_change edit_stream",

@@ -59,11 +59,11 @@ class _Follow(TorchDispatchMode):
         if sources:
             name = func.overloadpacket.__name__
             outs = [o for o in (result if isinstance(result, (tuple, list)) else (result,)) if _is_tensor(o)]
-            for place, out in enumerate(outs):
-                self.tracks[out] = self._after(name, args, kwargs or {}, sources, out, place)
+            for out in outs:
+                self.tracks[out] = self._after(name, args, kwargs or {}, sources, out)
         return result
 
-    def _after(self, name: str, args: Any, kwargs: Any, sources: list[Any], out: Any, place: int) -> Track:
+    def _after(self, name: str, args: Any, kwargs: Any, sources: list[Any], out: Any) -> Track:
         base = name.rstrip("_")
         first = sources[0]
         track: Track = self.tracks[first]

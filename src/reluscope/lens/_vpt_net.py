@@ -145,14 +145,17 @@ class MemoryAttention(nn.Module):
         return torch.softmax(logits, -1)
 
     def forward(self, x: Any, state: Any, watch: Any = None) -> tuple[Any, Any]:
-        """`x + projection of the attended values`, and the next state; `watch(weights, values)` may look on."""
+        """`x + projection of the attended values`, and the next state; `watch(weights, outputs, values)` may look on.
+
+        Values are those of the frames of `x` alone.
+        """
         keys = torch.cat([state[0], self.k_layer(x)], 1)
         values = torch.cat([state[1], self.v_layer(x)], 1)
         valid = torch.cat([state[2], torch.ones(x.shape[:2], dtype=torch.bool)], 1)
         weights = self.weights(x, keys, valid)
         out = weights @ self._split(values)
         if watch is not None:
-            watch(weights, out)
+            watch(weights, out, self._split(values[:, -x.shape[1] :]))
         mixed = self.proj_layer(out.transpose(1, 2).flatten(2))
         cut = keys.shape[1] - self.memory
         return x + mixed, (keys[:, cut:], values[:, cut:], valid[:, cut:])
@@ -273,12 +276,12 @@ class Policy(nn.Module):
         return [(like.new_zeros(shape), like.new_zeros(shape), empty) for _ in self.net.recurrent_layer.blocks]
 
     def forward(self, frames: Any, state: Any = None, watch: Any = None) -> tuple[dict[str, Any], list[Any]]:
-        """Log-probabilities and value per frame; `watch(layer, weights, outputs)` sees each attention layer."""
+        """Log-probabilities and value per frame; `watch(layer, weights, outputs, values)` sees each attention layer."""
         state = self.initial_state(len(frames)) if state is None else state
         x = self.net.img_process(frames)
         after = []
         for i, block in enumerate(self.net.recurrent_layer.blocks):
-            look = None if watch is None else (lambda w, v, i=i: watch(i, w, v))
+            look = None if watch is None else (lambda w, out, v, i=i: watch(i, w, out, v))
             x, new = block(x, state[i], look)
             after.append(new)
         x = self.net.final_ln(self.net.lastlayer(functional.relu(x)))

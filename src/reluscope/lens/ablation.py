@@ -71,6 +71,10 @@ def head_removed(module: Any, head: str) -> Iterator[None]:
     head : str
         "L.H": layer and head, both from 0.
 
+    Yields
+    ------
+    None
+
     Notes
     -----
     The head's columns of the output projection are zero inside the context and restored after it.
@@ -192,8 +196,8 @@ def log_distributions(output: Any) -> dict[str, Any]:
     while isinstance(output, (tuple, list)):
         output = output[0]
     if isinstance(output, Mapping):
-        return {k: _log(v) for k, v in output.items() if k != "value" and hasattr(v, "shape")}
-    return {"output": _log(output)}
+        return {k: log_probabilities(v) for k, v in output.items() if k != "value" and hasattr(v, "shape")}
+    return {"output": log_probabilities(output)}
 
 
 def divergence(before: Any, after: Any) -> npt.NDArray[np.float64]:
@@ -209,7 +213,8 @@ def divergence(before: Any, after: Any) -> npt.NDArray[np.float64]:
     return np.asarray(total)
 
 
-def _log(values: Any) -> npt.NDArray[np.float64]:
+def log_probabilities(values: Any) -> npt.NDArray[np.float64]:
+    """Logs of probabilities over the last axis, from logits or probabilities."""
     array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, np.float64)
     if array.shape[-1] > 1 and (array >= 0).all() and np.allclose(array.sum(-1), 1, atol=1e-4):
         with np.errstate(divide="ignore"):

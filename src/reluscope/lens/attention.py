@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +23,8 @@ from reluscope._check import choice, describe, integer, real, text
 from reluscope._extras import require
 from reluscope._files import as_path, make_folder, open_regular, read_text
 from reluscope._json import parse_json
-from reluscope.errors import InputError, InputTypeError, ReluscopeWarning
-from reluscope.lens.models import OnnxModel
+from reluscope.errors import InputError, InputTypeError, UnsupportedError
+from reluscope.lens.models import OnnxModel, TorchModel
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
 from reluscope.progress import meter
 
@@ -52,6 +51,13 @@ class Recording:
     outputs : (steps, heads, width) array or None
     labels : tuple of str or None
     error : float
+    modules : tuple of str or None
+        The module that each head belongs to.
+    name : str
+        What the layers have in common, such as "decoder.block.*.layer.*.EncDecAttention".
+    others : tuple of Recording
+        Of the same run: layers that attend over other numbers of positions, or belong to another stack (the decoder of
+        an encoder and decoder, cross attention). `save` writes one recording, not those.
     """
 
     weights: Array
@@ -60,10 +66,16 @@ class Recording:
     outputs: Array | None = None
     labels: tuple[str, ...] | None = None
     error: float = float("nan")
+    modules: tuple[str, ...] | None = None
+    name: str = ""
+    others: tuple[Recording, ...] = ()
 
     def __post_init__(self) -> None:
         choice(self.kind, "kind", ("memory", "sequence"))
-        for name in ("heads", "labels"):
+        text(self.name, "name")
+        if not isinstance(self.others, tuple) or not all(isinstance(r, Recording) for r in self.others):
+            raise InputTypeError(f"others must be a tuple of Recording, got {describe(self.others)}")
+        for name in ("heads", "labels", "modules"):
             value = getattr(self, name)
             if (value is not None or name == "heads") and (
                 not isinstance(value, tuple) or not all(isinstance(word, str) for word in value)
@@ -82,11 +94,15 @@ class Recording:
             raise InputError(
                 f"weights must have shape (steps, {len(self.heads)} heads, memory), got {self.weights.shape}"
             )
+        if self.modules is not None and len(self.modules) != len(self.heads):
+            raise InputError(f"modules must name {len(self.heads)} modules, one per head, got {len(self.modules)}")
 
     def __repr__(self) -> str:
         steps, heads, memory = self.weights.shape
         what = "lags" if self.kind == "memory" else "positions"
-        return f"<Recording: {steps} steps, {heads} heads, {memory} {what}>"
+        named = f" of {self.name}" if self.name else ""
+        more = f"; others: {', '.join(r.name or repr(r) for r in self.others)}" if self.others else ""
+        return f"<Recording{named}: {steps} steps, {heads} heads, {memory} {what}{more}>"
 
     @property
     def steps(self) -> int:
@@ -232,6 +248,7 @@ class Recording:
             A fingerprint of where the weights are from, which `load_recording` can ask for.
         """
         writer = _Writer(as_path(folder, "folder"), text(key, "key"), self.heads, self.kind, self.labels)
+        writer.modules, writer.name = self.modules, self.name
         writer.add(np.asarray(self.weights), None if self.outputs is None else np.asarray(self.outputs))
         writer.finish(self.error)
 
@@ -274,7 +291,17 @@ def load_recording(
         heads, labels = tuple(facts["heads"]), None if facts["labels"] is None else tuple(facts["labels"])
         if not all(isinstance(name, str) for name in (*heads, *(labels or ()))):
             raise InputError(f"{where} has names of heads or labels that are not text")
-        return Recording(weights, heads, facts["kind"], outputs, labels, float(facts["error"] or "nan"))
+        modules = None if facts.get("modules") is None else tuple(facts["modules"])
+        return Recording(
+            weights,
+            heads,
+            facts["kind"],
+            outputs,
+            labels,
+            float("nan") if facts["error"] is None else float(facts["error"]),
+            modules,
+            facts.get("name", ""),
+        )
     except InputError as error:
         if str(error).startswith(str(where)):
             raise
@@ -297,37 +324,51 @@ def _mapped(path: Path, dtype: Any, shape: Any) -> Array:
 def record_attention(
     module: Any, *inputs: Any, element: int = 0, labels: Sequence[str] | None = None, outputs: bool = True, **named: Any
 ) -> Recording:
-    """Run a module once and record every multi-head attention, for one element of the batch.
+    """Run any model once and record every multi-head attention, for one element of the batch.
 
     Parameters
     ----------
-    module : torch module
-        Run as `module(*inputs, **named)`.
+    module : torch module, or what `as_model` returns
+        Run as `module(*inputs, **named)`; a model of images takes (n, height, width, channels).
     element : int
         Which element of the batch, from 0.
     labels : sequence of str, optional
-        Names of the positions (tokens, patches).
+        Names of the positions (tokens, patches); used for layers with as many.
     outputs : bool
         Whether the heads' outputs are kept too.
 
     Returns
     -------
     Recording
+        Of the first layers; layers with other numbers of positions, or of another stack, are in its `others`.
 
     Raises
     ------
     InputError
         If no attention was seen.
+    UnsupportedError
+        If the weights are computed where they cannot be seen, or do not give the layer's own output.
 
     Notes
     -----
     Sees `torch.nn.MultiheadAttention`, `scaled_dot_product_attention` and softmax over four axes, whatever module calls
-    them. Nothing the module returns is changed. Layers that attend over another number of positions than the first are
-    left out, and a `ReluscopeWarning` says which; `heads` keeps the numbers that layers have in the run.
+    them. The weights of fused kernels are computed again from queries and keys, and compared with what the kernel gave
+    (`error`); models of `transformers` with other kernels (flash, flex) are run with plain attention for a while.
+    Nothing the module returns is changed. `heads` counts layers in the order in which they run, over all recordings.
     """
     from reluscope.lens._watch import Watch
 
+    if isinstance(module, OnnxModel):
+        return record_onnx(module, *inputs, element=element, **named)
     torch = require("torch", "torch")
+    if isinstance(module, TorchModel):
+        if module.takes_images and inputs and not isinstance(inputs[0], torch.Tensor):
+            images = torch.from_numpy(module.images(inputs[0])).to(module.dtype)
+            inputs = (module.preparation.apply(images), *inputs[1:])
+        module = module.module
+    if not isinstance(module, torch.nn.Module):
+        raise InputTypeError(f"module must be a torch module or a lens model (see as_model), got {describe(module)}")
+    element = integer(element, "element", low=0)
     with torch.no_grad(), Watch(module) as seen:
         module(*inputs, **named)
     if not seen.calls:
@@ -335,21 +376,68 @@ def record_attention(
             f"{type(module).__name__} ran no attention that can be seen: no MultiheadAttention, no "
             "scaled_dot_product_attention, no softmax over (batch, heads, queries, keys)"
         )
-    layers = _of_one_shape([tuple(c.weights.shape[2:]) for c in seen.calls])
-    kept = [seen.calls[i] for i in layers]
-    stack = np.concatenate([c.weights[element].numpy() for c in kept]).transpose(1, 0, 2)
-    heads = tuple(f"{i}.{h}" for i, c in zip(layers, kept, strict=True) for h in range(c.weights.shape[1]))
+    for call in seen.calls:
+        if call.error is not None and call.error > _MISSED[call.weights.dtype.itemsize]:
+            raise UnsupportedError(
+                f"the weights of {call.name} do not give its own output (off by {call.error:.1e}); ask for plain "
+                'attention, attn_implementation="eager"'
+            )
+        if element >= len(call.weights):
+            raise InputError(f"element must be below {len(call.weights)}, the batch of {call.name}, got {element}")
+    groups = _groups([(c.name, tuple(c.weights.shape[2:])) for c in seen.calls])
+    words = None if labels is None else tuple(labels)
+    made = [_recorded(seen.calls, places, element, words, outputs) for places in groups]
+    return made[0] if len(made) == 1 else replace(made[0], others=tuple(made[1:]))
+
+
+def _recorded(calls: Any, places: list[int], element: int, labels: Any, outputs: bool) -> Recording:
+    """One recording of some of the calls of a run."""
+    kept = [calls[i] for i in places]
+    stack = np.concatenate([_plain(c.weights[element]) for c in kept]).transpose(1, 0, 2)
+    count = [c.weights.shape[1] for c in kept]
+    heads = tuple(f"{i}.{h}" for i, n in zip(places, count, strict=True) for h in range(n))
     made = None
-    if outputs and all(c.outputs is not None for c in kept):
-        widths = {c.outputs.shape[-1] for c in kept}
-        if len(widths) == 1:
-            made = np.concatenate([c.outputs[element].numpy() for c in kept]).transpose(1, 0, 2)
+    if outputs and all(c.outputs is not None for c in kept) and len({c.outputs.shape[-1] for c in kept}) == 1:
+        made = np.concatenate([_plain(c.outputs[element]) for c in kept]).transpose(1, 0, 2)
     errors = [c.error for c in kept if c.error is not None]
-    worst = max(errors) if errors else float("nan")
-    return Recording(stack, heads, "sequence", made, None if labels is None else tuple(labels), worst)
+    return Recording(
+        stack,
+        heads,
+        "sequence",
+        made,
+        labels if labels is None or len(labels) == stack.shape[2] else None,
+        max(errors) if errors else float("nan"),
+        tuple(c.name for c, n in zip(kept, count, strict=True) for _ in range(n)),
+        _family(kept[0].name) or kept[0].name,
+    )
 
 
-def record_onnx(model: OnnxModel, images: Any, *, layers: Sequence[str] | None = None, element: int = 0) -> Recording:
+def _plain(value: Any) -> Array:
+    value = value.cpu()
+    return np.asarray((value.float() if value.dtype.itemsize < 4 else value).numpy())
+
+
+def _family(name: str) -> str:
+    """What the layers of one stack have in common: their name without its numbers."""
+    parts = ["*" if part.isdigit() else part for part in name.split(".")]
+    return ".".join(parts) if "*" in parts else ""
+
+
+def _groups(calls: list[tuple[str, tuple[int, ...]]]) -> list[list[int]]:
+    """Places of the calls that go into one recording: the same stack, the same numbers of queries and keys."""
+    out: dict[Any, list[int]] = {}
+    for i, (name, shape) in enumerate(calls):
+        out.setdefault((_family(name), shape), []).append(i)
+    return list(out.values())
+
+
+_MISSED = {8: 1e-8, 4: 1e-3, 2: 5e-2}
+"""Relative difference, by bytes of a number, from which weights computed again are not those of the kernel."""
+
+
+def record_onnx(
+    model: OnnxModel, images: Any, *, layers: Sequence[str] | None = None, element: int = 0, outputs: bool = True
+) -> Recording:
     """Attention of an ONNX transformer for one image, from its Softmax nodes with four axes.
 
     Parameters
@@ -360,38 +448,52 @@ def record_onnx(model: OnnxModel, images: Any, *, layers: Sequence[str] | None =
         Names of Softmax nodes; all by default.
     element : int
         Which image, from 0.
+    outputs : bool
+        Whether the heads' outputs are kept too, where a MatMul of the weights with values follows the Softmax. Its
+        result is compared with the product of what was recorded (`error`).
 
     Returns
     -------
     Recording
+        Of the first layers; those with other numbers of positions are in its `others`.
     """
     if not isinstance(model, OnnxModel):
         raise InputError(f"model must be an ONNX model (see as_model), got {describe(model)}")
     names = list(layers or model.taps.attention_layers())
     values = model.activations(images, names) if names else {}
-    kept = [values[n] for n in names if values[n].ndim == 4 and values[n].shape[2] == values[n].shape[3]]
+    kept = [(n, values[n]) for n in names if values[n].ndim == 4]
     if not kept:
         raise InputError(f"{model.label} has no Softmax over (batch, heads, queries, keys); name the layers")
-    places = _of_one_shape([v.shape[2:] for v in kept])
-    stack = np.concatenate([kept[i][element] for i in places]).transpose(1, 0, 2)
-    heads = tuple(f"{i}.{h}" for i in places for h in range(kept[i].shape[1]))
-    return Recording(stack, heads, "sequence")
+    made = []
+    for places in _groups([("", v.shape[2:]) for _, v in kept]):
+        stack = np.concatenate([kept[i][1][element] for i in places]).transpose(1, 0, 2)
+        heads = tuple(f"{i}.{h}" for i in places for h in range(kept[i][1].shape[1]))
+        modules = tuple(kept[i][0] for i in places for _ in range(kept[i][1].shape[1]))
+        out, error = _onnx_outputs(model, images, [kept[i] for i in places], element)
+        label = kept[places[0]][0]
+        made.append(Recording(stack, heads, "sequence", out if outputs else None, None, error, modules, label))
+    return made[0] if len(made) == 1 else replace(made[0], others=tuple(made[1:]))
 
 
-def _of_one_shape(shapes: list[tuple[int, ...]]) -> list[int]:
-    """The layers that attend over as many positions as the first; a warning names the others."""
-    out = [i for i, shape in enumerate(shapes) if shape == shapes[0]]
-    if len(out) < len(shapes):
-        others = "; ".join(
-            f"layer {i}: {shape[0]} queries, {shape[1]} keys" for i, shape in enumerate(shapes) if shape != shapes[0]
-        )
-        warnings.warn(
-            f"one recording holds layers with the same numbers of queries and keys, here {shapes[0][0]} and "
-            f"{shapes[0][1]} of layer 0; left out: {others}",
-            ReluscopeWarning,
-            stacklevel=3,
-        )
-    return out
+def _onnx_outputs(
+    model: OnnxModel, images: Any, kept: list[tuple[str, Array]], element: int
+) -> tuple[Array | None, float]:
+    """Outputs (steps, heads, width) of the heads after each Softmax, and how far they are from weights times values."""
+    known = [pair for name, _ in kept if (pair := model.taps.attended(name)) is not None]
+    if len(known) < len(kept):
+        return None, float("nan")
+    run = model.taps.run(model.prepared(model.images(images)), [tensor for pair in known for tensor in pair])
+    parts, worst = [], 0.0
+    for (values, product), (_, weight) in zip(known, kept, strict=True):
+        own = run[product]
+        if own.ndim != 4 or own.shape[:3] != weight.shape[:3]:
+            return None, float("nan")
+        scale = float(np.abs(own).max()) or 1.0
+        worst = max(worst, float(np.abs(weight.astype(float) @ run[values] - own).max()) / scale)
+        parts.append(own[element])
+    if len({part.shape[-1] for part in parts}) > 1:
+        return None, worst
+    return np.concatenate(parts).transpose(1, 0, 2), worst
 
 
 def record_stream(
@@ -454,15 +556,21 @@ def record_stream(
     writer = _Writer(folder, key or "", None, "memory", None)
     worst = 0.0
     state: Any = None
+    values: dict[int, Array] = {}
     with torch.no_grad(), meter(progress, "recording attention") as report:
         for start in range(0, len(array), chunk):
             part = array[start : start + chunk]
             x = torch.from_numpy(np.ascontiguousarray(part, np.float32) / (255 if part.dtype == np.uint8 else 1))[None]
             layers, state, error = _step(module, x, state, step)
             worst = max(worst, error)
-            blocks = [_by_lag(w, len(part), memory) for w, _ in layers]
+            blocks = [_by_lag(layer.weights, memory) for layer in layers]
+            for i, (layer, block) in enumerate(zip(layers, blocks, strict=True)):
+                if layer.values is not None:
+                    seen = np.concatenate([values.get(i, layer.values[:, :0]), layer.values], axis=1)
+                    worst = max(worst, _misfit(block, seen, layer.outputs))
+                    values[i] = seen[:, -memory:]
             writer.heads = tuple(f"{i}.{h}" for i, b in enumerate(blocks) for h in range(b.shape[1]))
-            kept = np.concatenate([v.transpose(1, 0, 2) for _, v in layers], 1) if outputs else None
+            kept = np.concatenate([layer.outputs.transpose(1, 0, 2) for layer in layers], 1) if outputs else None
             writer.add(np.concatenate(blocks, 1), kept)
             report(start + len(part), f"{start + len(part):,} of {len(array):,} frames")
     return writer.finish(worst)
@@ -479,18 +587,44 @@ def fingerprint(module: Any, frames: Array, extra: str = "") -> str:
     return digest.hexdigest()
 
 
-def _step(module: Any, x: Any, state: Any, step: Any) -> tuple[list[tuple[Array, Array]], Any, float]:
-    """Weights (heads, t, keys) and outputs (heads, t, width) of each layer, the next state, and the largest error."""
+class _Seen(NamedTuple):
+    """One layer in one chunk: weights (heads, t, keys), outputs (heads, t, width), values of the chunk's own frames."""
+
+    weights: Array
+    outputs: Array
+    values: Array | None = None
+
+
+def _misfit(weights: Array, values: Array, outputs: Array) -> float:
+    """How far the heads' outputs (heads, t, e) are from what weights by lag (t, heads, memory) make of the values.
+
+    `values` (heads, frames, e) are those of all frames up to the last one, collected here and not by the module: so
+    this tests the order of the lags and what is carried from chunk to chunk, too.
+    """
+    t, _, memory = weights.shape
+    made = np.zeros(outputs.shape)
+    first = values.shape[1] - t
+    for row in range(t):
+        reach = min(memory, first + row + 1)
+        frames = values[:, first + row + 1 - reach : first + row + 1][:, ::-1]
+        made[:, row] = np.einsum("hl,hle->he", weights[row, :, :reach], frames)
+    return float(np.abs(made - outputs).max()) / (float(np.abs(outputs).max()) or 1.0)
+
+
+def _step(module: Any, x: Any, state: Any, step: Any) -> tuple[list[_Seen], Any, float]:
+    """What each layer does in a chunk, the next state, and the largest error known so far."""
     if step is None:
-        layers: list[tuple[Array, Array]] = []
-        _, state = module(x, state, lambda i, w, v: layers.append((w[0].numpy(), v[0].numpy())))
+        layers: list[_Seen] = []
+        _, state = module(
+            x, state, lambda i, w, out, v: layers.append(_Seen(w[0].numpy(), out[0].numpy(), v[0].numpy()))
+        )
         return layers, state, 0.0
     from reluscope.lens._watch import Watch
 
     with Watch(module) as seen:
         _, state = step(x, state)
     found = [
-        (
+        _Seen(
             c.weights[0].numpy(),
             np.zeros((*c.weights.shape[1:3], 0), np.float32) if c.outputs is None else c.outputs[0].numpy(),
         )
@@ -500,7 +634,7 @@ def _step(module: Any, x: Any, state: Any, step: Any) -> tuple[list[tuple[Array,
     return found, state, max(errors, default=0.0)
 
 
-def _by_lag(weights: Array, steps: int, memory: int) -> Array:
+def _by_lag(weights: Array, memory: int) -> Array:
     """(heads, t, keys) with the current frames as the last t keys, to (t, heads, memory) by lag."""
     heads, t, keys = weights.shape
     out = np.zeros((t, heads, memory), np.float32)
@@ -516,6 +650,8 @@ class _Writer:
 
     def __init__(self, folder: Path | None, key: str, heads: Any, kind: str, labels: Any) -> None:
         self.folder, self.key, self.heads, self.kind, self.labels = folder, key, heads, kind, labels
+        self.modules: tuple[str, ...] | None = None
+        self.name = ""
         self.parts: list[Array] = []
         self.output_parts: list[Array] = []
         self.steps = 0
@@ -559,6 +695,8 @@ class _Writer:
             "output_dtype": "float32",
             "error": None if np.isnan(error) else float(error),
         }
+        if self.modules is not None:
+            facts |= {"modules": list(self.modules), "name": self.name}
         (self.folder / "recording.json").write_text(
             json.dumps(facts), "utf-8"
         )  # last, so that half a recording is none

@@ -99,7 +99,25 @@ class ColourBasis:
 
 
 def channel_maps(model: Model, layer: str, images: Any) -> npt.NDArray[Any]:
-    """Activations of a convolutional layer, (n, channels, rows, columns)."""
+    """Activations of a convolutional layer.
+
+    Parameters
+    ----------
+    model : Model
+        What `as_model` returns.
+    layer : str
+        A layer of the model by name.
+    images : (n, rows, columns, channels)
+
+    Returns
+    -------
+    (n, channels, rows, columns) array
+
+    Raises
+    ------
+    InputError
+        If the layer gives no maps of rows and columns; the message lists the convolutions.
+    """
     maps = model.activations(images, [layer])[layer]
     if maps.ndim != 4:
         raise InputError(
@@ -283,7 +301,24 @@ def dead_channels(model: Model, layer: str, images: Any, *, batch: int = 64) -> 
 
 
 def kernels(model: Model, layer: str) -> npt.NDArray[Any]:
-    """The weights of a convolution, (outputs, inputs, rows, columns)."""
+    """The weights of a convolution.
+
+    Parameters
+    ----------
+    model : Model
+        What `as_model` returns.
+    layer : str
+        A convolution of the model by name.
+
+    Returns
+    -------
+    (outputs, inputs, rows, columns) array
+
+    Raises
+    ------
+    InputError
+        If the layer has no weights, or is no convolution of images.
+    """
     model.find(layer)
     if isinstance(model, OnnxModel):
         weight = model.taps.kernel(layer)

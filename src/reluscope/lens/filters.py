@@ -327,7 +327,22 @@ def visualise(
 
 
 def measure(model: Model, objective: Objective, images: Any, *, batch: int = 64) -> npt.NDArray[np.float64]:
-    """The objective's value on each of `images`."""
+    """The objective's value on each image.
+
+    Parameters
+    ----------
+    model : Model
+        What `as_model` returns.
+    objective : Objective
+        What `neuron`, `channel` or `direction` gives.
+    images : (n, rows, columns, channels)
+    batch : int
+        Images in one run of the model.
+
+    Returns
+    -------
+    (n,) array
+    """
     checked = model.images(images)
     out = []
     for start in range(0, len(checked), batch):

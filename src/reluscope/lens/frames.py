@@ -133,13 +133,13 @@ def as_bytes(images: Any, name: str = "images") -> Bytes:
         array = array[..., None]
     if array.ndim != 4 or array.dtype.kind not in "fiub":
         raise InputError(f"{name} must be numbers of shape (n, height, width, channels), got {describe(images)}")
-    if array.dtype == np.uint8:
-        return array
+    if array.dtype == np.uint8 or not array.size:
+        return array.astype(np.uint8, copy=False)
     out = np.empty(array.shape, np.uint8)
     for one, plane in zip(array.reshape(-1, *array.shape[2:]), out.reshape(-1, *array.shape[2:]), strict=True):
         values = one.astype(np.float64)  # a row of a picture at a time: doubles of all would take eight times the room
         if not np.isfinite(values).all():
-            raise InputError("images must be finite, got NaN or infinity")
+            raise InputError(f"{name} must be finite, got NaN or infinity")
         plane[...] = np.clip(np.rint(values * 255), 0, 255)
     return out
 

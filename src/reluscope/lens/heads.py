@@ -1,4 +1,5 @@
-"""Detectors: which heads look at the current, the previous or the last frames, every n-th or key frames, or switch.
+"""Detectors: which heads look at the current, the previous or the last frames, every n-th or key frames, or switch;
+and, where tokens are known, at earlier copies of the current token or at what followed them.
 
 All scores are in [0, 1] and are shares of attention, so that they can be read on their own. A head that spreads its
 attention evenly, or at random, scores near 0 everywhere.
@@ -40,12 +41,14 @@ class HeadPattern:
     [0, 1]; `period` is n, and `period_in` says whether they are n apart as seen from now ("lag") or in absolute time
     ("time"). `key`: mean weight of the key frames while they can be seen, from at least four frames away; `key_frames`
     lists them. `modes`: how cleanly the weight of the last two frames splits into a high and a low level over time;
-    `recent` is the share of time in the high one.
+    `recent` is the share of time in the high one. With tokens, `duplicate` is the weight of earlier copies of the
+    current token, and `induction` that of the tokens that followed them, over what an even head would give them,
+    rescaled to [0, 1]; NaN where tokens are not known or hardly repeat.
 
     Attributes
     ----------
     head : str
-    previous, period_score, key, modes, recent, current, last : float
+    previous, period_score, key, modes, recent, current, last, duplicate, induction : float
     period : int
     period_in : {"lag", "time"}
     key_frames : tuple of int
@@ -62,6 +65,8 @@ class HeadPattern:
     recent: float
     current: float = 0.0
     last: float = 0.0
+    duplicate: float = float("nan")
+    induction: float = float("nan")
 
     def detected(self, threshold: float = 0.5) -> tuple[str, ...]:
         """Names of the patterns whose score reaches the threshold.
@@ -81,6 +86,8 @@ class HeadPattern:
             f"every {_ordinal(self.period)} frame": self.period_score,
             "key frame": self.key,
             "two modes": self.modes,
+            "duplicate token": self.duplicate,
+            "induction": self.induction,
         }
         return tuple(name for name, score in named.items() if score >= threshold)
 
@@ -125,6 +132,8 @@ class Patterns(Tabular):
             "recent",
             "current",
             "last",
+            "duplicate",
+            "induction",
         )
         table: dict[str, list[Any]] = {c: [getattr(p, c) for p in self.heads] for c in columns}
         return table | {"detected": [", ".join(p.detected(self.threshold)) for p in self.heads]}
@@ -135,12 +144,21 @@ class Patterns(Tabular):
         return f"<Patterns of {len(self.heads)} heads, {len(detected)} with a pattern{': ' + shown if shown else ''}>"
 
 
-def detect_patterns(recording: Recording, *, periods: Sequence[int] = range(2, 17), threshold: float = 0.5) -> Patterns:
+def detect_patterns(
+    recording: Recording,
+    *,
+    tokens: Sequence[Any] | None = None,
+    periods: Sequence[int] = range(2, 17),
+    threshold: float = 0.5,
+) -> Patterns:
     """Score every head of a recording for patterns: current, previous, last, every n-th, key frames, two modes.
 
     Parameters
     ----------
     recording : Recording
+        Of layers whose queries and keys are the same positions (not cross attention).
+    tokens : sequence, optional
+        The token at each position, as text or number: heads are scored for duplicate tokens and induction too.
     periods : sequence of int
         Periods to try.
     threshold : float
@@ -152,17 +170,56 @@ def detect_patterns(recording: Recording, *, periods: Sequence[int] = range(2, 1
 
     Notes
     -----
-    Scores are in [0, 1]. Cost: a few passes over each head's weights.
+    Scores are in [0, 1]. Cost: a few passes over each head's weights. A head with a fixed lag cannot be told from an
+    induction head on tokens that repeat at one distance only: record one with repeats at several distances.
     """
     instance(recording, "recording", Recording, "a Recording")
     threshold = real(threshold, "threshold", low=0.0, high=1.0)
     tried = sorted({integer(n, "periods", low=2) for n in several(periods, "periods", "whole numbers")})
     if recording.steps < 8:
         raise InputError(f"patterns over time need at least 8 steps, got {recording.steps}")
-    return Patterns(tuple(_scores(recording, i, tried) for i in range(len(recording.heads))), threshold)
+    steps, positions = recording.weights.shape[0], recording.weights.shape[2]
+    if recording.kind == "sequence" and steps != positions:
+        raise InputError(
+            f"{recording.name or 'the recording'} has {steps} queries and {positions} keys: patterns over time need "
+            "queries and keys at the same positions"
+        )
+    pairs = None if tokens is None else _token_pairs(recording, tokens)
+    return Patterns(tuple(_scores(recording, i, tried, pairs) for i in range(len(recording.heads))), threshold)
 
 
-def _scores(recording: Recording, head: int, periods: list[int]) -> HeadPattern:
+_LEAST_REPEATS = 4
+"""Steps whose token has come before, from which detectors of tokens give a score."""
+
+
+def _token_pairs(recording: Recording, tokens: Sequence[Any]) -> tuple[Array, Array]:
+    """Truth tables (steps, positions): earlier copies of a step's token, and the places after them.
+
+    Lags 0 and 1 are left out of both, so that a head that looks at the current or previous token is none of these.
+    """
+    words = [str(w) for w in several(tokens, "tokens", "texts or numbers")]
+    if len(words) != recording.steps:
+        raise InputError(f"tokens must have {recording.steps} entries, one per step, got {len(words)}")
+    _, number = np.unique(words, return_inverse=True)
+    lag = np.arange(len(words))[:, None] - np.arange(len(words))[None]
+    same = (number[:, None] == number[None]) & (lag > 0)
+    after = np.zeros_like(same)
+    after[:, 1:] = same[:, :-1]
+    return same & (lag > 1), after & (lag > 1)
+
+
+def _share(weights: Array, wanted: Array) -> float:
+    """Weight of the wanted places, over what they would get if every step spread its weight over all it can see."""
+    rows = wanted.any(1)
+    if rows.sum() < _LEAST_REPEATS:
+        return float("nan")
+    got = float((weights * wanted)[rows].sum(1).mean())
+    seen = (weights > 0).any(0).sum() if (np.triu(weights, 1) > 0).any() else np.arange(1, len(weights) + 1)[rows]
+    chance = float((wanted[rows].sum(1) / seen).mean())
+    return max(0.0, (got - chance) / (1 - chance)) if chance < 1 else 0.0
+
+
+def _scores(recording: Recording, head: int, periods: list[int], pairs: tuple[Array, Array] | None) -> HeadPattern:
     lags = recording.lags(head).astype(np.float64)
     absolute = recording.absolute(head).astype(np.float64)
     memory = lags.shape[1]
@@ -174,7 +231,14 @@ def _scores(recording: Recording, head: int, periods: list[int]) -> HeadPattern:
     modes, recent = _two_modes(lags)
     means = lags[min(memory, recording.steps // 2) :, :_LAST].mean(axis=0)
     current, last = float(lags[1:, 0].mean()), float(means.sum() - means.max()) * _LAST / (_LAST - 1)
-    return HeadPattern(recording.heads[head], previous, score, period, where, key, frames, modes, recent, current, last)
+    tokens = (float("nan"), float("nan"))
+    if pairs is not None:
+        wide = np.zeros((recording.steps, recording.steps))
+        wide[:, : absolute.shape[1]] = absolute
+        tokens = (_share(wide, pairs[0]), _share(wide, pairs[1]))
+    return HeadPattern(
+        recording.heads[head], previous, score, period, where, key, frames, modes, recent, current, last, *tokens
+    )
 
 
 def _best_period(weights: Array, periods: list[int], warm: int) -> tuple[float, int]:

@@ -205,17 +205,52 @@ class Model(ABC):
 
 
 class TorchModel(Model):
-    """A live module. Layers are its sub-modules by their dotted names; hooks copy, so outputs are not changed."""
+    """A live module. Layers are its sub-modules by their dotted names; hooks copy, so outputs are not changed.
+
+    Without `image_shape` it takes whatever the module takes (tokens, embeddings, several arguments): attention,
+    ablation, patching and attribution work, pictures of images do not.
+    """
 
     def __init__(
-        self, module: Any, image_shape: Sequence[int], preparation: Preparation | None = None, label: str = ""
+        self,
+        module: Any,
+        image_shape: Sequence[int] | None = None,
+        preparation: Preparation | None = None,
+        label: str = "",
     ) -> None:
         self.module = module
-        self.image_shape = _image_shape(image_shape)
+        self._image_shape = None if image_shape is None else _image_shape(image_shape)
         self.preparation = preparation or Preparation()
         self.label = label or type(module).__name__
         self.layers = tuple(Layer(name, type(m).__name__) for name, m in module.named_modules() if name)
         self._modules = dict(module.named_modules())
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the module's weights."""
+        return _dtype(self.module)
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it was told the shape of its images."""
+        return self._image_shape is not None
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:  # type: ignore[override]
+        """(height, width, channels), which `as_model` must have been told."""
+        if self._image_shape is None:
+            raise InputError(
+                f"image_shape=(height, width, channels) is needed for pictures of a torch module: "
+                f"as_model({self.label}, image_shape=...)"
+            )
+        return self._image_shape
+
+    def __repr__(self) -> str:
+        return (
+            super().__repr__()
+            if self.takes_images
+            else f"<{type(self).__name__} {self.label}: any inputs, {len(self.layers)} layers>"
+        )
 
     def activations(self, images: Any, layers: Sequence[str], *, batch: int = 64) -> dict[str, Array]:
         """See `Model.activations`.
@@ -352,7 +387,8 @@ def as_model(
     ----------
     model : torch module, path or Model
     image_shape : sequence of int, optional
-        (height, width, channels); an ONNX file usually says it itself.
+        (height, width, channels); an ONNX file usually says it itself. A torch module without it takes what it takes
+        (tokens, several arguments): attention, ablation, patching and attribution work, pictures of images do not.
     layout : {"NCHW", "NHWC", "flat"}, optional
         "NCHW" by default.
     scale, mean, std, bgr : float, sequence, sequence, bool
@@ -386,7 +422,7 @@ def as_model(
         return _fitting(made)
     if hasattr(model, "named_modules"):
         if image_shape is None:
-            raise InputError("image_shape=(height, width, channels) is needed for a torch module")
+            return TorchModel(model)
         return _fitting(TorchModel(model, image_shape, Preparation(layout=layout or "NCHW", **facts)))
     raise InputError(f"model must be a torch module or the path of an ONNX file, got {describe(model)}")
 

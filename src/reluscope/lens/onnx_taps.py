@@ -17,6 +17,9 @@ from reluscope.limits import DEFAULT_LIMITS, Limits, started
 
 Array = npt.NDArray[Any]
 
+_PASSED = 4
+"""Nodes without effect that may stand between a Softmax and the product with the values."""
+
 
 class Taps:
     """A graph whose every node can be made an output.
@@ -83,6 +86,20 @@ class Taps:
     def attention_layers(self) -> tuple[str, ...]:
         """Softmax nodes, in order: the places where attention weights are made."""
         return tuple(name for name, kind in self.layers if kind == "Softmax")
+
+    def attended(self, layer: str) -> tuple[str, str] | None:
+        """The tensors of the values that a Softmax's weights are multiplied with, and of the product; None without."""
+        name = self.tensor(layer)
+        for _ in range(_PASSED):
+            users = [node for node in self.proto.graph.node if name in node.input]
+            for node in users:
+                if node.op_type == "MatMul" and node.input[0] == name:
+                    return node.input[1], node.output[0]
+            onward = [node for node in users if node.op_type in ("Dropout", "Identity", "Cast")]
+            if not onward:
+                return None
+            name = onward[0].output[0]
+        return None
 
     def fitted(self, x: Array) -> Array:
         """`x` with the number of axes the graph takes, its batch axis kept."""

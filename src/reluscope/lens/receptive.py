@@ -144,7 +144,19 @@ def receptive_fields(model: Model, layers: Sequence[str] | None = None) -> list[
 
 
 def receptive_field(model: Model, layer: str) -> ReceptiveField:
-    """The receptive field of one layer."""
+    """The receptive field of one layer.
+
+    Parameters
+    ----------
+    model : Model
+        What `as_model` returns.
+    layer : str
+        A layer of the model by name.
+
+    Returns
+    -------
+    ReceptiveField
+    """
     return receptive_fields(model, [layer])[0]
 
 

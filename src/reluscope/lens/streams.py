@@ -46,12 +46,13 @@ class EventHeads(Tabular):
     effect: Array
     p: Array
 
-    def found(self, level: float = 0.05) -> dict[str, tuple[str, ...]]:
+    def significant(self, p: float = 0.05) -> dict[str, tuple[str, ...]]:
         """For each event the heads that differ, the largest difference first.
 
         Parameters
         ----------
-        level : float
+        p : float
+            Heads with a p-value of at most this.
 
         Returns
         -------
@@ -60,7 +61,7 @@ class EventHeads(Tabular):
         out = {}
         for e, event in enumerate(self.events):
             order = np.argsort(-self.effect[:, e], kind="stable")
-            out[event] = tuple(self.heads[h] for h in order if self.p[h, e] <= level)
+            out[event] = tuple(self.heads[h] for h in order if self.p[h, e] <= p)
         return out
 
     def to_dict(self) -> dict[str, list[Any]]:

@@ -152,7 +152,7 @@ def load_vpt(
     """
     torch = require("torch", "torch")
     arguments, temperature = read_model_file(model_file, limits=limits)
-    limits.check("file_bytes", 4 * _parameters(arguments, torch), f"{as_path(model_file).name}, as a model,")
+    limits.check("file_bytes", 4 * count_parameters(arguments, torch), f"{as_path(model_file).name}, as a model,")
     policy = vpt_policy(arguments, temperature=temperature, rng=0)
     wanted = policy.state_dict()
     if weights_file is None:
@@ -195,7 +195,19 @@ def read_model_file(path: str | PathLike[str], *, limits: Limits = DEFAULT_LIMIT
 
 
 def vpt_cnn(policy: Any, label: str = "VPT") -> TorchModel:
-    """The convolutional network of a policy as a model with named layers (`stacks.1.firstconv`, ...)."""
+    """The convolutional network of a policy as a model with named layers (`stacks.1.firstconv`, ...).
+
+    Parameters
+    ----------
+    policy : VPT policy
+        What `load_vpt` or `vpt_policy` gives.
+    label : str
+        What the model is called on pages.
+
+    Returns
+    -------
+    Model
+    """
     return TorchModel(policy.net.img_process.cnn, policy.image_shape, Preparation(layout="NHWC"), label)
 
 
@@ -226,7 +238,7 @@ def _checked(arguments: Any) -> dict[str, Any]:
     return full
 
 
-def _parameters(arguments: dict[str, Any], torch: Any) -> int:
+def count_parameters(arguments: dict[str, Any], torch: Any) -> int:
     """Parameters of a policy, counted on one that has no memory of its own."""
     from reluscope.lens._vpt_net import Policy
 

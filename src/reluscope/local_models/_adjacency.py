@@ -15,6 +15,7 @@ from reluscope._check import FloatArray
 from reluscope._lazy import late
 from reluscope.local_models._grouping import Words, pack, spans
 from reluscope.threads import blas_threads
+from reluscope.workers import jobs_at_hand, on_cluster, run
 
 if TYPE_CHECKING:
     from reluscope.local_models.unwrap import Unwrapped
@@ -89,19 +90,25 @@ def _nearest(points: FloatArray, k: int) -> Index:
     if points.shape[1] < _TREE_INPUTS or n > _MOST_PAIRED:
         cKDTree = late("scipy.spatial", "cKDTree")
 
-        return np.asarray(cKDTree(points).query(points, k=k)[1], dtype=np.int64).reshape(n, k)
+        threads = 1 if on_cluster() else jobs_at_hand()
+        return np.asarray(cKDTree(points).query(points, k=k, workers=threads)[1], dtype=np.int64).reshape(n, k)
     # In many dimensions a tree visits nearly all pairs: products of blocks are faster.
     centred = points - points.mean(axis=0)
     left = np.column_stack([centred, np.ones(n)])
     right = np.ascontiguousarray(np.column_stack([-2.0 * centred, (centred**2).sum(axis=1)]).T)
-    found = np.empty((n, k), dtype=np.int64)
     with blas_threads(points.shape[1]):
-        for part in spans(n, max(1, (1 << 21) // n)):
-            _keep_nearest(left[part] @ right, k, found[part])
+        parts = spans(n, max(1, (1 << 19) // n))
+        return np.concatenate(list(run(_nearest_of, parts, shared=(left, right, k), jobs=jobs_at_hand())))
+
+
+def _nearest_of(part: slice, left: FloatArray, right: FloatArray, k: int) -> Index:
+    """The k nearest points of some."""
+    found = np.empty((part.stop - part.start, k), dtype=np.int64)
+    _keep_nearest(left[part] @ right, k, found)
     return found
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _keep_nearest(distance, k, found):  # type: ignore[no-untyped-def]
     """Indices of the k smallest entries of each row, by insertion."""
     low = np.empty(k)

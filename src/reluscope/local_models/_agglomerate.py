@@ -17,7 +17,6 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from scipy.sparse import csr_array
 
 from reluscope._check import FloatArray
 
@@ -45,53 +44,66 @@ def agglomerate(
     return merges, costs
 
 
-def polish(label: Index, theta: FloatArray, gram: FloatArray, edges: Index, rounds: int) -> Index:
-    """Move regions between neighbouring clusters while that lowers the total cost, as in Lloyd's algorithm.
+class Polish:
+    """Moves regions between neighbouring clusters while that lowers the total cost, as in Lloyd's algorithm.
 
-    `label` (n,) in 0..k-1 is the cluster of each region. In each round the common model of every cluster is found, and
-    each region goes to the cheapest among its own cluster and those of the regions beside it. A cluster never loses its
-    last region. Cost per round `p²` for each region and cluster beside it.
+    In each round the common model of every cluster is found, and each region goes to the cheapest among its own cluster
+    and those of the regions beside it. A cluster never loses its last region. Cost per round `p²` for each region and
+    cluster beside it.
     """
-    k = int(label.max()) + 1
-    if k == 1:
+
+    def __init__(self, theta: FloatArray, gram: FloatArray, edges: Index) -> None:
+        n, p, m = self.shape = theta.shape
+        pull = gram @ theta  # A θ of each region
+        self.own = np.einsum("npo,npo->n", theta, pull)
+        self.pull = pull.reshape(n, p * m)
+        self.upper = np.triu_indices(p)  # Gram matrices are symmetric: half of each is enough
+        self.flat = np.ascontiguousarray(gram[:, self.upper[0], self.upper[1]])
+        both = np.concatenate([edges, edges[:, ::-1]])
+        self.beside = both[np.argsort(both[:, 0], kind="stable"), 1]
+        self.start = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
+
+    def __call__(self, label: Index, rounds: int) -> Index:
+        """The clusters after so many rounds; `label` (n,) in 0..k-1 is the cluster of each region before."""
+        k = int(label.max()) + 1
+        if k == 1:
+            return label
+        (_, p, m), upper, pull, flat = self.shape, self.upper, self.pull, self.flat
+        twice = np.where(upper[0] == upper[1], 1.0, 2.0)
+        label = label.copy()
+        total, pulled = (_added(label, part, k) for part in (flat, pull))
+        full = np.empty((k, p, p))
+        for _ in range(rounds):
+            full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = total
+            common = np.linalg.solve(full, pulled.reshape(k, p, m))
+            # The cost θᵀAθ - 2 ΘᵀAθ + ΘᵀAΘ of region and cluster: two products of vectors.
+            outer = np.ascontiguousarray((common @ common.transpose(0, 2, 1))[:, upper[0], upper[1]] * twice)
+            models = np.ascontiguousarray(common.reshape(k, p * m))
+            best = _cheapest(label, self.own, pull, flat, models, outer, self.start, self.beside)
+            lost = (np.bincount(best, minlength=k) == 0)[label]
+            best[lost] = label[lost]
+            moved = np.flatnonzero(best != label)
+            if not len(moved):
+                break
+            total, pulled = (
+                sums + _added(best[moved], part[moved], k) - _added(label[moved], part[moved], k)
+                for sums, part in ((total, flat), (pulled, pull))
+            )
+            label = best
         return label
-    n, p, m = theta.shape
-    pull = gram @ theta  # A θ of each region
-    own = np.einsum("npo,npo->n", theta, pull)
-    pull = pull.reshape(n, p * m)
-    upper = np.triu_indices(p)  # Gram matrices are symmetric: half of each is enough
-    flat = np.ascontiguousarray(gram[:, upper[0], upper[1]])
-    twice = np.where(upper[0] == upper[1], 1.0, 2.0)
-    both = np.concatenate([edges, edges[:, ::-1]])
-    beside = both[np.argsort(both[:, 0], kind="stable"), 1]
-    start = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
-    label = label.copy()
-    total, pulled = (_members(label, np.ones(n), k) @ part for part in (flat, pull))
-    full = np.empty((k, p, p))
-    for _ in range(rounds):
-        full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = total
-        common = np.linalg.solve(full, pulled.reshape(k, p, m))
-        # The cost θᵀAθ - 2 ΘᵀAθ + ΘᵀAΘ of region and cluster: two products of vectors.
-        outer = np.ascontiguousarray((common @ common.transpose(0, 2, 1))[:, upper[0], upper[1]] * twice)
-        models = np.ascontiguousarray(common.reshape(k, p * m))
-        best = _cheapest(label, own, pull, flat, models, outer, start, beside)
-        lost = np.isin(label, np.setdiff1d(label, best))
-        best[lost] = label[lost]
-        moved = np.flatnonzero(best != label)
-        if not len(moved):
-            break
-        change = _members(best[moved], np.ones(len(moved)), k) - _members(label[moved], np.ones(len(moved)), k)
-        total, pulled = total + change @ flat[moved], pulled + change @ pull[moved]
-        label = best
-    return label
 
 
-def _members(label: Index, value: FloatArray, k: int) -> csr_array:
-    """The matrix (k, n) that adds up rows by label."""
-    return csr_array((value, (label, np.arange(len(label)))), shape=(k, len(label)))
+@njit(cache=True, nogil=True, error_model="numpy")
+def _added(label, rows, k):  # type: ignore[no-untyped-def]
+    """Sums of the rows with each label, shape (k, columns)."""
+    out = np.zeros((k, rows.shape[1]))
+    for i in range(len(label)):
+        for j in range(rows.shape[1]):
+            out[label[i], j] += rows[i, j]
+    return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _cheapest(label, own, pull, flat, common, outer, start, beside):  # type: ignore[no-untyped-def]
     """The cheapest cluster of each region among its own and those of the regions beside it."""
     n = len(label)
@@ -172,7 +184,7 @@ def _least(models, floors, a, b):  # type: ignore[no-untyped-def]
     return (1.0 - 1e-9) * gap * floors[a] * floors[b] / floor
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _merge_all(n, models, grams, floors, both):  # type: ignore[no-untyped-def]
     p, m = models.shape[1], models.shape[2]
     total = 2 * n - 1

@@ -14,6 +14,7 @@ from reluscope._columns import Names, columns_of, few
 from reluscope.errors import InputError, InputTypeError
 from reluscope.local_models._source import arranged
 from reluscope.network import Network
+from reluscope.schema import input_labels, output_labels
 
 TASKS = ("auto", "regression", "binary", "multiclass")
 
@@ -191,6 +192,16 @@ def scaling_of(scaler: Any, n: int) -> Scaling | None:
     return Scaling(M.astype(np.float64), step.c)
 
 
+def scaling_of_schema(net: Network) -> Scaling | None:
+    """The scaling of a network whose schema has units of its own; None where its numbers are those of the columns."""
+    schema = net.schema
+    if schema is None or not schema.columns:
+        return None
+    labels = input_labels(schema, net.n_inputs)
+    found = Scaling(np.array([label.scale for label in labels]), np.array([label.shift for label in labels]))
+    return None if found.identity else found
+
+
 def in_original_units(net: Network, scaling: Scaling) -> Network:
     """The same network with a schema whose columns are in original units: tables are scaled as they are read."""
     schema = net.schema
@@ -220,6 +231,55 @@ def in_original_units(net: Network, scaling: Scaling) -> Network:
     return net.with_schema(columns=columns)
 
 
+def results_in_units(net: Network, response: Response | None = None) -> Network:
+    """The same network with outputs in the units of its schema.
+
+    A decision by the largest or smallest output compares the network's own numbers. So scalings that differ from output
+    to output, or turn the order round, are left alone until the `response` says that nothing is decided.
+    """
+    schema = net.schema
+    if schema is None or all((o.scale, o.shift) == (1.0, 0.0) for o in schema.outputs):
+        return net
+    one = schema.outputs[0]
+    alike = one.scale > 0 and all((o.scale, o.shift) == (one.scale, one.shift) for o in schema.outputs)
+    free = response is not None and not response.classes
+    return net.in_units(inputs=False) if alike or free else net
+
+
+def result_names(net: Network) -> Names:
+    """What the outputs are called: as the schema has it, else y0, y1, ..."""
+    known = net.schema is not None and net.schema.outputs
+    return net.schema.output_names if known and net.schema else tuple(f"y{k}" for k in range(net.n_outputs))
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of the numbers in tables: of each input, and of each output where its numbers are in it."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, net: Network, own: bool = False) -> Units:
+        """Those of a network's columns; `own`: of the numbers that it takes itself."""
+        labels = input_labels(net.schema, net.n_inputs)
+        results = output_labels(net.schema, net.n_outputs)
+        return cls(
+            tuple(label.unit if label.plain or not own else "" for label in labels),
+            tuple(label.unit if label.plain else "" for label in results),
+        )
+
+    def coefficient(self, output: int, feature: int) -> str:
+        """The unit of a coefficient, such as "pts per ft"; empty if nothing is known."""
+        unit = self.inputs[feature]
+        return " ".join(part for part in (self.outputs[output], f"per {unit}" if unit else "") if part)
+
+
+def headed(name: str, unit: str) -> str:
+    """The head of a column."""
+    return f"{name} ({unit})" if unit else name
+
+
 def prepare(
     net: Network, y: Any, n: int, task: str, classes: Any, known: tuple[Any, ...] | None = None
 ) -> tuple[Network, Response]:
@@ -246,7 +306,10 @@ def prepare(
         raise InputError(f'task="binary" needs a network with 1 or 2 outputs, got {net.n_outputs}')
     found = _classes(labels, known if classes is None else classes, kind, net.n_outputs)
     response = Response(kind, None, _codes(labels, found), found)
-    return (net.then([[-1.0, 1.0]]) if kind == "binary" and net.n_outputs == 2 else net), response
+    if kind == "binary" and net.n_outputs == 2:
+        smallest = net.schema is not None and net.schema.rule == "smallest"
+        net = net.then([[1.0, -1.0] if smallest else [-1.0, 1.0]])  # above 0: the second class
+    return net, response
 
 
 def _check_length(y: Any, n: int) -> None:

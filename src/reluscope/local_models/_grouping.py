@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.network import Network, Pattern
+from reluscope.workers import jobs_at_hand, on_cluster, run
 
 Index = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -50,6 +51,8 @@ def unpack(net: Network, words: Words) -> Pattern:
     ]  # the order in which `Network.key` writes its bits
     total = sum(len(plane) for plane in planes)
     bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=total) if total else None
+    if bits is not None and len(planes) == 1 and total == net.n_units:
+        return bits  # as they are
     pattern = np.zeros((len(words), net.n_units), dtype=np.uint8)
     start = 0
     for k, plane in enumerate(planes):
@@ -71,26 +74,93 @@ def hashes(words: Words) -> npt.NDArray[np.uint64]:
     return total ^ (total >> np.uint64(32))
 
 
-def group(words: Words) -> tuple[Index, Index]:
-    """Group of each row, and the first row of each group; groups are numbered by size, then by first row."""
+class Groups(NamedTuple):
+    """Groups of rows, numbered by size, then by first row."""
+
+    member: Index
+    """The group of each row."""
+    first: Index
+    """The first row of each group."""
+    rows: Index
+    """All rows, by group and then by number."""
+
+
+def group(words: Words) -> Groups:
+    """Rows with the same words together."""
+    n = len(words)
     hashed = hashes(words)
-    order = np.argsort(hashed, kind="stable")
-    new = np.empty(len(order), dtype=bool)
-    new[:1] = True
-    new[1:] = hashed[order[1:]] != hashed[order[:-1]]
-    same = np.flatnonzero(~new)
-    if (words[order[same]] != words[order[same - 1]]).any():  # two patterns with one hash: sort the words themselves
-        order = np.lexsort((np.arange(len(words)), *words.T))
+    order = _by_top_bits(hashed)
+    new = None if order is None else _begins(words, order, hashed >> np.uint64(64 - _TOP_BITS))
+    if order is None or new is None:
+        order = np.argsort(hashed, kind="stable")
+        new = _begins(words, order, hashed)
+    if new is None:  # two patterns with one hash: sort the words themselves
+        order = np.lexsort((np.arange(n), *words.T))
+        new = np.ones(n, dtype=bool)
         new[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
     starts = np.flatnonzero(new)
-    size = np.diff(np.append(starts, len(order)))
+    size = np.diff(np.append(starts, n))
     first = order[starts]  # stable sorts: the first of a group is its earliest row
-    by_size = np.lexsort((first, -size))
-    rank = np.empty(len(starts), dtype=np.int64)
-    rank[by_size] = np.arange(len(starts))
-    member = np.empty(len(words), dtype=np.int64)
-    member[order] = np.repeat(rank, size)
-    return member, first[by_size].astype(np.int64)
+    size_at = np.zeros(n, dtype=np.int64)
+    size_at[first] = size
+    ranked = np.flatnonzero(size_at)
+    smaller = size_at[ranked].max(initial=0) - size_at[ranked]
+    # Numbers of 16 bits are sorted in a few passes.
+    ranked = ranked[
+        np.argsort(smaller.astype(np.uint16) if smaller.max(initial=0) < 1 << 16 else smaller, kind="stable")
+    ]
+    rank = np.empty(n, dtype=np.int64)  # of the group that begins in a row
+    rank[ranked] = np.arange(len(ranked))
+    mine = rank[first]
+    ends = np.cumsum(size_at[ranked])
+    member, rows = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    member[order] = np.repeat(mine, size)
+    rows[np.arange(n) + np.repeat(ends[mine] - size - starts, size)] = order
+    return Groups(member, ranked, rows)
+
+
+_TOP_BITS = 43
+
+
+def _by_top_bits(hashed: npt.NDArray[np.uint64]) -> Index | None:
+    """Rows by the top bits of their hashes, then by number: plain numbers are sorted several times faster than rows.
+
+    None for more rows than the other bits can number.
+    """
+    low = np.uint64((1 << (64 - _TOP_BITS)) - 1)
+    if len(hashed) > int(low):
+        return None
+    return (_sorted((hashed & ~low) | np.arange(len(hashed), dtype=np.uint64)) & low).astype(np.int64)
+
+
+_PARTS = 16
+
+
+def _sorted(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Evenly spread numbers, sorted: those with the same top four bits by one worker each."""
+    if len(keys) < 1 << 16 or on_cluster():
+        return np.sort(keys)
+    part = (keys >> np.uint64(60)).astype(np.uint8)
+    ends = np.concatenate([[0], np.cumsum(np.bincount(part, minlength=_PARTS))])
+    out = np.empty_like(keys)
+
+    def sort(k: int) -> None:
+        mine = keys[part == k]
+        mine.sort()
+        out[ends[k] : ends[k + 1]] = mine
+
+    for _ in run(sort, range(_PARTS), jobs=jobs_at_hand()):
+        pass
+    return out
+
+
+def _begins(words: Words, order: Index, key: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
+    """Where a new key begins among rows in the order of their keys; None if two patterns have one key."""
+    new = np.ones(len(order), dtype=bool)
+    key = key[order]
+    new[1:] = key[1:] != key[:-1]
+    same = np.flatnonzero(~new)
+    return None if (words[order[same]] != words[order[same - 1]]).any() else new
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,9 @@ from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores
-from reluscope.local_models._data import Response, read, weights_of
+from reluscope.local_models._data import Response, Units, headed, read, weights_of
+from reluscope.local_models.merged import MergedModels, unwrapped_of
 from reluscope.local_models.portrait import Portrait
-
-if TYPE_CHECKING:
-    from reluscope.local_models.merged import MergedModels
 
 _SHOWN = 3
 """Coefficients and features of a portrait in a line of the table."""
@@ -63,7 +61,9 @@ class ClusterExplanation(Tabular):
     cluster : int
     names : tuple of str
     value : (inputs,) array
+        In the units of the columns.
     coefficient : (outputs, inputs) array
+        For such values.
     parts : (outputs, inputs) array
         `coefficient * (value - mean of the data)`.
     base : (outputs,) array
@@ -111,7 +111,7 @@ class ClusterExplanation(Tabular):
 
 def summary(m: MergedModels, X: Any, y: Any, sample_weight: Any, output: int) -> ClusterTable:
     """See `MergedModels.summary`."""
-    u = m._source("summary")
+    u = unwrapped_of(m, "summary")
     k = integer(output, "output", low=0, high=m.d.shape[1] - 1)
     cluster = m.cluster_of_region[u.region]
     eta = m.outputs(u.X)
@@ -165,7 +165,7 @@ def _measures(
 
 def importance(m: MergedModels, cluster: int | None, output: int) -> dict[str, float]:
     """See `MergedModels.importance`."""
-    u = m._source("importance")
+    u = unwrapped_of(m, "importance")
     k = integer(output, "output", low=0, high=m.d.shape[1] - 1)
     mine = m.cluster_of_region[u.region]
     which = range(len(m)) if cluster is None else [integer(cluster, "cluster", low=0, high=len(m) - 1)]
@@ -181,7 +181,7 @@ def importance(m: MergedModels, cluster: int | None, output: int) -> dict[str, f
 
 def portrait(m: MergedModels, cluster: int, features: int) -> Portrait:
     """See `MergedModels.portrait`."""
-    u = m._source("portrait")
+    u = unwrapped_of(m, "portrait")
     i = integer(cluster, "cluster", low=0, high=len(m) - 1)
     wanted = integer(features, "features", low=1)
     here = np.flatnonzero(m.cluster_of_region[u.region] == i)
@@ -196,7 +196,7 @@ def portrait(m: MergedModels, cluster: int, features: int) -> Portrait:
 
 def explain(m: MergedModels, x: Any) -> ClusterExplanation:
     """See `MergedModels.explain`."""
-    u = m._source("explain")
+    u = unwrapped_of(m, "explain")
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
         i = integer(x, "x", low=-len(u.region), high=len(u.region) - 1) % len(u.region)
         row = read(u.X, slice(i, i + 1))[0]
@@ -204,8 +204,10 @@ def explain(m: MergedModels, x: Any) -> ClusterExplanation:
         row = u._row(x, "x")
     cluster = int(m._assign(row[None])[0])
     C, d = m.C[cluster], m.d[cluster]
-    parts = C * (row - u.centre)
-    return ClusterExplanation(cluster, m.feature_names, row, C, parts, C @ u.centre + d, C @ row + d)
+    parts, base, output = C * (row - u.centre), C @ u.centre + d, C @ row + d
+    value, known = row if u.scaling is None else u.scaling.original(row), Units.of(m.network)
+    names = tuple(headed(name, unit) for name, unit in zip(m.feature_names, known.inputs, strict=True))
+    return ClusterExplanation(cluster, names, value, m.maps(units=True)[0][cluster], parts, base, output)
 
 
 def monotone(m: MergedModels, output: int) -> list[dict[str, Any]]:

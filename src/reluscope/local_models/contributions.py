@@ -164,13 +164,25 @@ def reference_of(u: Unwrapped, given: Any) -> Reference:
         x, name = u.centre, "the mean of the data"
     elif isinstance(given, str):
         choice(given, "reference", ("mean", "median"))
-        x, name = np.median(read(u.X, slice(None)), axis=0), "the median of the data, feature by feature"
+        x, name = _typical(u), "the median of the data, feature by feature"
     elif isinstance(given, (int, np.integer)) and not isinstance(given, bool):
         i = integer(given, "reference", low=-len(u.region), high=len(u.region) - 1) % len(u.region)
         x, name = read(u.X, slice(i, i + 1))[0], f"row {i} of the data"
     else:
         x, name = u._row(given, "reference"), "the reference given"
     return Reference(x, name, u.network(x[None])[0])
+
+
+def _typical(u: Unwrapped) -> FloatArray:
+    """The median of each input; the most frequent code of a category, for medians of its inputs are no level."""
+    rows = read(u.X, slice(None))
+    x, schema = np.median(rows, axis=0), u.network.schema
+    for column in () if schema is None else schema.columns:
+        if column.kind == "category":
+            at = schema.place(column.name)  # type: ignore[union-attr]
+            codes, counts = np.unique(rows[:, at], axis=0, return_counts=True)
+            x[at] = codes[int(np.argmax(counts))]
+    return np.asarray(x)
 
 
 def groups_of(u: Unwrapped, given: Any) -> Groups:

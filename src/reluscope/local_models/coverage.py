@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, integer, real, seeded
-from reluscope._text import percent
+from reluscope._text import percent, percent_ends
 from reluscope.answer import Answer
 from reluscope.cells.domain import box_bounds
 from reluscope.cells.regions import Regions, regions, uninterrupted
@@ -74,7 +74,7 @@ class Coverage:
         about = "" if volume.guarantee == "exact" else "about "
         text = f"{about}{percent(volume.value, 2)} of the box of the data lies in regions without data"
         if volume.guarantee != "exact":
-            text += f" (between {percent(volume.lower, 2)} and {percent(volume.upper, 2)})"
+            text += f" (between {' and '.join(percent_ends(volume.lower, volume.upper, 2))})"
         if self.n_regions is not None:
             text += f"; {self.seen_regions:,} of its {self.n_regions:,} regions hold data"
         elif self.listed_regions:

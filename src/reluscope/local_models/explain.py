@@ -22,8 +22,8 @@ from reluscope._doors import door
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.cells.facets import hidden_maps
-from reluscope.local_models import scores
-from reluscope.local_models._data import read
+from reluscope.local_models._data import Units, headed, read
+from reluscope.local_models._decision import chances, cutoff_of, decided
 from reluscope.local_models._grouping import pack, spans, trace, unpack
 from reluscope.local_models.contributions import Reference, path_parts, reference_of
 from reluscope.network import Network, Pattern
@@ -86,6 +86,8 @@ class Neighbour:
     pattern : (units,) array
     region, count : int
     jump : (outputs, inputs) array
+    name : str
+        Of the unit: its place in the model that was loaded, if that is known.
     """
 
     layer: int
@@ -98,6 +100,7 @@ class Neighbour:
     region: int
     count: int
     jump: FloatArray
+    name: str
 
     @property
     def jump_size(self) -> float:
@@ -107,7 +110,7 @@ class Neighbour:
     def __repr__(self) -> str:
         where = f"region {self.region} ({counted(self.count, 'row')})" if self.region >= 0 else "a region without data"
         return (
-            f"Neighbour({_unit_name(self)} at distance {self.distance:.4g} ({self.distance_scaled:.4g} sd): {where}, "
+            f"Neighbour({self.name} at distance {self.distance:.4g} ({self.distance_scaled:.4g} sd): {where}, "
             f"jump {self.jump_size:.4g})"
         )
 
@@ -128,7 +131,7 @@ class Explanation:
     region, count : int
         Its region and the rows there; -1 and 0 when no data lie in it.
     output : (outputs,) array
-        The network's output.
+        The network's output, in the unit of the schema.
     C, d : (outputs, inputs) and (outputs,) array
         The linear model of the region.
     error : float
@@ -170,7 +173,7 @@ class Explanation:
 
     @cached_property
     def original(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Values, coefficients and intercepts in original units (those of `x` itself without a scaler)."""
+        """Values, coefficients and intercepts in the units of the columns (those of `x` itself without any)."""
         scaling = self.unwrapped.scaling
         if scaling is None:
             return self.x, self.C, self.d
@@ -202,8 +205,10 @@ class Explanation:
     @property
     def probability(self) -> FloatArray | None:
         """Probability of each class, in the order of `classes`; None when the outputs are no classes."""
-        classes = self.classes
-        return scores.probabilities(self.output[None])[0] if classes else None
+        classes, net = self.classes, self.unwrapped.network
+        if not classes or (net.schema is not None and net.schema.rule == "smallest"):
+            return None  # scores of which the smallest wins are no logits
+        return chances(net, self.output[None])[0]
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -213,9 +218,17 @@ class Explanation:
 
     @property
     def predicted(self) -> Any:
-        """The most probable class; None when the outputs are no classes."""
-        p = self.probability
-        return None if p is None else self.classes[int(p.argmax())]
+        """The class that is decided for, by the rule and cut-off of the schema if it has one; None without classes."""
+        return self.classes[self._decided] if self.classes else None
+
+    @property
+    def main_output(self) -> int:
+        """The output to show first: the one that is decided for, else the largest."""
+        return self._decided if self.classes and len(self.output) > 1 else int(np.argmax(self.output))
+
+    @property
+    def _decided(self) -> int:
+        return int(decided(self.unwrapped.network, self.output[None])[0])
 
     def neighbours(self, limit: int | None = None, *, scaled: bool = False) -> list[Neighbour]:
         """Regions across the facets of this region, nearest facet first.
@@ -243,7 +256,7 @@ class Explanation:
     def rows(self, output: int = 0) -> list[dict[str, Any]]:
         """One dictionary per feature: value, coefficient, local-linear contribution, path contribution (largest first).
 
-        Values, coefficients and contributions are in original units when a scaler is known. The contributions and the
+        Values, coefficients and contributions are in the units of the columns and outputs. The contributions and the
         intercept of `original` add up to the output; so do the path contributions and `base`.
 
         Parameters
@@ -302,7 +315,7 @@ class Explanation:
 
     def __repr__(self) -> str:
         names = self.unwrapped.output_names
-        top = int(np.argmax(self.output))
+        top = self.main_output
         where = f"region {self.region} with {counted(self.count, 'row')}" if self.has_data else "a region without data"
         lines = [f"{self._headline()}; in {where}; error {self.error:.1e}", self._edge()]
         if len(self.output) > 1:
@@ -320,6 +333,9 @@ class Explanation:
             shown.append({"feature": counted(len(rest), "other feature")} | both)
         total = float(self.output[top]) + 0.0
         shown.append({"feature": "total", "contribution": total, "path": total})
+        schema = self.unwrapped.network.schema
+        units = {} if schema is None else {c.name: c.unit for c in schema.columns if c.unit}
+        shown = [row | {"feature": headed(row["feature"], units.get(row["feature"], ""))} for row in shown]
         columns = ("feature", "value", "coefficient", "path", "contribution")
         lines.append(text_table([{_head(name): _figure(row.get(name)) for name in columns} for row in shown]))
         lines.append(
@@ -333,11 +349,16 @@ class Explanation:
         shown = " ".join(f"{v + 0.0:.6g}" for v in self.output[:6]) + (" ..." if len(self.output) > 6 else "")
         p = self.probability
         if p is None:
-            return f"output {shown}"
-        k = int(p.argmax())
+            net, unit = self.unwrapped.network, Units.of(self.unwrapped.network).outputs[0]
+            one = len(self.output) == 1 and net.schema is not None and net.schema.outputs
+            said = f"{self.unwrapped.output_names[0] if one else 'output'} {shown}{f' {unit}' if one and unit else ''}"
+            return f"class {self.predicted}, the smallest output; {said}" if self.classes else said
+        k = self._decided
         said = f"class {self.classes[k]} with probability {p[k]:.4g}"
         if len(self.output) == 1:
             said += f" (class {self.classes[1]}: {p[1]:.4g})" if k == 0 else ""
+            limit = cutoff_of(self.unwrapped.network)
+            said += f", decided by the cut-off {limit:.4g}" if limit != 0.5 else ""
             return f"{said}; output {shown}, the logit of class {self.classes[1]}"
         return f"{said}; outputs {shown}, the logits of the classes"
 
@@ -347,13 +368,9 @@ class Explanation:
             return "the network is affine everywhere"
         units = "the units of the inputs" if self.unwrapped.scaling is None else "the units of the scaled inputs"
         return (
-            f"the nearest boundary is {scaled.distance_scaled:.4g} standard deviations away ({_unit_name(scaled)}); "
-            f"in {units}, {near.distance:.4g} ({_unit_name(near)})"
+            f"the nearest boundary is {scaled.distance_scaled:.4g} standard deviations away ({scaled.name}); "
+            f"in {units}, {near.distance:.4g} ({near.name})"
         )
-
-
-def _unit_name(n: Neighbour) -> str:
-    return f"unit {n.unit} of hidden layer {n.layer}"
 
 
 def _figure(value: Any) -> Any:
@@ -536,4 +553,5 @@ def _across(
     C, _ = net.output_maps(pattern)
     count = int(u.count[region]) if region >= 0 else 0
     step = here if rising else here - 1
-    return Neighbour(layer, local, step, distance, scaled, A[i], pattern, region, count, C[0] - e.C)
+    jump = C[0] - e.C
+    return Neighbour(layer, local, step, distance, scaled, A[i], pattern, region, count, jump, net.unit_name(unit))

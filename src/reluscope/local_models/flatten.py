@@ -7,7 +7,7 @@ of every merged model. Then all weights are trained on with Adam, held-out rows 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +15,10 @@ from reluscope._check import FloatArray, Rng
 from reluscope.errors import InputError
 from reluscope.local_models import glm
 from reluscope.local_models._data import read
+from reluscope.local_models.merged import MergedModels, unwrapped_of
 from reluscope.local_models.training import Recipe, train
 from reluscope.network import Network
 from reluscope.threads import blas_threads
-
-if TYPE_CHECKING:
-    from reluscope.local_models.merged import MergedModels
 
 
 def flatten(
@@ -58,7 +56,7 @@ def flatten(
     InputError
         Without a response, or if all merged models are constant.
     """
-    u = models._source("flatten")
+    u = unwrapped_of(models, "flatten")
     if u.task == "none":
         raise InputError("flatten fits a model and needs a response; pass y to unwrap")
     X = read(u.X, slice(None))

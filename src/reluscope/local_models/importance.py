@@ -18,6 +18,7 @@ from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.local_models._data import read
 from reluscope.local_models._grouping import spans
+from reluscope.local_models.contributions import groups_of
 from reluscope.network import Network
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ _CHUNK = 1 << 21
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Importance(Tabular):
-    """Shares of each feature that sum to 1 (or are all 0), shape (inputs,).
+    """Shares of each feature or group that sum to 1 (or are all 0).
 
     Attributes
     ----------
     feature_names : tuple of str
-    squares, variance : (inputs,) arrays
+    squares, variance : (features,) arrays
     standardised : bool
         Whether all inputs vary alike (standard deviations within a factor of 2); only then `squares` means anything,
         and is shown.
@@ -138,15 +139,17 @@ class PairProfile:
     count: npt.NDArray[np.int64]
 
 
-def importance(u: Unwrapped, output: int | None) -> Importance:
+def importance(u: Unwrapped, output: int | None, groups: Any = None) -> Importance:
     """Both conventions; with several outputs and none chosen, sums over the outputs."""
-    d, m = u.network.n_inputs, u.network.n_outputs
-    squares, total, square = np.zeros(d), np.zeros((m, d)), np.zeros((m, d))
+    together, m = groups_of(u, groups), u.network.n_outputs
+    d = len(together.names)
+    squares, total, square = np.zeros(u.network.n_inputs), np.zeros((m, d)), np.zeros((m, d))
     weight = np.ones(len(u.region)) if u.weight is None else u.weight
     mass = np.bincount(u.region, weight, minlength=len(u))
     which = slice(None) if output is None else slice(output, output + 1)
     for rows, C in _row_models(u):
         centred = C * (read(u.X, rows) - u.centre)[:, None, :]
+        centred = centred if groups is None else together.total(centred)
         total += np.einsum("n,nod->od", weight[rows], centred)
         square += np.einsum("n,nod->od", weight[rows], centred**2)
     for part, C, _ in u._map_chunks():
@@ -154,7 +157,7 @@ def importance(u: Unwrapped, output: int | None) -> Importance:
     spread = (square / weight.sum() - (total / weight.sum()) ** 2)[which].sum(axis=0)
     varied = u.spread[u.spread > 0]
     alike = bool(varied.max(initial=1.0) <= 2.0 * varied.min(initial=np.inf)) if len(varied) else True
-    return Importance(u.feature_names, _shares(squares), _shares(np.maximum(spread, 0.0)), alike)
+    return Importance(together.names, _shares(together.total(squares)), _shares(np.maximum(spread, 0.0)), alike)
 
 
 def profile(u: Unwrapped, feature: Any, output: int) -> Profile:

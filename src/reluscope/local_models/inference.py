@@ -39,7 +39,7 @@ from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL, normal_quantile, student_quantile
 from reluscope.local_models import glm
-from reluscope.local_models._data import Response, read
+from reluscope.local_models._data import Response, Units, headed, read
 from reluscope.local_models._separation import Separated, analyse, profile_limit, separated_rows, suspicious
 from reluscope.threads import blas_threads
 
@@ -57,12 +57,13 @@ _COMPONENT = 1e-7
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Intervals(Tabular):
-    """Estimates with intervals, intercept first; arrays have one entry per name.
+    """Estimates with intervals, intercept first; arrays have one entry per name. All are for values in the units of the
+    columns.
 
     Attributes
     ----------
     names : tuple of str
-        "intercept" and the features.
+        "intercept" and the features, with the unit of their coefficients where it is known.
     network : array
         Coefficients of the network's own linear model (or of the merged one, see `model`) before the refit.
     estimate, error, lower, upper : array
@@ -182,8 +183,13 @@ def of_rows(
     rng: Rng = None,
     model: str = "network",
 ) -> Intervals:
-    """Intervals for the coefficients of a model refitted to some rows, beside the model `C x + d` that they had."""
-    X, response, names = read(u.X, rows), _single(u.response.part(rows), output), u.feature_names
+    """Intervals for the coefficients of a model refitted to some rows, beside the model `C x + d` that they had, for
+    rows in the units of the columns.
+    """
+    X, response, units = read(u.X, rows), _single(u.response.part(rows), output), Units.of(u.network)
+    names = [headed(name, units.coefficient(output, j)) for j, name in enumerate(u.feature_names)]
+    if u.scaling is not None:
+        X = u.scaling.original(X)
     weight = None if u.weight is None else u.weight[rows]
     choice(method, "method", ("wald", "bootstrap"))
     draws = integer(draws, "draws", low=2)
@@ -197,7 +203,7 @@ def of_rows(
     scale = glm.Scale.of(X[:, free], weight)
     design = _Design.of(X[:, free], scale)
     _enough(response, len(X), len(free) + 1, design.rank, penalty)
-    labelled, seed, resamples = ("intercept", *names), None, 0
+    labelled, seed, resamples = (headed("intercept", units.outputs[output]), *names), None, 0
     spots = np.append(0, 1 + free)
     with blas_threads(X.shape[1]):
         apart = _separation_of(X[:, free], response, weight, scale, design)

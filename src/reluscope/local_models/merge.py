@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from reluscope._check import FloatArray, Rng, choice, integer, real, seeded
 from reluscope._text import count as counted
 from reluscope.errors import InputError
 from reluscope.local_models import _adjacency, glm, scores, table
-from reluscope.local_models._agglomerate import agglomerate, polish
+from reluscope.local_models._agglomerate import Polish, agglomerate
 from reluscope.local_models._data import Response, read
 from reluscope.local_models.glm import Linear
 from reluscope.local_models.merged import Dendrogram, MergedModels, Validation
@@ -209,9 +210,13 @@ class _Cut:
 
     def polished(self, n: int) -> Index:
         """The same, made anew."""
-        j = self.joined
-        label = np.unique(j.tree.nodes(n), return_inverse=True)[1].astype(np.int64)
-        return polish(label, j.models.theta, j.models.gram, j.graph.edges, self.rounds)
+        label = np.unique(self.joined.tree.nodes(n), return_inverse=True)[1].astype(np.int64)
+        return self.polish(label, self.rounds)
+
+    @cached_property
+    def polish(self) -> Polish:
+        """What all cuts need."""
+        return Polish(self.joined.models.theta, self.joined.models.gram, self.joined.graph.edges)
 
 
 def prune(
@@ -360,6 +365,7 @@ def _validate(
     fold[_stratified(u.response, rng)] = np.arange(n) % folds
     tried = candidates(most)
     clusters, jobs = [], jobs_at_hand()
+    _ = cut.polish  # before workers ask for it
     for k, label in zip(tried, run(cut.polished, tried, jobs=jobs), strict=True):
         report(k, f"cutting the tree, {k} of at most {tried[-1]} models")
         cut.done[k] = label

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, integer
+from reluscope._check import FloatArray, flag, integer
 from reluscope._columns import Names
 from reluscope._doors import door
 from reluscope._lazy import late
@@ -21,9 +21,9 @@ from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores, table
-from reluscope.local_models._data import Response, as_rows, read, weights_of
+from reluscope.local_models._data import Response, Units, as_rows, headed, read, scaling_of_schema, weights_of
 from reluscope.local_models._grouping import Lookup, Words, pack, spans, trace
-from reluscope.network import Network
+from reluscope.network import Network, chunks
 from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ class MergedModels:
     ----------
     C : (clusters, outputs, inputs) array
     d : (clusters, outputs) array
-        The linear models `C x + d`.
+        The linear models `C x + d`, for the numbers that the network takes; `maps(units=True)` has them for values in
+        the units of the columns.
     count : (clusters,) array
         Rows of each.
     validation : tuple of Validation
@@ -324,8 +325,24 @@ class MergedModels:
             return float("nan")
         return table.overall(table.Rows(None, u.region, u.response, self.outputs(u.X), u.weight), None)
 
+    def maps(self, *, units: bool = False) -> tuple[FloatArray, FloatArray]:
+        """The linear models `C x + d` of the clusters.
+
+        Parameters
+        ----------
+        units : bool
+            For values `x` in the units of the columns, instead of the numbers that the network takes.
+
+        Returns
+        -------
+        C : (clusters, outputs, inputs) array
+        d : (clusters, outputs) array
+        """
+        scaling = scaling_of_schema(self.network) if flag(units, "units") else None
+        return (self.C, self.d) if scaling is None else scaling.model(self.C, self.d)
+
     def table_rows(self, output: int = 0) -> list[dict[str, Any]]:
-        """One dictionary per cluster: rows, share, regions, intercept, coefficients.
+        """One dictionary per cluster: rows, share, regions, intercept, coefficients in the units of the columns.
 
         After pruning also the region that was kept, its own rows, and the rows it adopted from smaller regions.
 
@@ -340,6 +357,9 @@ class MergedModels:
         """
         k = integer(output, "output", low=0, high=self.d.shape[1] - 1)
         regions = np.bincount(self.cluster_of_region, minlength=len(self))
+        C, d = self.maps(units=True)
+        known = Units.of(self.network)
+        names = [headed(name, known.coefficient(k, j)) for j, name in enumerate(self.feature_names)]
         return [
             {"cluster": i}
             | self._origin(i)
@@ -347,9 +367,9 @@ class MergedModels:
                 "count": int(self.count[i]),
                 "share": float(self.count[i] / self.count.sum()),
                 "regions": int(regions[i]),
-                "intercept": float(self.d[i, k]),
+                headed("intercept", known.outputs[k]): float(d[i, k]),
             }
-            | {name: float(self.C[i, k, j]) for j, name in enumerate(self.feature_names)}
+            | {name: float(C[i, k, j]) for j, name in enumerate(names)}
             for i in range(len(self))
         ]
 
@@ -384,12 +404,12 @@ class MergedModels:
         """
         from reluscope.local_models.inference import of_rows
 
-        u = self._source("intervals")
+        u = unwrapped_of(self, "intervals")
         cluster = integer(cluster, "cluster", low=0, high=len(self) - 1)
         output = integer(options.pop("output", 0) or 0, "output", low=0, high=self.d.shape[1] - 1)
         rows = np.flatnonzero(self.cluster_of_region[u.region] == cluster)
-        C, d = self.C[cluster, output], float(self.d[cluster, output])
-        return of_rows(u, rows, output, C, d, model="merged", **options)
+        C, d = self.maps(units=True)
+        return of_rows(u, rows, output, C[cluster, output], float(d[cluster, output]), model="merged", **options)
 
     # -- as a model of its own -----------------------------------------------------------------------------------
 
@@ -653,7 +673,7 @@ class MergedModels:
         net = self.network
         cluster = np.empty(len(rows), dtype=np.int64)
         with blas_threads(max(net.widths)):
-            for part in net._chunks(len(rows)):
+            for part in chunks(net, len(rows)):
                 x = read(rows, part)
                 known = self._lookup.find(pack(net, trace(net, x)[0]))
                 cluster[part] = self.owner[np.maximum(known, 0)]
@@ -663,9 +683,9 @@ class MergedModels:
                     cluster[part.start + lost] = self.cluster_of_centroid[near]
         return cluster
 
-    def _source(self, what: str) -> Unwrapped:
-        if self.unwrapped is None:
-            raise InputError(
-                f"{what} needs the data, which models read from a file or a pickle do not hold; merge again"
-            )
-        return self.unwrapped
+
+def unwrapped_of(models: MergedModels, what: str) -> Unwrapped:
+    """The network and the data that the models were merged from; an `InputError` about `what` if they are not there."""
+    if models.unwrapped is None:
+        raise InputError(f"{what} needs the data, which models read from a file or a pickle do not hold; merge again")
+    return models.unwrapped

@@ -24,9 +24,13 @@ from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.answer import Answer
 from reluscope.errors import InputError
+from reluscope.inputs import check_law
 from reluscope.intervals import DEFAULT_LEVEL, binomial, normal_quantile
 from reluscope.local_models import scores
 from reluscope.local_models._data import read, weights_of
+from reluscope.local_models._decision import chances, cutoff_of, decided
+from reluscope.local_models._grouping import spans
+from reluscope.network import Network
 
 if TYPE_CHECKING:
     from reluscope.local_models.merged import MergedModels
@@ -36,6 +40,8 @@ Index = npt.NDArray[np.int64]
 
 _SMALL = 1e-4
 """An empty bin counts as this share in a PSI, as is usual: its logarithm must exist."""
+_NUMBERS = 1 << 21
+"""Derivatives in a chunk of draws (16 MB)."""
 _BINS = 10
 
 
@@ -243,7 +249,7 @@ class Benchmarks(Tabular):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NoiseChange:
+class NoiseChange(Tabular):
     """How often noise changes decisions.
 
     Attributes
@@ -269,6 +275,14 @@ class NoiseChange:
     level: float
     seed: int | None
 
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per row: the share of draws in which its decision changed, with the interval."""
+        columns = (self.by_row.tolist(), self.lower.tolist(), self.upper.tolist())
+        return [
+            {"row": i, "changed": share, "lower": low, "upper": high}
+            for i, (share, low, high) in enumerate(zip(*columns, strict=True))
+        ]
+
     def __repr__(self) -> str:
         return (
             f"noise of {self.percent:g} % of each feature's standard deviation changes {self.average} of decisions; "
@@ -285,6 +299,7 @@ class Monotonicity(Tabular):
     lines : list of dict
         `feature`, `rises`, `falls` (shares of rows, by weight), `rises_regions`, `falls_regions`, `steepest_fall` and
         `steepest_rise` (coefficients); where a sign is expected: `expected` and `wrong`, the share with the other sign.
+        With a law: `rises_mass`, `falls_mass` and `wrong_mass`, each with `_lower` and `_upper`.
     """
 
     lines: list[dict[str, Any]]
@@ -310,10 +325,10 @@ def outcome(
     test = None if X is None else _other(u, X, y, sample_weight)
     if X is None and y is not None:
         raise InputError("y goes with X, the test rows")
-    limit = _cutoff(u) if cutoff is None else real(cutoff, "cutoff", low=0.0, high=1.0)
+    limit = cutoff_of(u.network) if cutoff is None else real(cutoff, "cutoff", low=0.0, high=1.0)
     groups: list[tuple[str, str, Any, Any]] = [("all", "all", np.ones(len(train), bool), _all(test))]
     for name in _listed(segments):
-        groups += _segments(u, name, train, test, min_rows)
+        groups += _segments(u, name, train, test)
     if clusters is not None:
         if getattr(clusters, "unwrapped", None) is not u:
             raise InputError("clusters must be merged models of this network and these data, u.merge(...)")
@@ -415,11 +430,11 @@ def noise(u: Unwrapped, X: Any, *, percent: float, draws: int, level: float, rng
         for c in schema.columns:
             if c.kind == "category":
                 size[schema.place(c.name)] = 0.0
-    own = _decided(u, u.network(rows))
+    own = decided(u.network, u.network(rows))
     changed = np.zeros(len(rows))
     for _ in range(draws):
         moved = rows + size * draw.standard_normal(rows.shape)
-        changed += _decided(u, u.network(moved)) != own
+        changed += decided(u.network, u.network(moved)) != own
     ends = np.array([binomial(int(k), draws, level) for k in range(draws + 1)])
     at = changed.astype(np.int64)
     share = changed / draws
@@ -432,8 +447,13 @@ def noise(u: Unwrapped, X: Any, *, percent: float, draws: int, level: float, rng
     return NoiseChange(percent, share, ends[at, 0], ends[at, 1], average, draws, level, seed)
 
 
-def monotonicity(u: Unwrapped, expected: Any, output: int) -> Monotonicity:
+def monotonicity(
+    u: Unwrapped, expected: Any, output: int, law: Any, draws: int, level: float, rng: Rng
+) -> Monotonicity:
     """See `Unwrapped.monotonicity`."""
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    draws = integer(draws, "draws", low=1)
+    rng, _ = seeded(rng)
     k = integer(output, "output", low=0, high=u.network.n_outputs - 1)
     if expected is not None and not isinstance(expected, Mapping):
         raise InputError(f'expected must be a mapping of features to "up" or "down", got {describe(expected)}')
@@ -452,17 +472,39 @@ def monotonicity(u: Unwrapped, expected: Any, output: int) -> Monotonicity:
         up += (slope > 0).sum(axis=0)
         down += (slope < 0).sum(axis=0)
         low, high = np.minimum(low, slope.min(axis=0)), np.maximum(high, slope.max(axis=0))
+    signs = None if law is None else _signs(u.network, k, law, draws, level, rng)
     lines = []
     for j, name in enumerate(u.feature_names):
         line: dict[str, Any] = {
             "feature": name, "rises": float(rises[j]), "falls": float(falls[j]), "rises_regions": int(up[j]),
             "falls_regions": int(down[j]), "steepest_fall": float(low[j]), "steepest_rise": float(high[j]),
         }  # fmt: skip
+        if signs is not None:
+            line |= {name: float(values[j]) for name, values in signs.items()}
         if wanted:
             line["expected"] = wanted.get(j)
             line["wrong"] = None if j not in wanted else float(falls[j] if wanted[j] == "up" else rises[j])
+            if signs is not None:
+                side = "falls" if wanted.get(j) == "up" else "rises"
+                for what in ("mass", "mass_lower", "mass_upper"):
+                    line[f"wrong_{what}"] = line[f"{side}_{what}"] if j in wanted else None
         lines.append(line)
     return Monotonicity(lines)
+
+
+def _signs(net: Network, output: int, law: Any, draws: int, level: float, rng: Rng) -> dict[str, FloatArray]:
+    """The share of a law's mass on which the output rises and falls with each input, and its interval."""
+    x = check_law(law, net).sample(draws, rng)
+    up, down = (np.zeros(net.n_inputs, dtype=np.int64) for _ in range(2))
+    for part in spans(draws, max(1, _NUMBERS // (net.n_inputs * net.n_outputs))):
+        slope = net.jacobian(x[part])[:, output]
+        up += (slope > 0).sum(axis=0)
+        down += (slope < 0).sum(axis=0)
+    out: dict[str, FloatArray] = {}
+    for name, count in (("rises", up), ("falls", down)):
+        low, high = binomial(count, draws, level)
+        out |= {f"{name}_mass": count / draws, f"{name}_mass_lower": low, f"{name}_mass_upper": high}
+    return out
 
 
 # -- measures ------------------------------------------------------------------------------------------------------
@@ -585,7 +627,7 @@ def _own(u: Unwrapped) -> _Sample:
             f"outcome analysis needs two classes, but the task is {u.task!r}; pass y with two labels to unwrap"
         )
     assert u.response.code is not None
-    pd = _pd(u, u.prediction)
+    pd = chances(u.network, u.prediction)[:, 1]
     return _Sample(_logit(u, u.prediction, pd), pd, u.response.code.astype(np.float64), u.weight, u.region, u.X)
 
 
@@ -596,21 +638,9 @@ def _other(u: Unwrapped, X: Any, y: Any, sample_weight: Any) -> _Sample:
     response = u.response.encode(y, len(rows))
     region, outputs = u._assign(rows)
     assert response.code is not None
-    pd = _pd(u, outputs)
+    pd = chances(u.network, outputs)[:, 1]
     bad = response.code.astype(np.float64)
     return _Sample(_logit(u, outputs, pd), pd, bad, weights_of(sample_weight, len(rows)), region, rows)
-
-
-def _pd(u: Unwrapped, outputs: FloatArray) -> FloatArray:
-    """The probability of the second class: as the schema says (link and calibration), else by the logistic function."""
-    schema = u.network.schema
-    if (
-        schema is not None
-        and len(schema.outputs) == 1
-        and (schema.outputs[0].link != "raw" or schema.outputs[0].calibration)
-    ):
-        return np.asarray(schema.values(outputs)[:, 0])
-    return scores.probabilities(outputs)[:, 1]
 
 
 def _logit(u: Unwrapped, outputs: FloatArray, pd: FloatArray) -> FloatArray:
@@ -619,22 +649,6 @@ def _logit(u: Unwrapped, outputs: FloatArray, pd: FloatArray) -> FloatArray:
         p = np.clip(pd, 1e-12, 1 - 1e-12)
         return np.asarray(np.log(p) - np.log1p(-p))
     return outputs[:, 0]
-
-
-def _cutoff(u: Unwrapped) -> float:
-    """The cut-off as a probability: the schema's, else one half."""
-    schema = u.network.schema
-    limit = None if schema is None else schema.threshold()
-    if limit is None or not math.isfinite(limit):
-        return 0.5
-    return float(_pd(u, np.array([[limit]]))[0])
-
-
-def _decided(u: Unwrapped, outputs: FloatArray) -> Index:
-    schema = u.network.schema
-    if schema is not None and schema.outputs:
-        return schema.decide(outputs)
-    return scores.winners(outputs)
 
 
 def _all(s: _Sample | None) -> Any:
@@ -647,7 +661,7 @@ def _listed(segments: Any) -> tuple[str, ...]:
     return (segments,) if isinstance(segments, str) else several(segments, "segments", "columns")
 
 
-def _segments(u: Unwrapped, name: Any, train: _Sample, test: _Sample | None, min_rows: int) -> list[Any]:
+def _segments(u: Unwrapped, name: Any, train: _Sample, test: _Sample | None) -> list[Any]:
     """The levels of a category, few values of a number, or fifths of many."""
     schema = u.network.schema
     if schema is not None and schema.columns and isinstance(name, str) and name in schema.names:

@@ -6,7 +6,7 @@ class. A feature that speaks for the applicant is never a reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +46,8 @@ class Reasons(Tabular):
         The adverse class.
     contributions : Contributions
         All contributions, and what the reference is.
+    units : dict of str to str
+        Units of the features that have one.
     """
 
     names: tuple[str, ...]
@@ -55,6 +57,7 @@ class Reasons(Tabular):
     reference: dict[str, Any]
     adverse: Any
     contributions: Contributions
+    units: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -98,7 +101,8 @@ class Reasons(Tabular):
     def _compared(self, name: str, i: int) -> str:
         if name not in self.values:
             return ""
-        return f" is {_figure(self.values[name][i])} (reference {_figure(self.reference[name])})"
+        unit = f" {self.units[name]}" if self.units.get(name) else ""
+        return f" is {_figure(self.values[name][i])}{unit} (reference {_figure(self.reference[name])}{unit})"
 
     def __repr__(self) -> str:
         count = np.bincount(self.feature[self.feature >= 0], minlength=len(self.names))
@@ -142,6 +146,7 @@ def reasons(u: Unwrapped, X: Any, k: int, adverse: Any, reference: Any, groups: 
         {name: _plain(column[0]) for name, column in start.items()},
         label,
         found,
+        {} if u.network.schema is None else {c.name: c.unit for c in u.network.schema.columns if c.unit},
     )
 
 

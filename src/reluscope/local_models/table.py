@@ -5,12 +5,14 @@ or `local_mse` (the local model on the region's own rows), `global_auc` or `glob
 squared errors, because R² means nothing in a region of one row),
 `single_row`, `single_class`, `intercept` and one coefficient per feature. With more than two classes and no output
 chosen, accuracy takes the place of AUC, and the most frequent class and its share that of the response's mean.
+
+Coefficients are for values in the units of the columns, and the heads of exported columns say them: `range (per ft)`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,7 @@ from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores
-from reluscope.local_models._data import Response, read
+from reluscope.local_models._data import Response, Units, headed, read
 from reluscope.local_models._grouping import spans
 from reluscope.threads import blas_threads
 
@@ -56,17 +58,24 @@ class RegionTable(Tabular):
     coefficients : (regions, features) array
     coefficient_names : tuple of str
     title : str
+    units : dict of str to str
+        Units of columns and coefficients by name, such as "per ft"; those without one are left out.
+    note : str
+        Which numbers the coefficients are for, where there are two kinds.
     """
 
     columns: dict[str, npt.NDArray[Any]]
     coefficients: FloatArray
     coefficient_names: tuple[str, ...]
     title: str = ""
+    units: dict[str, str] = field(default_factory=dict)
+    note: str = ""
 
     def __len__(self) -> int:
         return len(self.columns["region"])
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        name = self._plain_names.get(name, name)
         if name in self.columns:
             return self.columns[name]
         if name in self.coefficient_names:
@@ -78,14 +87,22 @@ class RegionTable(Tabular):
         """Names of all columns, coefficients last."""
         return (*self.columns, *self.coefficient_names)
 
+    @property
+    def _plain_names(self) -> dict[str, str]:
+        """Names by the heads that exported columns have."""
+        return {headed(name, unit): name for name, unit in self.units.items()}
+
+    def _head(self, name: str) -> str:
+        return headed(name, self.units.get(name, ""))
+
     def to_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """All columns by name, coefficients last."""
+        """All columns by name and unit, coefficients last."""
         if self.coefficients.size > _MOST_CELLS:
             raise InputError(
                 f"the table has {self.coefficients.size:,} coefficients; use .columns and .coefficients, or head(n)"
             )
         named = {name: self.coefficients[:, k] for k, name in enumerate(self.coefficient_names)}
-        return self.columns | named
+        return {self._head(name): column for name, column in (self.columns | named).items()}
 
     def head(self, n: int = 10) -> RegionTable:
         """The first n rows: the largest regions.
@@ -101,7 +118,7 @@ class RegionTable(Tabular):
         n = integer(n, "n", low=0)
         columns = {k: v[:n] for k, v in self.columns.items()}
         title = self.title if n >= len(self) else f"the first {n:,} of {len(self):,} regions"
-        return RegionTable(columns, self.coefficients[:n], self.coefficient_names, title)
+        return replace(self, columns=columns, coefficients=self.coefficients[:n], title=title)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the table as CSV; missing numbers are empty.
@@ -134,11 +151,11 @@ class RegionTable(Tabular):
     def __repr__(self) -> str:
         shown = self.head(10)
         few = self.coefficient_names[:6]
-        columns = shown.columns | {n: shown[n] for n in few}
+        columns = {self._head(n): column for n, column in (shown.columns | {n: shown[n] for n in few}).items()}
         listed = [dict(zip(columns, row, strict=True)) for row in zip(*map(_plain, columns.values()), strict=True)]
         more = len(self.coefficient_names) - len(few)
         tail = (self.title or f"{len(self):,} regions") + (f"; {more} more coefficients" if more else "")
-        return f"{text_table(listed)}\n{tail}"
+        return f"{text_table(listed)}\n{tail}{f'; {self.note}' if self.note else ''}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +177,7 @@ class Rows:
         return Rows(None, self.region[rows], self.response.part(rows), self.prediction[rows], weight)
 
 
-def build(u: Unwrapped, data: Rows, output: int | None, global_regions: int) -> RegionTable:
+def build(u: Unwrapped, data: Rows, output: int | None, global_regions: int, units: bool = True) -> RegionTable:
     """The table of rows that lie in regions of `u`; `global_regions` of the largest get a global AUC or accuracy."""
     n_regions = len(u)
     inside = np.flatnonzero(data.region >= 0)
@@ -186,13 +203,40 @@ def build(u: Unwrapped, data: Rows, output: int | None, global_regions: int) -> 
     if not u.fits:
         left_out = f"{n_regions:,} regions; the coefficients are too many for a table, see maps(regions)"
         return RegionTable(columns, np.zeros((n_regions, 0)), (), left_out)
-    C, d = u.maps()
+    C, d = u.maps(units=units)
+    known, note = Units.of(u.network, own=not units), _note(u, units)
     if one is not None:
         columns["intercept"] = d[:, one]
-        return RegionTable(columns, C[:, one, :], u.feature_names)
+        stated = _stated(known, one, task) | {f: known.coefficient(one, j) for j, f in enumerate(u.feature_names)}
+        return RegionTable(columns, C[:, one, :], u.feature_names, units=_given(stated), note=note)
     names = tuple(f"{o}:{f}" for o in u.output_names for f in u.feature_names)
     columns |= {f"intercept {o}": d[:, k] for k, o in enumerate(u.output_names)}
-    return RegionTable(columns, C.reshape(n_regions, -1), names)
+    stated = {f"intercept {o}": known.outputs[k] for k, o in enumerate(u.output_names)}
+    places = ((k, j) for k in range(C.shape[1]) for j in range(C.shape[2]))
+    stated |= {name: known.coefficient(*place) for name, place in zip(names, places, strict=True)}
+    return RegionTable(columns, C.reshape(n_regions, -1), names, units=_given(stated), note=note)
+
+
+def _stated(units: Units, output: int, task: str) -> dict[str, str]:
+    """The units of one output's columns."""
+    unit = units.outputs[output]
+    if not unit or task != "regression":
+        return {"intercept": unit}
+    return {"intercept": unit, "response_mean": unit, "response_std": unit} | dict.fromkeys(
+        ("local_mse", "global_mse"), f"{unit}²"
+    )
+
+
+def _given(units: dict[str, str]) -> dict[str, str]:
+    return {name: unit for name, unit in units.items() if unit}
+
+
+def _note(u: Unwrapped, units: bool) -> str:
+    if u.scaling is None or u.scaling.identity:
+        return ""
+    if units:
+        return "coefficients for values in the units of the columns (the network's own: summary(units=False))"
+    return "coefficients for the network's own numbers"
 
 
 def metric_of(task: str, output: int | None) -> str:

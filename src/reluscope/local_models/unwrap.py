@@ -29,19 +29,24 @@ from reluscope.local_models._data import (
     names_of,
     prepare,
     read,
+    result_names,
+    results_in_units,
     scaling_of,
+    scaling_of_schema,
     weights_of,
 )
-from reluscope.local_models._grouping import Lookup, Words, group, pack, spans, trace, unpack
+from reluscope.local_models._decision import with_cutoff
+from reluscope.local_models._grouping import Groups, Lookup, Words, group, pack, spans, trace, unpack
 from reluscope.local_models._source import Source, check_scaler, source_of
 from reluscope.local_models.table import RegionTable, Rows
-from reluscope.network import Network, Pattern
+from reluscope.network import Network, Pattern, chunks
 from reluscope.progress import meter
 from reluscope.threads import blas_threads, clean_interrupt, look
-from reluscope.workers import jobs_at_hand, run, with_jobs
+from reluscope.workers import jobs_at_hand, on_cluster, run, with_jobs
 
 if TYPE_CHECKING:
     from reluscope.answers.counterfactual import Counterfactuals
+    from reluscope.inputs import Law
     from reluscope.local_models.contributions import Contributions
     from reluscope.local_models.coverage import Coverage
     from reluscope.local_models.evaluate import Evaluation
@@ -60,6 +65,9 @@ _KEPT_NUMBERS = 1 << 25
 
 _MAP_NUMBERS = 1 << 21
 """Numbers in a chunk of affine maps (16 MB)."""
+
+_PART_NUMBERS = 1 << 18
+"""Numbers in the part of them that a worker makes at a time."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,8 @@ class Unwrapped:
     Attributes
     ----------
     network : Network
-        With two classes and two outputs it gives the difference of the two logits.
+        Its outputs are in the units of the schema. With two classes and two outputs it gives the difference of the two
+        logits.
     X : (n, inputs)
         The data.
     response : Response
@@ -102,13 +111,13 @@ class Unwrapped:
     weight : (n,) or None
         Weights of the rows.
     scaling : Scaling or None
-        How the rows came from features in original units.
+        How the rows came from features in original units: those of a scaler, or of the schema.
     region : (n,) array
         Region of each row.
     count : (regions,) array
         Rows of each region.
     prediction : (n, outputs) array
-        The network's outputs (logits for classes).
+        The network's outputs (logits for classes), in the units of the schema.
     certificate : Certificate
         How far linear models and network differ on the rows: rounding only.
     """
@@ -163,13 +172,15 @@ class Unwrapped:
         """
         return unpack(self.network, self._words if regions is None else self._words[self._which(regions)])
 
-    def maps(self, regions: Any = None) -> tuple[FloatArray, FloatArray]:
+    def maps(self, regions: Any = None, *, units: bool = False) -> tuple[FloatArray, FloatArray]:
         """The linear models `C x + d` of some regions (default: all).
 
         Parameters
         ----------
         regions : int or sequence of int, optional
             Indices of regions.
+        units : bool
+            For values `x` in the units of the columns, instead of the numbers that the network takes (`u.X`).
 
         Returns
         -------
@@ -181,6 +192,8 @@ class Unwrapped:
         InputError
             If these are more than 1 GB of coefficients.
         """
+        if flag(units, "units") and self.scaling is not None:
+            return self.scaling.model(*self.maps(regions))
         if self._stored is not None:
             rows = slice(None) if regions is None else self._which(regions)
             return self._stored[0][rows], self._stored[1][rows]
@@ -200,12 +213,12 @@ class Unwrapped:
 
     @property
     def coefficients(self) -> FloatArray:
-        """Weights of each local model, shape (regions, outputs, inputs)."""
+        """Weights of each local model, shape (regions, outputs, inputs), for the numbers that the network takes."""
         return self.maps()[0]
 
     @property
     def intercepts(self) -> FloatArray:
-        """Intercepts of each local model, shape (regions, outputs)."""
+        """Intercepts of each local model, shape (regions, outputs), for the numbers that the network takes."""
         return self.maps()[1]
 
     @cached_property
@@ -245,7 +258,7 @@ class Unwrapped:
         """The region table, `summary()`: global AUC is given for the 100 largest regions."""
         return self.summary()
 
-    def summary(self, *, output: int | None = None, global_regions: int | str = 100) -> RegionTable:
+    def summary(self, *, output: int | None = None, global_regions: int | str = 100, units: bool = True) -> RegionTable:
         """The region table of one output (classes: that class against the others) or of all of them.
 
         Parameters
@@ -254,6 +267,9 @@ class Unwrapped:
             Index of the output.
         global_regions : int or "all"
             How many of the largest regions have their model scored on all rows (squared errors come for all).
+        units : bool
+            Coefficients and intercepts for values in the units of the columns; False: for the numbers that the network
+            takes, where the schema or a scaler tells the two apart.
 
         Returns
         -------
@@ -267,7 +283,7 @@ class Unwrapped:
         if isinstance(global_regions, str) and global_regions == "all":
             global_regions = len(self)
         wanted = integer(global_regions, "global_regions", low=0)
-        return table.build(self, self.rows, self._output(output), wanted)
+        return table.build(self, self.rows, self._output(output), wanted, flag(units, "units"))
 
     def global_scores(self, regions: Any, *, output: int | None = None) -> FloatArray:
         """The linear models of some regions scored on all rows.
@@ -399,8 +415,8 @@ class Unwrapped:
         X : (n, inputs), optional
             Rows; by default the data.
         reference : optional
-            Where contributions start: "mean" of the data (the default), "median", the index of a row of the data, or
-            a row.
+            Where contributions start: "mean" of the data (the default), "median" (the most frequent level of a
+            category), the index of a row of the data, or a row.
         groups : "columns" or mapping of str to features, optional
             Features that count together; "columns" joins the inputs of each category.
         method : {"path", "shapley"}
@@ -563,13 +579,16 @@ class Unwrapped:
             return portraits(self, range(min(integer(regions, "regions", low=0), len(self))), features)
         return portraits(self, self._which(regions).tolist(), features)
 
-    def importance(self, *, output: int | None = None) -> Importance:
+    def importance(self, *, output: int | None = None, groups: Any = None) -> Importance:
         """Importance of each feature, by variance of contributions and by squared coefficients.
 
         Parameters
         ----------
         output : int, optional
             Index of the output; by default the sum over outputs.
+        groups : "columns" or mapping of str to features, optional
+            Features that count together; "columns" joins the inputs of each category. Contributions of a group are
+            added up before their variance is taken.
 
         Returns
         -------
@@ -577,7 +596,7 @@ class Unwrapped:
         """
         from reluscope.local_models.importance import importance
 
-        return importance(self, self._output(output))
+        return importance(self, self._output(output), groups)
 
     def profile(self, feature: Any, *, output: int = 0) -> Profile:
         """Contribution of one feature in every row, and its local coefficient.
@@ -628,7 +647,7 @@ class Unwrapped:
         level: float = DEFAULT_LEVEL,
         rng: Rng = None,
     ) -> Intervals:
-        """Intervals for the coefficients of a linear model refitted to a region's rows.
+        """Intervals for the coefficients of a linear model refitted to a region's rows, in the units of the columns.
 
         Parameters
         ----------
@@ -667,7 +686,7 @@ class Unwrapped:
         if one is None and self.network.n_outputs > 1:
             raise InputError(f"output must be given, 0 to {self.network.n_outputs - 1}: the network has several")
         one = one or 0
-        C, d = self.maps([r])
+        C, d = self.maps([r], units=True)
         return of_rows(
             self, np.flatnonzero(self.region == r), one, C[0, one], d[0, one],
             draws=draws, penalty=penalty, method=method, level=level, rng=rng,
@@ -808,7 +827,16 @@ class Unwrapped:
 
         return noise(self, X, percent=percent, draws=draws, level=level, rng=rng)
 
-    def monotonicity(self, expected: Any = None, *, output: int = 0) -> Monotonicity:
+    def monotonicity(
+        self,
+        expected: Any = None,
+        *,
+        output: int = 0,
+        law: Law | None = None,
+        draws: int = 20_000,
+        level: float = DEFAULT_LEVEL,
+        rng: Rng = None,
+    ) -> Monotonicity:
         """By feature: the share of rows and regions in which the output rises or falls with it, exact on regions.
 
         Parameters
@@ -817,14 +845,27 @@ class Unwrapped:
             Signs that are wanted; `wrong` is the share of rows with the other one.
         output : int
             Index of the output.
+        law : Law, optional
+            A law of the inputs, such as `reluscope.fit(table, schema)`: adds the share of its mass on which the output
+            rises and falls, from draws, with exact binomial intervals.
+        draws : int
+            How many.
+        level : float
+            Confidence level of those intervals, each by itself.
+        rng : None, int, SeedSequence or Generator
+            Source of the draws.
 
         Returns
         -------
         Monotonicity
+
+        Notes
+        -----
+        For one feature, exact or proved answers under a law are those of `reluscope.monotone`.
         """
         from reluscope.local_models.outcome import monotonicity
 
-        return monotonicity(self, expected, output)
+        return monotonicity(self, expected, output, law, draws, level, rng)
 
     # -- simpler models ------------------------------------------------------------------------------------------
 
@@ -894,8 +935,9 @@ class Unwrapped:
         Parameters
         ----------
         kind : str, optional
-            "regions", "parallel", "violin", "importance", "profile", "partial", "pair", "performance" or "bubble"; by
-            default "regions" for two inputs, else "importance".
+            "regions", "parallel", "violin", "importance", "profile", "partial", "pair", "performance", "bubble",
+            "models" (the line of each local model, for two inputs) or "instances" (some rows of the largest regions);
+            by default "regions" for two inputs, else "importance".
         ax : matplotlib Axes, optional
             Where to draw; by default in a new figure.
         **options
@@ -965,7 +1007,7 @@ class Unwrapped:
         region = np.empty(len(X), dtype=np.int64)
         outputs = np.empty((len(X), net.n_outputs))
         with blas_threads(max(net.widths)):
-            for part in net._chunks(len(X)):
+            for part in chunks(net, len(X)):
                 pattern, outputs[part] = trace(net, read(X, part))
                 region[part] = self._lookup.find(pack(net, pattern))
         return region, outputs
@@ -1009,6 +1051,7 @@ def unwrap(
     task: str = "auto",
     classes: Any = None,
     scaler: Any = None,
+    cutoff: float | None = None,
     jobs: Any = None,
     progress: Any = None,
 ) -> Unwrapped:
@@ -1023,7 +1066,7 @@ def unwrap(
         Rows of the numbers that the network takes (a numpy memory map is read in chunks), or a data frame in the units
         of its columns.
     y : (n,) or (n, outputs), optional
-        A number per output, or a class label per row.
+        A number per output, in the output's unit, or a class label per row.
     feature_names : sequence of str, optional
         Names of the inputs.
     sample_weight : (n,), optional
@@ -1033,9 +1076,12 @@ def unwrap(
     classes : sequence, optional
         The labels in the order of the outputs, when they are not the sorted labels.
     scaler : fitted scikit-learn scaler or (centre, scale), optional
-        What turned original features into `X` (an array then), for explanations in original units. Tables that are
+        What turned original features into `X` (an array then), for answers in original units. Tables that are
         passed later, to `explain` or `evaluate`, are in original units and are scaled; arrays are scaled already. A
         pipeline that scales by itself takes original features and no scaler.
+    cutoff : float, optional
+        Of two classes: the probability of the second one from which on it is decided for. By default that of the
+        model's schema, else one half. Outcome, explanations, counterfactuals and noise go by it.
     jobs : int, optional
         Workers that share the rows, -1 for all cores; the same result for any number of them.
     progress : optional
@@ -1079,12 +1125,17 @@ def unwrap(
         net = net.with_schema(columns=columns)  # so that tables are read by name from here on
     if scaling is not None and not scaling.identity:
         net = in_original_units(net, scaling)  # and in the units that people have them in
-    net, response = prepare(net, y, n, task, classes, source.classes)
+    elif scaling is None:
+        scaling = scaling_of_schema(net)
+    net, response = prepare(results_in_units(net), y, n, task, classes, source.classes)
+    net = results_in_units(net, response)
+    if cutoff is not None:
+        net = with_cutoff(net, response.classes, cutoff)
     weight = weights_of(sample_weight, n)
     outputs = np.empty((n, net.n_outputs))
     words: Words | None = None
     with meter(progress, "unwrap") as report, blas_threads(max(net.widths)):
-        parts = list(net._chunks(n))
+        parts = list(chunks(net, n))
         traced = run(_traced, parts, shared=(net, rows), jobs=jobs_at_hand())
         for part, (packed, values) in zip(parts, traced, strict=True):
             if words is None:
@@ -1092,13 +1143,12 @@ def unwrap(
             words[part], outputs[part] = packed, values
             report(part.stop, f"{part.stop:,} of {n:,} rows")
         assert words is not None
-        region, first = group(words)
-        words = words[first]
-        count = np.bincount(region, minlength=len(first))
-        report(n, f"{len(first):,} regions")
-        certificate, stored = _local_maps(net, rows, region, count, words, outputs, report)
-    several = response.task == "multiclass"
-    output_names = tuple(map(str, response.classes)) if several else tuple(f"y{k}" for k in range(net.n_outputs))
+        groups = group(words)
+        region, words = groups.member, words[groups.first]
+        count = np.bincount(region, minlength=len(words))
+        report(n, f"{len(words):,} regions")
+        certificate, stored = _local_maps(net, rows, groups, count, words, outputs, report)
+    output_names = tuple(map(str, response.classes)) if response.task == "multiclass" else result_names(net)
     named = (names, columns, output_names)
     return Unwrapped(net, rows, response, *named, weight, scaling, region, count, outputs, certificate, words, stored)
 
@@ -1124,24 +1174,24 @@ def _names_with_scaler(X: Any, feature_names: Any, scaler: Any, source: Source) 
 
 
 def _local_maps(
-    net: Network, X: Any, region: Index, count: Index, words: Words, outputs: FloatArray, report: Any
+    net: Network, X: Any, groups: Groups, count: Index, words: Words, outputs: FloatArray, report: Any
 ) -> tuple[Certificate, tuple[FloatArray, FloatArray] | None]:
     """Local models region by region, compared with the network on every row; kept when they are not too many."""
     n_regions, m, k = len(count), net.n_outputs, net.n_inputs
     keep = n_regions * m * k <= _KEPT_NUMBERS
     stored = (np.empty((n_regions, m, k)), np.empty((n_regions, m))) if keep else None
-    order = np.argsort(region, kind="stable")
     ends = np.concatenate([[0], np.cumsum(count)])
     worst = 0.0
-    parts = list(spans(n_regions, max(1, _MAP_NUMBERS // (m * k))))
-    shared = (net, X, region, words, outputs, order, ends)
-    for part, (C, d, off) in zip(parts, run(_maps_of, parts, shared=shared, jobs=jobs_at_hand()), strict=True):
-        if stored is not None:
-            stored[0][part], stored[1][part] = C, d
+    parts = list(spans(n_regions, max(1, _PART_NUMBERS // (m * k))))
+    # Workers in threads put the maps where they belong; those of a cluster send them.
+    shared = (net, X, groups.member, words, outputs, groups.rows, ends, None if on_cluster() else stored)
+    for part, (maps, off) in zip(parts, run(_maps_of, parts, shared=shared, jobs=jobs_at_hand()), strict=True):
+        if stored is not None and maps is not None:
+            stored[0][part], stored[1][part] = maps
         worst = max(worst, off)
         report(part.stop, f"{part.stop:,} of {n_regions:,} local models")
     scale = float(np.abs(outputs).max())
-    return Certificate(worst, worst / scale if scale > 0 else worst, scale, len(region)), stored
+    return Certificate(worst, worst / scale if scale > 0 else worst, scale, len(groups.member)), stored
 
 
 def _traced(part: slice, net: Network, rows: Any) -> tuple[Words, FloatArray]:
@@ -1152,9 +1202,19 @@ def _traced(part: slice, net: Network, rows: Any) -> tuple[Words, FloatArray]:
 
 
 def _maps_of(
-    part: slice, net: Network, X: Any, region: Index, words: Words, outputs: FloatArray, order: Index, ends: Index
-) -> tuple[FloatArray, FloatArray, float]:
-    """Local models of some regions, and how far they are from the network on the rows there, at the most."""
+    part: slice,
+    net: Network,
+    X: Any,
+    region: Index,
+    words: Words,
+    outputs: FloatArray,
+    order: Index,
+    ends: Index,
+    stored: tuple[FloatArray, FloatArray] | None,
+) -> tuple[tuple[FloatArray, FloatArray] | None, float]:
+    """Local models of some regions (None once they are stored), and how far they are from the network on the rows
+    there, at the most.
+    """
     look()
     m, k = net.n_outputs, net.n_inputs
     C, d = net.output_maps(unpack(net, words[part]))
@@ -1164,4 +1224,7 @@ def _maps_of(
         at = region[rows[some]] - part.start
         local = np.einsum("rok,rk->ro", C[at], read(X, rows[some])) + d[at]
         worst = max(worst, float(np.abs(local - outputs[rows[some]]).max()))
-    return C, d, worst
+    if stored is None:
+        return (C, d), worst
+    stored[0][part], stored[1][part] = C, d
+    return None, worst

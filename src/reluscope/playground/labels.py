@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reluscope.network import Network
+from reluscope.schema import input_labels, output_labels
 
 _MOST_HINTS = 4
 
@@ -12,23 +13,10 @@ _MOST_HINTS = 4
 def labels(net: Network) -> dict[str, list[dict[str, Any]]]:
     """Name, unit, `scale` and `shift` of each input and output: the network's number is `scale * value + shift`.
 
-    Without a schema (or where an output is a probability, which is not linear) the network's own numbers are shown.
+    Without a schema the network's own numbers are shown; an output that is a probability is shown as its logit.
     """
-    s = net.schema
-    inputs = [_label(f"x[{i}]") for i in range(net.n_inputs)]
-    outputs = [_label(f"y[{o}]") for o in range(net.n_outputs)]
-    if s is not None and s.columns:
-        for column in s.columns:
-            place = s.place(column.name)
-            for i, name in zip(range(place.start, place.stop), column.inputs, strict=True):
-                inputs[i] = _label(name, column.unit, column.scale, column.shift)
-    if s is not None:
-        for o, out in enumerate(s.outputs):
-            raw = out.link == "raw" and not out.calibration
-            outputs[o] = (
-                _label(out.name, out.unit, out.scale, out.shift) if raw else _label(f"{out.name} before its link")
-            )
-    return {"inputs": inputs, "outputs": outputs}
+    found = {"inputs": input_labels(net.schema, net.n_inputs), "outputs": output_labels(net.schema, net.n_outputs)}
+    return {side: [dict(vars(label)) for label in some] for side, some in found.items()}
 
 
 def hints(net: Network) -> list[str]:
@@ -53,10 +41,6 @@ def hints(net: Network) -> list[str]:
     if net.hidden:
         out.append(f"J[0,{net.n_inputs - 1}] < 0")
     return [text for text in out if text][:_MOST_HINTS]
-
-
-def _label(name: str, unit: str = "", scale: float = 1.0, shift: float = 0.0) -> dict[str, Any]:
-    return {"name": name, "unit": unit, "scale": scale, "shift": shift}
 
 
 def _quoted(name: str) -> str:

@@ -45,8 +45,9 @@ _SECONDS = {"event": 0.4, "linear_models": 0.3, "outputs": 0.2, "picture": 0.6}
 _ENUMERATED = 2.0
 """Seconds for the event where the law is seen in two dimensions at most."""
 
-_LIVE = 0.15
-"""Share of the time while something is being moved."""
+_LIVE, _LIVE_FLAT = 0.15, 0.5
+"""Share of the time while something is being moved. Where the law is seen in two dimensions at most, enumeration ends
+long before, unless the machine is busy; what is tried in its place after that takes longer."""
 
 _MOST_FIRST_CELLS = 30_000
 """Cells that the first layer may make: with more, enumeration would not finish in time, and lines are asked at once."""
@@ -62,21 +63,18 @@ _MOST_HALVINGS = 6
 """How often a first view is halved until all its regions can be drawn."""
 
 
-def budget(what: str, live: bool = False) -> str:
-    """The budget of one number."""
-    return f"{_SECONDS[what] * (_LIVE if live else 1.0):g}s"
-
-
-def event_budget(view: View) -> str:
-    """The budget of the event: more where enumeration is exact, since it mostly ends long before."""
-    few = _seen(view) <= 2
-    return f"{_ENUMERATED * (_LIVE if view.live else 1.0):g}s" if few else budget("event", view.live)
+def budget(what: str, view: View | None = None) -> str:
+    """The budget of one number; for the event more where enumeration is exact, since it mostly ends long before."""
+    flat = view is not None and _seen(view) <= 2
+    seconds = _ENUMERATED if flat and what == "event" else _SECONDS[what]
+    live = view is not None and view.live
+    return f"{seconds * ((_LIVE_FLAT if flat else _LIVE) if live else 1.0):g}s"
 
 
 def cells_budget(what: str, view: View, method: str) -> str:
     """The budget of the regions or the moments: by enumeration also so few cells that measuring them is quick."""
     most = "" if method == "lines" else f", {_MOST_CELLS[what] if _seen(view) == 3 else _MOST_FLAT_CELLS} regions"
-    return budget(what, view.live) + most
+    return budget(what, view) + most
 
 
 def picture_budget() -> str:
@@ -204,13 +202,13 @@ class Scenes:
         top = found.top(_HEAVIEST)
         regions = _or_none(self.regions, view)
         where = np.full(len(top), -1) if regions is None else _places(view, regions, top.pattern)
-        sd = np.sqrt(np.asarray(view.law().variance))
+        sd, o = np.sqrt(np.asarray(view.law().variance)), view.output
         rows = [
             {
                 "mass": top.mass[i].value,
                 "lower": top.mass[i].lower,
                 "upper": top.mass[i].upper,
-                "rule": function_in_words(top.C[i, view.output], float(top.d[i, view.output]), view.output, sd),
+                "rule": function_in_words(view.net, top.C[i, o], float(top.d[i, o]), o, sd),
                 "region": int(where[i]),
             }
             for i in range(len(top))
@@ -234,7 +232,7 @@ class Scenes:
         if not isinstance(methods, list) or len(methods) != 2:
             raise InputError(f"methods must list two methods, got {describe(methods)}")
         known = [choice(method, "methods", ("auto", "lines")) for method in methods]
-        budgets = {"event": event_budget(replace(view, live=False)), "picture": picture_budget()}
+        budgets = {"event": budget("event", replace(view, live=False)), "picture": picture_budget()}
         for what, method in zip(("outputs", "linear_models"), known, strict=True):
             budgets[what] = cells_budget(what, replace(view, live=False), method)
         return {"python": python_code(view, budgets, known)}
@@ -273,7 +271,7 @@ class Scenes:
             view.event, view.net, view.law()
         )  # what is wrong with it is said before what is wrong with the network
         refuse_if_large(view, MOST_MEASURED)
-        found = answer(probability(view.net, view.law(), view.event, budget=event_budget(view), rng=0))
+        found = answer(probability(view.net, view.law(), view.event, budget=budget("event", view), rng=0))
         if view.opened.data is not None:
             event = as_event(view.event, view.net, view.law())
             found["rows"] = int(event.holds(view.net, view.opened.data).sum())

@@ -9,6 +9,7 @@ import numpy as np
 from reluscope._check import FloatArray
 from reluscope._text import count
 from reluscope.network import Network, Pattern
+from reluscope.schema import input_labels, output_labels
 
 _MOST_UNITS, _MOST_TERMS = 12, 4
 
@@ -34,12 +35,17 @@ def pattern_in_words(net: Network, pattern: Pattern) -> list[str]:
     return lines or ["no unit switches: the network is affine"]
 
 
-def function_in_words(C: FloatArray, d: float, output: int, sd: FloatArray) -> str:
-    """`y[o] = d + C_i x[i] + ...`, the terms that move the output most under the law first."""
+def function_in_words(net: Network, C: FloatArray, d: float, output: int, sd: FloatArray) -> str:
+    """`y[o] = d + C_i x[i] + ...`, the terms that move the output most under the law first.
+
+    Numbers are the network's own, so only inputs and outputs without a unit of their own go by their names.
+    """
+    x = [v.name if v.plain else f"x[{i}]" for i, v in enumerate(input_labels(net.schema, net.n_inputs))]
+    y = output_labels(net.schema, net.n_outputs)[output]
     order = [int(i) for i in np.argsort(-np.abs(C) * sd, kind="stable") if C[i] != 0]
-    terms = [f"{'−' if C[i] < 0 else '+'} {abs(C[i]):.3g} x[{i}]" for i in order[:_MOST_TERMS]]
+    terms = [f"{'−' if C[i] < 0 else '+'} {abs(C[i]):.3g} {x[i]}" for i in order[:_MOST_TERMS]]
     more = f" … ({len(order) - _MOST_TERMS} more)" if len(order) > _MOST_TERMS else ""
-    return " ".join([f"y[{output}] = {_signed(d)}", *terms]) + more
+    return " ".join([f"{y.name if y.plain else f'y[{output}]'} = {_signed(d)}", *terms]) + more
 
 
 def _signed(value: float) -> str:

@@ -10,7 +10,8 @@ from reluscope._check import flag
 from reluscope.cells.complex import Complex
 from reluscope.cells.level_set import LevelSet
 from reluscope.errors import InputError
-from reluscope.plot._axes import axes, expect, limit, name_axes
+from reluscope.plot._axes import axes, expect, in_units, limit, name_axes
+from reluscope.schema import input_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +76,7 @@ def plot_complex(
     if flag(vertices, "vertices") and len(points) <= 2000:
         ax.plot(*points.T, ".", color="#222222", markersize=2.0)
     limit(ax, lower, upper)
-    name_axes(ax, "x[0]", "x[1]")
+    in_units(ax, *input_labels(complex_.network.schema, 2))
     counts = ", ".join(
         f"{n:,} {name}" for n, name in zip(complex_.f_vector, ("vertices", "edges", "regions"), strict=True)
     )

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reluscope._check import integer
+from reluscope._check import flag, integer
 from reluscope._text import count
-from reluscope.plot._axes import BLUE, EDGE, RED, axes, legend_above, name_axes
+from reluscope.local_models.explain import Explanation
+from reluscope.local_models.inference import Intervals
+from reluscope.plot._axes import BLUE, EDGE, RED, axes, expect, legend_above, name_axes, probability_axis
+from reluscope.schema import output_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from reluscope.local_models.explain import Explanation
-    from reluscope.local_models.inference import Intervals
 
 
 def plot_explanation(
@@ -32,7 +32,7 @@ def plot_explanation(
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
     output : int, optional
-        Index of the output; by default the largest.
+        Index of the output; by default that of the class that is decided for, else the largest.
     top : int
         How many, the largest first.
     local : bool
@@ -42,14 +42,16 @@ def plot_explanation(
     -------
     matplotlib Axes
     """
-    k = int(np.argmax(e.output)) if output is None else integer(output, "output", low=0, high=len(e.output) - 1)
+    expect(e, Explanation, "e", "u.explain(row)")
+    flag(local, "local")
+    k = e.main_output if output is None else integer(output, "output", low=0, high=len(e.output) - 1)
     value, coefficient, intercept = e.original
     steps = coefficient[k] * value if local else e.path[k]
     start = float(intercept[k] if local else e.base[k])
     order = np.argsort(-np.abs(steps), kind="stable")
     shown = order[: integer(top, "top", low=1)]
     rest = order[len(shown) :]
-    parts = [(_named(e, j, float(value[j])), float(steps[j])) for j in shown.tolist()]
+    parts = [(named_value(e, j, float(value[j])), float(steps[j])) for j in shown.tolist()]
     if len(rest):
         parts.append((f"{len(rest)} others", float(steps[rest].sum())))
     ax = axes(ax, figsize=(6.0, 1.4 + 0.34 * (len(parts) + 2)))
@@ -68,16 +70,19 @@ def plot_explanation(
     names = [f"{first}: {levels[0]:.4g}", *(name for name, _ in parts), f"prediction: {levels[-1]:.4g}"]
     ax.set_yticks(np.arange(place + 1, -1, -1), names, fontsize="small")
     ax.set_xlim(levels.min() - 0.06 * reach, levels.max() + 0.2 * reach)
-    ax.set_xlabel(_axis(e, k))
+    ax.set_xlabel(_axis(e, k) + _cut(e, ax))
     ax.locator_params(axis="x", nbins=5)
     if e.classes and len(e.output) == 1:
-        _probability_axis(ax, e.classes[1])
+        schema = e.unwrapped.network.schema
+        known = schema.outputs[0] if schema is not None and len(schema.outputs) == 1 else None
+        known = known if known is not None and (known.link != "raw" or known.calibration) else None
+        probability_axis(ax, f"probability of class {e.classes[1]}", known)
     where = f"region {e.region}, {count(e.count, 'row')}" if e.has_data else "no data in this region"
     name_axes(ax, title=f"{'local-linear' if local else 'path'} contributions ({where})")
     return ax
 
 
-def _named(e: Explanation, j: int, value: float) -> str:
+def named_value(e: Explanation, j: int, value: float) -> str:
     """A feature with its value and unit; an input of a one-hot category says yes or no."""
     name, schema = e.unwrapped.feature_names[j], e.unwrapped.network.schema
     column = None
@@ -89,24 +94,15 @@ def _named(e: Explanation, j: int, value: float) -> str:
     return f"{name} = {value:,.6g}{unit}"
 
 
-def _probability_axis(ax: Axes, label: object) -> None:
-    """The same scale as probabilities, above: round ones only, as many as have room."""
-    low, high = ax.get_xlim()
-    marks = [0.001, 0.01, 0.02, 0.05, *(i / 10 for i in range(1, 10)), 0.95, 0.98, 0.99, 0.999]
-    fine = [i / 100 for i in range(1, 100)]
-    chosen: list[float] = []
-    for options in (marks, fine, [i / 1000 for i in range(1, 1000)]):
-        chosen = [p for p in options if low <= np.log(p / (1 - p)) <= high]
-        if len(chosen) >= 3:
-            break
-    kept: list[float] = []
-    for p in chosen:  # labels a tenth of the axis apart
-        if not kept or np.log(p / (1 - p)) - np.log(kept[-1] / (1 - kept[-1])) >= 0.13 * (high - low):
-            kept.append(p)
-    above = ax.secondary_xaxis("top")
-    above.set_xticks([float(np.log(p / (1 - p))) for p in kept], [f"{100 * p:g} %" for p in kept])
-    above.tick_params(labelsize="small")
-    above.set_xlabel(f"probability of class {label}", fontsize="small")
+def _cut(e: Explanation, ax: Axes) -> str:
+    """A dotted line at the cut-off, where it is in the picture, and what to say of it."""
+    schema = e.unwrapped.network.schema
+    limit = None if schema is None or not e.classes else schema.threshold()
+    if limit is None or len(e.output) > 1 or not ax.get_xlim()[0] < limit < ax.get_xlim()[1]:
+        return ""
+    assert schema is not None
+    ax.axvline(limit, color=EDGE, linewidth=0.9, linestyle=":", zorder=0)
+    return f" (dotted: the cut-off {schema.cutoff:g})"
 
 
 def _start(e: Explanation) -> str:
@@ -116,19 +112,22 @@ def _start(e: Explanation) -> str:
 
 def _axis(e: Explanation, k: int) -> str:
     """What output k is: the logit of a class, or an output by name."""
-    if e.classes:
+    if e.probability is not None:
         return f"logit of class {e.classes[1 if len(e.output) == 1 else k]}"
-    return "output" if len(e.output) == 1 else f"output {e.unwrapped.output_names[k]}"
+    u = e.unwrapped
+    if u.network.schema is not None and u.network.schema.outputs:
+        return str(output_labels(u.network.schema, len(e.output))[k])
+    return "output" if len(e.output) == 1 else f"output {u.output_names[k]}"
 
 
-def plot_intervals(found: Intervals, ax: Axes | None = None, *, intercept: bool = False) -> Axes:
+def plot_intervals(intervals: Intervals, ax: Axes | None = None, *, intercept: bool = False) -> Axes:
     """Intervals of the refitted coefficients, with those before the refit as crosses.
 
     A coefficient without a finite estimate has a triangle where its one-sided interval starts, pointing along it.
 
     Parameters
     ----------
-    found : Intervals
+    intervals : Intervals
         What `Unwrapped.intervals(region)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
@@ -139,11 +138,13 @@ def plot_intervals(found: Intervals, ax: Axes | None = None, *, intercept: bool 
     -------
     matplotlib Axes
     """
+    expect(intervals, Intervals, "intervals", "u.intervals(region)")
+    flag(intercept, "intercept")
     first = 0 if intercept else 1
-    place = np.arange(len(found.names) - first)[::-1]
+    place = np.arange(len(intervals.names) - first)[::-1]
     ax = axes(ax, figsize=(5.4, 1.2 + 0.3 * len(place)))
-    estimate = found.estimate[first:]
-    lower, upper = found.lower[first:], found.upper[first:]
+    estimate = intervals.estimate[first:]
+    lower, upper = intervals.lower[first:], intervals.upper[first:]
     known = np.isfinite(estimate)
     # An end that is infinite is drawn as none: the axis could not show it.
     gap = np.vstack([estimate[known] - lower[known], upper[known] - estimate[known]])
@@ -154,12 +155,12 @@ def plot_intervals(found: Intervals, ax: Axes | None = None, *, intercept: bool 
     for end, mark in ((lower, ">"), (upper, "<")):
         some = ~known & np.isfinite(end)
         ax.plot(end[some], place[some], mark, color=BLUE, markersize=6)
-    ax.plot(found.network[first:], place, "x", color=RED, markersize=5, label=f"{found.model} model")
+    ax.plot(intervals.network[first:], place, "x", color=RED, markersize=5, label=f"{intervals.model} model")
     ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    flags = zip(found.aliased[first:].tolist(), found.separated[first:].tolist(), strict=True)
+    flags = zip(intervals.aliased[first:].tolist(), intervals.separated[first:].tolist(), strict=True)
     notes = [" (aliased)" if lost else " (separated)" if apart else "" for lost, apart in flags]
-    ax.set_yticks(place, [a + b for a, b in zip(found.names[first:], notes, strict=True)], fontsize="small")
+    ax.set_yticks(place, [a + b for a, b in zip(intervals.names[first:], notes, strict=True)], fontsize="small")
     ax.set_ylim(-0.7, len(place) - 0.3)
-    ax.set_xlabel(f"coefficient ({found.method}, {100 * found.level:g} %, {found.rows_used:,} rows)")
+    ax.set_xlabel(f"coefficient ({intervals.method}, {100 * intervals.level:g} %, {intervals.rows_used:,} rows)")
     legend_above(ax)
     return ax

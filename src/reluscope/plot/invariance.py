@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from reluscope.invariance.components import Growth
-from reluscope.plot._axes import axes, name_axes
+from reluscope.plot._axes import axes, expect, name_axes
 
 
-def plot_growth(found: Growth, ax: Any = None, **style: Any) -> Any:
+def plot_growth(growth: Growth, ax: Any = None, **style: Any) -> Any:
     """Number of truncated Gaussians (left, bars) and errors of moment matching (right, lines) by layer.
 
     Parameters
     ----------
-    found : Growth
+    growth : Growth
         What `reluscope.invariance.growth(net, law)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
@@ -25,8 +25,9 @@ def plot_growth(found: Growth, ax: Any = None, **style: Any) -> Any:
     matplotlib Axes
         That of the bars.
     """
+    expect(growth, Growth, "growth", "reluscope.invariance.growth(net, law)")
     ax = axes(ax, figsize=(5.6, 3.6))
-    columns = found.to_dict()
+    columns = growth.to_dict()
     layer = columns["layer"]
     ax.bar(layer, columns["components"], **({"color": "#c9d6e6", "width": 0.7} | style))
     ax.set(yscale="log", ylim=(0.7, None))

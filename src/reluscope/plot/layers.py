@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, choice
-from reluscope.plot._axes import BLUE, RED, axes, limit, name_axes
+from reluscope._check import FloatArray, choice, flag, text
+from reluscope.plot._axes import BLUE, RED, axes, expect, limit, name_axes
 from reluscope.plot._axes import figure as new_figure
-from reluscope.representation.layers import Layers
+from reluscope.representation.layers import COLUMNS, Layers
 from reluscope.representation.metrics import expected_angle
 
 GREEN, GREY = "#2e8b57", "#8a8f98"
@@ -18,12 +18,12 @@ GREEN, GREY = "#2e8b57", "#8a8f98"
 CLOUDS = ("pca", "coordinates")
 
 
-def plot_layers(found: Layers, figure: Any = None) -> Any:
+def plot_layers(layers: Layers, figure: Any = None) -> Any:
     """Eight panels on one page: activity (histogram, heat map), norm, ranks, widths, dimensions of regions.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     figure : matplotlib Figure, optional
         Where to draw; by default in a new figure.
@@ -32,30 +32,31 @@ def plot_layers(found: Layers, figure: Any = None) -> Any:
     -------
     ndarray of matplotlib Axes, shape (2, 4)
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
     page = new_figure(figure, (17, 7.6), 130)
     panels = page.subplots(2, 4)
-    plot_activity(found, panels[0, 0])
-    plot_heat(found, panels[0, 1])
-    plot_column(found, "mean_norm", panels[0, 2], label="mean distance from the origin")
-    plot_ranks(found, panels[0, 3])
-    plot_column(found, "nonzero_eigenvalues", panels[1, 0], label="non-zero covariance eigenvalues")
-    panels[1, 0].plot(_layers(found), found["units"], ":", color=GREY, linewidth=1.2, label="units")
+    plot_activity(layers, panels[0, 0])
+    plot_heat(layers, panels[0, 1])
+    plot_column(layers, "mean_norm", panels[0, 2], label="mean distance from the origin")
+    plot_ranks(layers, panels[0, 3])
+    plot_column(layers, "nonzero_eigenvalues", panels[1, 0], label="non-zero covariance eigenvalues")
+    panels[1, 0].plot(_layers(layers), layers["units"], ":", color=GREY, linewidth=1.2, label="units")
     panels[1, 0].legend(frameon=False, fontsize="small")
     panels[1, 0].set_ylim(bottom=0)
-    plot_width(found, panels[1, 1])
-    plot_width(found, panels[1, 2], relative=True)
-    plot_dimensions(found, panels[1, 3])
-    what = "a torch module" if found.network is None else _short(found)
-    page.suptitle(f"{found.n_points:,} inputs through {what}", fontsize="medium")
+    plot_width(layers, panels[1, 1])
+    plot_width(layers, panels[1, 2], by_norm=True)
+    plot_dimensions(layers, panels[1, 3])
+    what = "a torch module" if layers.network is None else _short(layers)
+    page.suptitle(f"{layers.n_points:,} inputs through {what}", fontsize="medium")
     return panels
 
 
-def plot_activity(found: Layers, ax: Any = None, *, layer: int | None = None, bins: int = 20, **style: Any) -> Any:
+def plot_activity(layers: Layers, ax: Any = None, *, layer: int | None = None, bins: int = 20, **style: Any) -> Any:
     """Histogram of the share of inputs for which a unit is on: of one layer, or of all.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
@@ -70,8 +71,9 @@ def plot_activity(found: Layers, ax: Any = None, *, layer: int | None = None, bi
     -------
     matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
     ax = axes(ax)
-    share, edges = found.histogram(layer, bins)
+    share, edges = layers.histogram(layer, bins)
     ax.bar(edges[:-1], share, np.diff(edges), align="edge", **({"color": BLUE, "edgecolor": "white"} | style))
     ax.set_xlim(0, 1)
     name_axes(ax, "share of inputs with the unit on", "share of units")
@@ -80,12 +82,12 @@ def plot_activity(found: Layers, ax: Any = None, *, layer: int | None = None, bi
     return ax
 
 
-def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any) -> Any:
+def plot_heat(layers: Layers, ax: Any = None, *, sort: bool = True, **style: Any) -> Any:
     """Activity of every unit (rows) in every layer (columns): dark off, light on; sorted within a layer by default.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
@@ -98,8 +100,10 @@ def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any)
     -------
     matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
+    flag(sort, "sort")
     ax = axes(ax)
-    columns = [a for a in found.activity if a is not None]
+    columns = [a for a in layers.activity if a is not None]
     if columns:
         tall = max(len(c) for c in columns)
         grid = np.full((tall, len(columns)), np.nan)
@@ -109,7 +113,7 @@ def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any)
             grid,
             aspect="auto",
             origin="lower",
-            extent=(found.hidden[0] - 0.5, found.hidden[-1] + 0.5, 0, tall),
+            extent=(layers.hidden[0] - 0.5, layers.hidden[-1] + 0.5, 0, tall),
             **({"cmap": "cividis", "vmin": 0.0, "vmax": 1.0, "interpolation": "nearest"} | style),
         )
         ax.figure.colorbar(shown, ax=ax, label="share of inputs on", shrink=0.9)
@@ -118,12 +122,12 @@ def plot_heat(found: Layers, ax: Any = None, *, sort: bool = True, **style: Any)
     return ax
 
 
-def plot_column(found: Layers, column: str, ax: Any = None, *, label: str | None = None, **style: Any) -> Any:
+def plot_column(layers: Layers, column: str, ax: Any = None, *, label: str | None = None, **style: Any) -> Any:
     """One column of the table against the layer.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     column : str
         Name of a column of the table.
@@ -138,19 +142,23 @@ def plot_column(found: Layers, column: str, ax: Any = None, *, label: str | None
     -------
     matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
     ax = axes(ax)
-    ax.plot(_layers(found), found[column], **(_marks(found) | {"color": BLUE} | style))
+    choice(column, "column", tuple(name for name in COLUMNS if name not in ("name", "kind")))
+    if label is not None:
+        text(label, "label")
+    ax.plot(_layers(layers), layers[column], **(_marks(layers) | {"color": BLUE} | style))
     _by_layer(ax, label or column.replace("_", " "))
     ax.set_ylim(bottom=0)
     return ax
 
 
-def plot_ranks(found: Layers, ax: Any = None) -> Any:
+def plot_ranks(layers: Layers, ax: Any = None) -> Any:
     """Stable rank of the centred and of the uncentred cloud, and the participation ratio, on a logarithmic axis.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
@@ -159,15 +167,18 @@ def plot_ranks(found: Layers, ax: Any = None) -> Any:
     -------
     matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
     ax = axes(ax)
     for column, colour, label in (
         ("stable_rank", BLUE, "stable rank, centred"),
         ("stable_rank_uncentred", RED, "stable rank, uncentred"),
         ("participation_ratio", GREEN, "participation ratio"),
     ):
-        values = found[column]
+        values = layers[column]
         ax.plot(
-            _layers(found), np.where(values > 0, values, np.nan), **(_marks(found) | {"color": colour, "label": label})
+            _layers(layers),
+            np.where(values > 0, values, np.nan),
+            **(_marks(layers) | {"color": colour, "label": label}),
         )
     ax.set_yscale("log")
     _plain_ticks(ax)
@@ -176,43 +187,45 @@ def plot_ranks(found: Layers, ax: Any = None) -> Any:
     return ax
 
 
-def plot_width(found: Layers, ax: Any = None, *, relative: bool = False) -> Any:
-    """Spherical mean width with error bars of two standard errors; divided by the mean norm when `relative`.
+def plot_width(layers: Layers, ax: Any = None, *, by_norm: bool = False) -> Any:
+    """Spherical mean width with error bars of two standard errors; divided by the mean norm when `by_norm`.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
-    relative : bool
+    by_norm : bool
         Divide by the mean norm.
 
     Returns
     -------
     matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
+    flag(by_norm, "by_norm")
     ax = axes(ax)
-    width, error = found["mean_width"], found["mean_width_error"]
-    if relative:
-        norm = found["mean_norm"]
+    width, error = layers["mean_width"], layers["mean_width_error"]
+    if by_norm:
+        norm = layers["mean_norm"]
         with np.errstate(divide="ignore", invalid="ignore"):
             width, error = np.where(norm > 0, width / norm, np.nan), np.where(norm > 0, error / norm, 0.0)
-        if found.rows[-1].kind == "output":  # one number near 0 would set the scale
+        if layers.rows[-1].kind == "output":  # one number near 0 would set the scale
             width[-1] = np.nan
-    style = _marks(found) | {"color": BLUE}
-    ax.errorbar(_layers(found), width, yerr=2 * error, capsize=2, elinewidth=0.8, **style)
-    _by_layer(ax, "spherical mean width" + (" / mean norm" if relative else ""))
+    style = _marks(layers) | {"color": BLUE}
+    ax.errorbar(_layers(layers), width, yerr=2 * error, capsize=2, elinewidth=0.8, **style)
+    _by_layer(ax, "spherical mean width" + (" / mean norm" if by_norm else ""))
     ax.set_ylim(bottom=0)
     return ax
 
 
-def plot_dimensions(found: Layers, ax: Any = None) -> Any:
+def plot_dimensions(layers: Layers, ax: Any = None) -> Any:
     """Dimension of the regions' images: active units, rank of the local Jacobian, and the bound it obeys.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
@@ -221,24 +234,25 @@ def plot_dimensions(found: Layers, ax: Any = None) -> Any:
     -------
     matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
     ax = axes(ax)
-    layer = _layers(found)
-    ax.plot(layer, found["active"], **(_marks(found) | {"color": GREY, "label": "active units (mean)"}))
-    if np.isfinite(found["rank"]).any():
-        ax.plot(layer, found["rank"], **(_marks(found) | {"color": BLUE, "label": "rank of the local Jacobian"}))
-        ax.plot(layer, found["rank_bound"], "--", color=RED, linewidth=1.2, label="bound: fewest active so far")
+    layer = _layers(layers)
+    ax.plot(layer, layers["active"], **(_marks(layers) | {"color": GREY, "label": "active units (mean)"}))
+    if np.isfinite(layers["rank"]).any():
+        ax.plot(layer, layers["rank"], **(_marks(layers) | {"color": BLUE, "label": "rank of the local Jacobian"}))
+        ax.plot(layer, layers["rank_bound"], "--", color=RED, linewidth=1.2, label="bound: fewest active so far")
     _by_layer(ax, "dimension of a region's image")
     ax.set_ylim(0.0, 1.4 * ax.get_ylim()[1])  # room for the legend above the curves
     ax.legend(frameon=False, fontsize="small", loc="upper right")
     return ax
 
 
-def plot_angles(found: Layers, ax: Any = None, *, expected: bool = True) -> Any:
-    """Angle between pairs of points by layer: mean, the middle 90 %, and (dashed) infinitely wide random layers.
+def plot_angles(layers: Layers, ax: Any = None, *, expected: bool = True) -> Any:
+    """Angle between pairs of points by layer, in degrees: mean, middle 90 %, and (dashed) infinitely wide layers.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
@@ -249,28 +263,31 @@ def plot_angles(found: Layers, ax: Any = None, *, expected: bool = True) -> Any:
     -------
     matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
+    flag(expected, "expected")
     ax = axes(ax)
-    layer = _layers(found)
-    ax.fill_between(layer, found["angle_low"], found["angle_high"], color=BLUE, alpha=0.18, linewidth=0)
-    ax.plot(layer, found["angle_mean"], **(_marks(found) | {"color": BLUE, "label": "mean, middle 90 %"}))
-    if expected and len(found) > 1 and np.isfinite(found["angle_mean"][0]):
-        start = found.angles[0][np.isfinite(found.angles[0])]
-        curve = [float(expected_angle(start, k).mean()) for k in range(len(found.hidden) + 1)]
+    layer = _layers(layers)
+    low, mean, high = (np.degrees(layers[f"angle_{k}"]) for k in ("low", "mean", "high"))
+    ax.fill_between(layer, low, high, color=BLUE, alpha=0.18, linewidth=0)
+    ax.plot(layer, mean, **(_marks(layers) | {"color": BLUE, "label": "mean, middle 90 %"}))
+    if expected and len(layers) > 1 and np.isfinite(mean[0]):
+        start = layers.angles[0][np.isfinite(layers.angles[0])]
+        curve = [float(np.degrees(expected_angle(start, k).mean())) for k in range(len(layers.hidden) + 1)]
         ax.plot(
             np.arange(len(curve)) - 1, curve, "--", color=RED, linewidth=1.2, label="infinitely wide, random, no bias"
         )
-    _by_layer(ax, "angle between two points (radians)")
+    _by_layer(ax, "angle between two points (degrees)")
     ax.set_ylim(0, None)
     ax.legend(frameon=False, fontsize="small")
     return ax
 
 
-def plot_distances(found: Layers, ax: Any = None) -> Any:
+def plot_distances(layers: Layers, ax: Any = None) -> Any:
     """How far distances are stretched: median and middle 90 % of the ratio to the distance of the inputs.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     ax : matplotlib Axes, optional
         Where to draw; by default in a new figure.
@@ -279,11 +296,14 @@ def plot_distances(found: Layers, ax: Any = None) -> Any:
     -------
     matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
     ax = axes(ax)
-    layer = _layers(found)
-    low, middle, high = (np.maximum(found[f"distance_{k}"], _smallest(found.ratios)) for k in ("low", "median", "high"))
+    layer = _layers(layers)
+    low, middle, high = (
+        np.maximum(layers[f"distance_{k}"], _smallest(layers.ratios)) for k in ("low", "median", "high")
+    )
     ax.fill_between(layer, low, high, color=GREEN, alpha=0.18, linewidth=0)
-    ax.plot(layer, middle, **(_marks(found) | {"color": GREEN, "label": "median, middle 90 %"}))
+    ax.plot(layer, middle, **(_marks(layers) | {"color": GREEN, "label": "median, middle 90 %"}))
     ax.axhline(1, color=GREY, linewidth=0.8)
     ax.set_yscale("log")
     _by_layer(ax, "distance / distance of the inputs")
@@ -291,12 +311,12 @@ def plot_distances(found: Layers, ax: Any = None) -> Any:
     return ax
 
 
-def plot_geometry(found: Layers, figure: Any = None) -> Any:
+def plot_geometry(layers: Layers, figure: Any = None) -> Any:
     """Angles and distances side by side.
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     figure : matplotlib Figure, optional
         Where to draw; by default in a new figure.
@@ -305,13 +325,14 @@ def plot_geometry(found: Layers, figure: Any = None) -> Any:
     -------
     ndarray of two matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
     pair = new_figure(figure, (10, 3.8), 130).subplots(1, 2)
-    plot_angles(found, pair[0])
-    plot_distances(found, pair[1])
+    plot_angles(layers, pair[0])
+    plot_distances(layers, pair[1])
     return pair
 
 
-def plot_clouds(found: Layers, kind: str = "pca", figure: Any = None) -> Any:
+def plot_clouds(layers: Layers, kind: str = "pca", figure: Any = None) -> Any:
     """The cloud after every layer on one page, by principal directions or by two random coordinates of each layer.
 
     Each panel has its own scale, the same in both directions, so that shapes can be compared and sizes cannot; the
@@ -319,7 +340,7 @@ def plot_clouds(found: Layers, kind: str = "pca", figure: Any = None) -> Any:
 
     Parameters
     ----------
-    found : Layers
+    layers : Layers
         What `reluscope.layers(net, X)` gives.
     kind : {"pca", "coordinates"}
         Principal directions, or two random coordinates.
@@ -330,8 +351,9 @@ def plot_clouds(found: Layers, kind: str = "pca", figure: Any = None) -> Any:
     -------
     ndarray of matplotlib Axes
     """
+    expect(layers, Layers, "layers", "reluscope.layers(net, X)")
     choice(kind, "kind", CLOUDS)
-    clouds = found.pca if kind == "pca" else found.coordinates
+    clouds = layers.pca if kind == "pca" else layers.coordinates
     n = len(clouds)
     columns = min(n, max(4, math.ceil(math.sqrt(1.8 * n))))
     rows = math.ceil(n / columns)
@@ -343,7 +365,7 @@ def plot_clouds(found: Layers, kind: str = "pca", figure: Any = None) -> Any:
             ax.set_axis_off()
             continue
         _cloud(ax, clouds[k], shade)
-        ax.set_title(found.rows[k].name if k in (0, n - 1) else str(k - 1), fontsize=7, pad=2)
+        ax.set_title(layers.rows[k].name if k in (0, n - 1) else str(k - 1), fontsize=7, pad=2)
     what = "two principal directions" if kind == "pca" else "two random coordinates"
     figure.suptitle(f"the cloud after each layer on {what} (colour: place in the input cloud)", fontsize="medium")
     return panels[:n]
@@ -371,13 +393,13 @@ def _smallest(ratios: FloatArray) -> float:
     return float(positive.min()) if len(positive) else 1e-3
 
 
-def _layers(found: Layers) -> FloatArray:
+def _layers(layers: Layers) -> FloatArray:
     """Where each row is drawn: the input at -1, layer k at k."""
-    return np.arange(-1.0, len(found) - 1)
+    return np.arange(-1.0, len(layers) - 1)
 
 
-def _marks(found: Layers) -> dict[str, Any]:
-    return {"linewidth": 1.5, "marker": "o", "markersize": 3.5 if len(found) <= 30 else 2.0}
+def _marks(layers: Layers) -> dict[str, Any]:
+    return {"linewidth": 1.5, "marker": "o", "markersize": 3.5 if len(layers) <= 30 else 2.0}
 
 
 def _by_layer(ax: Any, label: str) -> None:
@@ -394,5 +416,5 @@ def _plain_ticks(ax: Any) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _short(found: Layers) -> str:
-    return repr(found.network).removeprefix("Network(").split(",")[0]
+def _short(layers: Layers) -> str:
+    return repr(layers.network).removeprefix("Network(").split(",")[0]

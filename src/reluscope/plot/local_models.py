@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import FloatArray, choice, flag, integer
-from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError
-from reluscope.plot._axes import BLUE, EDGE, GREY, ORANGE, RED, axes, legend_above, name_axes
+from reluscope.local_models._data import Units, headed
+from reluscope.local_models.unwrap import Unwrapped
+from reluscope.plot._axes import BLUE, EDGE, GREY, ORANGE, RED, axes, expect, in_units, legend_above, name_axes
+from reluscope.plot._data import data_view, feature_labels
+from reluscope.plot.instances import plot_instances, plot_local_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from reluscope.local_models.unwrap import Unwrapped
 
 _MOST_POINTS = 4000
 """Rows drawn as points; more are thinned out evenly."""
@@ -76,6 +77,8 @@ def plot_models_2d(
     -------
     matplotlib Axes
     """
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
+    flag(points, "points")
     if u.network.n_inputs != 2:
         raise InputError(f'the picture "regions" is for 2 inputs, got {u.network.n_inputs}; try "parallel"')
     from reluscope.cells.regions import regions
@@ -98,7 +101,8 @@ def plot_models_2d(
         for colour, width in (("white", 0.009), ("black", 0.0045)):
             style: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 4, "headwidth": 3.6}
             drawn.quiver(*start.T, *(reach * slope).T, width=width, color=colour, **style)
-    name_axes(drawn, u.feature_names[0], u.feature_names[1], f"{len(u):,} regions with data")
+    in_units(drawn, *feature_labels(u))
+    name_axes(drawn, title=f"{len(u):,} regions with data")
     return drawn
 
 
@@ -129,10 +133,12 @@ def plot_parallel(
     -------
     matplotlib Axes
     """
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
+    flag(scaled, "scaled")
     ax = axes(ax, figsize=(7.2, 4.2))
     shown = np.arange(min(integer(top, "top", low=1), len(u)))
     columns = _top_features(u, features, output)
-    C = u.maps(shown)[0][:, output][:, columns] * (u.spread[columns] if scaled else 1.0)
+    C = _slopes(u, shown, output, columns, scaled)
     value, label = _colour(u, shown, output)
     place = np.arange(len(columns))
     from matplotlib import colormaps
@@ -145,9 +151,9 @@ def plot_parallel(
     for k in shown[::-1].tolist():
         ax.plot(place, C[k], color=cmap(norm(value[k])), alpha=0.35 + 0.6 * weight[k], linewidth=0.6 + 1.8 * weight[k])
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    _name_ticks(ax, place, [u.feature_names[j] for j in columns])
-    across = f"feature, most important first{_left_out(u, columns)}"
-    name_axes(ax, across, _coefficient_name(scaled), f"the {len(shown)} largest regions")
+    _name_ticks(ax, place, _slope_names(u, columns, output, scaled))
+    across = f"feature, most important first{_left_out(u.network.n_inputs - len(columns))}"
+    name_axes(ax, across, _coefficient_name(u, output, scaled), f"the {len(shown)} largest regions")
     ax.figure.colorbar(ScalarMappable(norm, cmap), ax=ax, label=label, shrink=0.85)
     return ax
 
@@ -176,11 +182,13 @@ def plot_violin(
     -------
     matplotlib Axes
     """
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
+    flag(scaled, "scaled")
     columns = _top_features(u, features, output)
     ax = axes(ax, figsize=(5.6, 1.2 + 0.32 * len(columns)))
     every = np.arange(0, len(u.region), max(1, len(u.region) // _MOST_POINTS))
     found, row = np.unique(u.region[every], return_inverse=True)
-    C = u.maps(found)[0][row, output][:, columns] * (u.spread[columns] if scaled else 1.0)
+    C = _slopes(u, found, output, columns, scaled)[row]
     place = np.arange(len(columns))[::-1]
     varied = [k for k in range(len(columns)) if np.ptp(C[:, k]) > 0]
     if varied:
@@ -193,8 +201,8 @@ def plot_violin(
     ax.hlines(place, low, high, color=EDGE, linewidth=2.2)
     ax.plot(mid, place, "o", color="white", markersize=3.5, markeredgecolor=EDGE, zorder=4)
     ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    ax.set_yticks(place, [u.feature_names[j] for j in columns], fontsize="small")
-    ax.set_xlabel(f"{_coefficient_name(scaled)}, over rows{_left_out(u, columns)}")
+    ax.set_yticks(place, _slope_names(u, columns, output, scaled), fontsize="small")
+    ax.set_xlabel(f"{_coefficient_name(u, output, scaled)}, over rows{_left_out(u.network.n_inputs - len(columns))}")
     return ax
 
 
@@ -206,7 +214,7 @@ def plot_importance(
     output: int | None = None,
     squares: bool | None = None,
 ) -> Axes:
-    """Importance of the features by variance of contributions, largest on top.
+    """Importance of the features by variance of contributions, largest on top; a category is one feature.
 
     The other convention, count times squared coefficient, depends on the units: it is drawn beside for standardised
     inputs, or when asked for.
@@ -228,7 +236,8 @@ def plot_importance(
     -------
     matplotlib Axes
     """
-    found = u.importance(output=output)
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
+    found = u.importance(output=output, groups="columns")
     wanted = len(found.variance) if features is None else integer(features, "features", low=1)
     order = np.argsort(-found.variance, kind="stable")[:wanted]
     both = found.standardised if squares is None else flag(squares, "squares")
@@ -239,8 +248,9 @@ def plot_importance(
     if both:
         ax.barh(place - 0.2, found.squares[order], thick, color=GREY, label="count × coefficient² (depends on units)")
         legend_above(ax)
-    ax.set_yticks(place, [u.feature_names[j] for j in order], fontsize="small")
-    ax.set_xlabel(f"share{'' if both else ' of the variance of contributions'}{_left_out(u, order)}")
+    ax.set_yticks(place, [found.feature_names[j] for j in order], fontsize="small")
+    left = _left_out(len(found.feature_names) - len(order))
+    ax.set_xlabel(f"share{'' if both else ' of the variance of contributions'}{left}")
     return ax
 
 
@@ -262,13 +272,19 @@ def plot_profile(u: Unwrapped, ax: Axes | None = None, *, feature: Any = None, o
     -------
     matplotlib Axes
     """
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
     p = u.profile(_default(u, feature, output), output=output)
     ax = axes(ax, figsize=(5.2, 3.6))
     _cloud(ax, u, p.value, p.coefficient, output)
     at, mean, spread = (p.binned()[name] for name in ("value", "coefficient", "coefficient_std"))
     ax.errorbar(at, mean, spread, color=EDGE, linewidth=1.4, capsize=2, zorder=4)
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    name_axes(ax, p.feature, "local coefficient", "coefficient in each row; mean and deviation in bins")
+    name_axes(
+        ax,
+        _with_unit(u, p.feature),
+        headed("local coefficient", Units.of(u.network).coefficient(output, u.feature_names.index(p.feature))),
+        "coefficient in each row; mean and deviation in bins",
+    )
     return ax
 
 
@@ -294,12 +310,18 @@ def plot_partial(
     -------
     matplotlib Axes
     """
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
     p = u.profile(_default(u, feature, output), output=output)
     ax = axes(ax, figsize=(5.2, 3.6))
     _cloud(ax, u, p.value, p.contribution, output)
     ax.plot(*p.partial(fraction), color=EDGE, linewidth=1.8, zorder=4)
     ax.axhline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    name_axes(ax, p.feature, "coefficient × (value − mean)", "local-linear contribution in each row; smooth mean")
+    name_axes(
+        ax,
+        _with_unit(u, p.feature),
+        _result(u, "coefficient × (value − mean)", output),
+        "local-linear contribution in each row; smooth mean",
+    )
     return ax
 
 
@@ -323,6 +345,7 @@ def plot_pair(u: Unwrapped, ax: Axes | None = None, *, first: Any = None, second
     -------
     matplotlib Axes
     """
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
     order = _top_features(u, 2, output)
     one = order[0] if first is None else first
     two = order[min(1, len(order) - 1)] if second is None else second
@@ -331,8 +354,8 @@ def plot_pair(u: Unwrapped, ax: Axes | None = None, *, first: Any = None, second
     top = max(float(np.nanmax(np.abs(found.mean))), 1e-12)
     drawn = ax.pcolormesh(*found.edges, found.mean.T, cmap="RdBu_r", vmin=-top, vmax=top, edgecolors="none")
     ax.set_facecolor("#eeeeee")  # cells without rows
-    name_axes(ax, found.features[0], found.features[1])
-    ax.figure.colorbar(drawn, ax=ax, label="mean joint contribution", shrink=0.85)
+    name_axes(ax, *(_with_unit(u, name) for name in found.features))
+    ax.figure.colorbar(drawn, ax=ax, label=_result(u, "mean joint contribution", output), shrink=0.85)
     return ax
 
 
@@ -352,6 +375,7 @@ def plot_performance(u: Unwrapped, ax: Axes | None = None, *, top: int = 20) -> 
     -------
     matplotlib Axes
     """
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
     table, metric = _scored(u)
     n = min(integer(top, "top", low=1), len(u))
     place = np.arange(n)
@@ -387,6 +411,7 @@ def plot_bubble(u: Unwrapped, ax: Axes | None = None, *, top: int = 100) -> Axes
     -------
     matplotlib Axes
     """
+    expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
     table, metric = _scored(u)
     n = min(integer(top, "top", low=1), len(u))
     ax = axes(ax, figsize=(5.8, 4.2))
@@ -419,22 +444,13 @@ KINDS: dict[str, Callable[..., Any]] = {
     "pair": plot_pair,
     "performance": plot_performance,
     "bubble": plot_bubble,
+    "models": plot_local_lines,
+    "instances": plot_instances,
 }
 """What `Unwrapped.plot` can draw."""
 
 
 # -- small things ----------------------------------------------------------------------------------------------
-
-
-def data_view(u: Unwrapped, view: Any) -> tuple[FloatArray, FloatArray]:
-    """The rectangle to draw: `view` if given, else the box of the data and a little beyond."""
-    if view is not None:
-        return box_bounds(view, 2, "view")
-    from reluscope.local_models.coverage import data_box
-
-    low, high = data_box(u)
-    margin = 0.04 * np.maximum(high - low, 1e-9)
-    return low - margin, high + margin
 
 
 def scatter_rows(u: Unwrapped, ax: Axes) -> None:
@@ -493,9 +509,8 @@ def _top_features(u: Unwrapped, features: int, output: int | None) -> Any:
     return np.argsort(-u.importance(output=output).variance, kind="stable")[:n]
 
 
-def _left_out(u: Unwrapped, shown: Any) -> str:
+def _left_out(more: int) -> str:
     """A note about features that are not in the picture."""
-    more = u.network.n_inputs - len(shown)
     return f" ({more} less important ones not shown)" if more > 0 else ""
 
 
@@ -522,8 +537,30 @@ def _network_score(u: Unwrapped, metric: str) -> float:
     return float(np.average(((u.response.target - u.prediction) ** 2).mean(axis=1), weights=u.weight))
 
 
-def _coefficient_name(scaled: bool) -> str:
-    return "local coefficient × sd of the feature" if scaled else "local coefficient"
+def _with_unit(u: Unwrapped, feature: str) -> str:
+    """A feature with its unit, for values in it."""
+    return str(feature_labels(u)[u.feature_names.index(feature)])
+
+
+def _result(u: Unwrapped, name: str, output: int) -> str:
+    """A part of an output, with the output's unit."""
+    return headed(name, Units.of(u.network).outputs[output])
+
+
+def _slopes(u: Unwrapped, regions: Any, output: int, columns: Any, scaled: bool) -> FloatArray:
+    """Coefficients of some regions and features: per standard deviation, or per unit of the column."""
+    C = u.maps(regions, units=not scaled)[0][:, output][:, columns]
+    return np.asarray(C * u.spread[columns] if scaled else C)
+
+
+def _slope_names(u: Unwrapped, columns: Any, output: int, scaled: bool) -> list[str]:
+    known = Units.of(u.network)
+    return [u.feature_names[j] if scaled else headed(u.feature_names[j], known.coefficient(output, j)) for j in columns]
+
+
+def _coefficient_name(u: Unwrapped, output: int, scaled: bool) -> str:
+    unit = Units.of(u.network).outputs[output]
+    return headed("local coefficient × sd of the feature", unit) if scaled else "local coefficient"
 
 
 def score_name(metric: str) -> str:

@@ -9,14 +9,14 @@ import numpy as np
 from reluscope._check import choice, integer
 from reluscope._lazy import late
 from reluscope.errors import InputError
-from reluscope.plot._axes import BLUE, EDGE, GREY, RED, axes, name_axes
-from reluscope.plot.local_models import data_view, scatter_rows, score_name
+from reluscope.local_models.l1_path import L1Path
+from reluscope.local_models.merged import MergedModels, unwrapped_of
+from reluscope.plot._axes import BLUE, EDGE, GREY, RED, axes, expect, in_units, name_axes
+from reluscope.plot._data import data_view, feature_labels
+from reluscope.plot.local_models import scatter_rows, score_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from reluscope.local_models.l1_path import L1Path
-    from reluscope.local_models.merged import MergedModels
 
 
 def plot_merged(m: MergedModels, kind: str = "dendrogram", ax: Axes | None = None, **options: Any) -> Axes:
@@ -37,6 +37,7 @@ def plot_merged(m: MergedModels, kind: str = "dendrogram", ax: Axes | None = Non
     -------
     matplotlib Axes
     """
+    expect(m, MergedModels, "m", "u.merge()")
     choice(kind, "kind", ("dendrogram", "validation", "regions"))
     if kind == "dendrogram":
         return _dendrogram(m, ax, **options)
@@ -88,7 +89,7 @@ def _validation(m: MergedModels, ax: Axes | None) -> Axes:
 
 
 def _clusters(m: MergedModels, ax: Axes | None, *, view: Any = None) -> Axes:
-    u = m._source("this picture")
+    u = unwrapped_of(m, "this picture")
     if m.network.n_inputs != 2:
         raise InputError(f'the picture "regions" is for 2 inputs, got {m.network.n_inputs}')
     ax = axes(ax, figsize=(5.6, 5.0))
@@ -104,7 +105,7 @@ def _clusters(m: MergedModels, ax: Axes | None, *, view: Any = None) -> Axes:
     ax.imshow(cluster, extent=extent, origin="lower", aspect="auto", cmap=pale, vmin=-0.5, vmax=len(m) - 0.5)
     scatter_rows(u, ax)
     eta = m.outputs(grid)[:, 0].reshape(200, 200)
-    level = 0.0 if m.task == "binary" else float(np.median(eta))
+    level = _limit(u) if m.task == "binary" else float(np.median(eta))
     if m.task != "multiclass" and eta.min() < level < eta.max():
         for k in range(len(m)):
             own = np.where(cluster == k, eta, np.nan)
@@ -117,10 +118,16 @@ def _clusters(m: MergedModels, ax: Axes | None, *, view: Any = None) -> Axes:
         if np.isfinite(x):
             box = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": EDGE, "linewidth": 0.6}
             ax.text(x, y, str(k), fontsize="small", ha="center", va="center", bbox=box)
-    name_axes(
-        ax, m.feature_names[0], m.feature_names[1], f"{len(m)} merged models of {len(m.cluster_of_region):,} regions"
-    )
+    in_units(ax, *feature_labels(u)[:2])
+    name_axes(ax, title=f"{len(m)} merged models of {len(m.cluster_of_region):,} regions")
     return ax
+
+
+def _limit(u: Any) -> float:
+    """The logit at which the decision turns."""
+    schema = u.network.schema
+    found = None if schema is None else schema.threshold()
+    return 0.0 if found is None else found
 
 
 def plot_l1_path(path: L1Path, ax: Axes | None = None) -> Axes:
@@ -137,6 +144,7 @@ def plot_l1_path(path: L1Path, ax: Axes | None = None) -> Axes:
     -------
     matplotlib Axes
     """
+    expect(path, L1Path, "path", "reluscope.l1_path(X, y)")
     ax = axes(ax, figsize=(6.2, 3.8))
     penalty = path.penalties
     positive = penalty[penalty > 0]

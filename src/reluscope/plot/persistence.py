@@ -12,16 +12,30 @@ from reluscope.plot._axes import axes, expect, name_axes
 _NAMES = ("parts", "holes", "hollows")
 
 
-def plot_persistence(found: Persistence, ax: Any = None, **style: Any) -> Any:
-    """A bar for each feature, from birth to death; see `Persistence.plot`."""
-    expect(found, Persistence, "found", "reluscope.persistence(net, box)")
+def plot_persistence(persistence: Persistence, ax: Any = None, **style: Any) -> Any:
+    """A bar for each feature, from birth to death.
+
+    Parameters
+    ----------
+    persistence : Persistence
+        What `reluscope.persistence(net, box)` gives.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    **style
+        Keywords of `Axes.plot`.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    expect(persistence, Persistence, "persistence", "reluscope.persistence(net, box)")
     ax = axes(ax)
-    finite = found.pairs[:, 1:][np.isfinite(found.pairs[:, 1:])]
+    finite = persistence.pairs[:, 1:][np.isfinite(persistence.pairs[:, 1:])]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     end = high + 0.1 * max(high - low, 1e-12)
     row = 0
-    for k in np.unique(found.pairs[:, 0]).astype(int):
-        bars = found.of_dimension(int(k))
+    for k in np.unique(persistence.pairs[:, 0]).astype(int):
+        bars = persistence.of_dimension(int(k))
         name = _NAMES[k] if k < len(_NAMES) else f"dimension {k}"
         for i, (birth, death) in enumerate(bars):
             ends = {"color": f"C{k}", "linewidth": 3.0, "solid_capstyle": "butt"} | style

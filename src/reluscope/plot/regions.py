@@ -16,7 +16,8 @@ from reluscope.cells.reachable import Images, outline
 from reluscope.cells.regions import Regions
 from reluscope.cells.slices import Slice
 from reluscope.errors import InputError
-from reluscope.plot._axes import BLUE, EDGE, RED, axes, expect, limit, name_axes
+from reluscope.plot._axes import BLUE, EDGE, RED, axes, colour_bar, expect, in_units, limit, name_axes
+from reluscope.schema import Label, input_labels, output_labels
 
 COLOURS = ("output", "mass", "gradient", "pattern")
 
@@ -60,6 +61,10 @@ def plot_regions(
     Returns
     -------
     matplotlib Axes
+
+    Notes
+    -----
+    Coordinates are the network's numbers. Where its schema has names and units, axes and ticks are in these.
     """
     expect(regions, Regions, "regions", "reluscope.regions(net, box)")
     if "color" in patch:
@@ -86,8 +91,9 @@ def plot_regions(
         "linewidths": 0.4 if edges else 0.0,
         "antialiased": True,
     }
+    label: Label | str = _output(regions, output)
     if colour == "output":
-        drawn, label = _image(regions, ax, output, lower, upper, cmap), f"y[{output}]"
+        drawn = _image(regions, ax, output, lower, upper, cmap)
         ax.add_collection(PolyCollection(shapes, **(style | {"facecolors": "none"} | patch)))
     else:
         values, label = _values(regions, colour, output, masses)
@@ -95,23 +101,47 @@ def plot_regions(
         drawn.set_array(values)
         ax.add_collection(drawn)
     limit(ax, lower, upper)
-    name_axes(ax, "x[0]", "x[1]", f"{count:,} region{'s' * (count != 1)}")
+    in_units(ax, *input_labels(regions.network.schema, 2))
+    met = _met(points, offsets, lower, upper)
+    name_axes(ax, title=f"{met:,} of {count:,} regions" if met < count else f"{count:,} region{'s' * (count != 1)}")
     if label:
-        ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.85)
+        colour_bar(ax, drawn, label)
     return ax
 
 
 def plot_slice(part: Slice, box: Any = None, ax: Any = None, **style: Any) -> Any:
-    """The regions on a slice of two dimensions, with the points that it was put through; see `Slice.plot`."""
-    expect(part, Slice, "slice", "reluscope.slice(net, points)")
+    """The regions on a slice of two dimensions, with the points that it was put through.
+
+    Parameters
+    ----------
+    part : Slice
+        What `reluscope.slice(net, points)` gives.
+    box : pair, optional
+        Part of the slice to show, in its own coordinates; around its points by default.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    **style
+        As in `plot_regions`.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    expect(part, Slice, "part", "reluscope.slice(net, points)")
     if len(part.directions) != 2:
         raise InputError(f"a slice of 2 dimensions can be drawn, this one has {len(part.directions)}")
     found = part.regions(box, progress=None)
     ax = plot_regions(found, ax, **({"view": part.box} | style if found.domain.box is None else style))
     if len(part.points):
+        from matplotlib import patheffects
+
         ax.plot(*part.points.T, "o", color="black", markersize=5, markeredgecolor="white", zorder=5)
+        # White around the figures: the ground may be as dark as they are.
+        halo = [patheffects.withStroke(linewidth=2, foreground="white")]
         for k, (x, y) in enumerate(part.points):
-            ax.annotate(str(k), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=9, zorder=6)
+            ax.annotate(
+                str(k), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=9, zorder=6, path_effects=halo
+            )
     ax.set_xlabel("along the slice, first direction")
     ax.set_ylabel("second direction")
     return ax
@@ -158,9 +188,11 @@ def plot_images(images: Images, ax: Any = None, *, units: tuple[int, int] = (0, 
     room = 0.05 * np.maximum(high - low, 1e-9 + 0.05 * float((high - low).max()))
     limit(ax, low - room, high + room)
     where = "output" if images.layer == len(images.regions.network.hidden) else f"hidden layer {images.layer}"
-    letter = "y" if where == "output" else "z"
-    second_name = f"{letter}[{second}]" if last else ""
-    name_axes(ax, f"{letter}[{first}]", second_name, f"{where}: images of {len(images):,} regions")
+    names = [Label(f"z[{k}]") for k in range(images.units)]
+    if where == "output":
+        names = list(output_labels(images.regions.network.schema, images.units))
+    in_units(ax, names[first], names[second] if last else None)
+    name_axes(ax, title=f"{where}: images of {len(images):,} regions")
     return ax
 
 
@@ -194,7 +226,8 @@ def plot_function(paths: Paths, ax: Any = None, *, line: int = 0, output: int = 
         t = np.concatenate([[middle[0] - 0.5 * span], middle, [middle[-1] + 0.5 * span]])
     y = paths.at(t, line)[:, integer(output, "output", low=0, high=paths.slope.shape[1] - 1)]
     ax.plot(t, y, **({"color": "#1d6fb8", "linewidth": 1.4, "marker": "o", "markersize": 2.5} | style))
-    name_axes(ax, "t (position on the line)", f"y[{output}]", f"{len(t) - 1:,} linear piece{'s' * (len(t) != 2)}")
+    in_units(ax, None, output_labels(paths.schema, paths.slope.shape[1])[output])
+    name_axes(ax, "t (position on the line)", title=f"{len(t) - 1:,} linear piece{'s' * (len(t) != 2)}")
     return ax
 
 
@@ -210,6 +243,25 @@ def _seen(regions: Regions, lower: FloatArray, upper: FloatArray) -> tuple[Regio
     if (which < 0).any():
         raise InputError("these regions are incomplete; draw regions found in a box")
     return shown, which
+
+
+def _met(points: FloatArray, offsets: npt.NDArray[np.int64], lower: FloatArray, upper: FloatArray) -> int:
+    """How many convex polygons have a part inside the rectangle: no side of either keeps the other out."""
+    if len(offsets) < 2:
+        return 0
+    starts, sizes = offsets[:-1], np.diff(offsets)
+    low, high = np.minimum.reduceat(points, starts), np.maximum.reduceat(points, starts)
+    near = (low < upper).all(axis=1) & (high > lower).all(axis=1)
+    after = np.arange(1, len(points) + 1)
+    after[offsets[1:] - 1] = starts
+    side = points[after] - points
+    normal = np.column_stack([side[:, 1], -side[:, 0]])
+    middle = np.repeat(np.add.reduceat(points, starts) / sizes[:, None], sizes, axis=0)
+    normal *= np.sign(np.einsum("ij,ij->i", normal, middle - points))[:, None]  # towards the inside
+    corners = np.array([(x, y) for x in (lower[0], upper[0]) for y in (lower[1], upper[1])])
+    reach = (normal @ corners.T).max(axis=1) - np.einsum("ij,ij->i", normal, points)
+    flat = ~normal.any(axis=1)
+    return int((near & np.logical_and.reduceat((reach > 0) | flat, starts)).sum())
 
 
 def _view(regions: Regions, view: Any) -> tuple[FloatArray, FloatArray]:
@@ -238,9 +290,14 @@ def _image(regions: Regions, ax: Any, output: int, lower: FloatArray, upper: Flo
 _PIXELS = 300
 
 
+def _output(regions: Regions, output: int) -> Label:
+    return output_labels(regions.network.schema, regions.network.n_outputs)[output]
+
+
 def _values(regions: Regions, colour: str, output: int, masses: npt.ArrayLike | None) -> tuple[FloatArray, str]:
     if colour == "gradient":
-        return np.linalg.norm(regions.C[:, output], axis=1), f"length of the gradient of y[{output}]"
+        name = _output(regions, output).name
+        return np.linalg.norm(regions.C[:, output], axis=1), f"length of the gradient of {name} (network's numbers)"
     if colour == "mass":
         if masses is None:
             raise InputError('colour="mass" needs masses, one entry per region; see Regions.masses(law)')

@@ -1,10 +1,12 @@
 """A network from queries: `recover`, the black box `Oracle`, and what comes back.
 
-`recover.py` is the call; `oracle.py` counts and limits queries; `view.py` is the first look; `critical.py`, `peel.py`,
-`signs.py`, `refine.py` and `exact.py` find weights; `walk.py` walks from region to region (`surrogate.py` holds the
-result); `samples.py` fits linear models to samples; `align.py` compares with a known network.
+`recover.py` is the call; `oracle.py` counts and limits queries; `view.py` is the first look; `critical.py`,
+`one_layer.py`, `peel.py`, `signs.py`, `refine.py` and `exact.py` find weights; `labels.py` finds decision boundaries;
+`walk.py` walks from region to region (`surrogate.py` holds the result); `samples.py` fits linear models to samples;
+`align.py` compares with a known network.
 """
 
+from reluscope.recovery.labels import Boundary
 from reluscope.recovery.oracle import BlackBox, Oracle, QueryLimitError
 from reluscope.recovery.recover import Comparison, Recovered, Sampled, recover
 from reluscope.recovery.samples import LocalFit
@@ -12,6 +14,7 @@ from reluscope.recovery.surrogate import Surrogate
 
 __all__ = [
     "BlackBox",
+    "Boundary",
     "Comparison",
     "LocalFit",
     "Oracle",

@@ -54,8 +54,10 @@ def align(known: Network, found: Network, box: tuple[FloatArray, FloatArray], ma
     if len(known.layers) != len(found.layers):
         text = f"depths differ: {len(known.hidden)} hidden layers and {len(found.hidden)}"
         return Alignment((), None, None, missing, text)
-    if any(layer.units.describe() != "relu" for layer in (*known.hidden, *found.hidden)):
-        return Alignment((), None, None, missing, "a layer holds units other than ReLU; parameters are not compared")
+    kinds = [(a.units.describe(), b.units.describe()) for a, b in zip(known.hidden, found.hidden, strict=True)]
+    if any(a != b or not a.startswith(("relu", "leaky_relu")) or " x " in a for a, b in kinds):
+        text = "a layer holds units other than ReLU, or not the same; parameters are not compared"
+        return Alignment((), None, None, missing, text)
     orders: list[npt.NDArray[np.intp]] = []
     lost: list[int] = []
     scale, order = np.ones(found.n_inputs), np.arange(found.n_inputs)
@@ -104,6 +106,6 @@ def _bound(known: Network, layers: list[tuple[FloatArray, FloatArray]], box: tup
         away = np.abs(W) @ away + np.abs(V - W) @ (size + away) + np.abs(c - layer.bias)
         up, down = np.maximum(W, 0), np.minimum(W, 0)
         low, high = up @ low + down @ high + layer.bias, up @ high + down @ low + layer.bias
-        if k < len(layers) - 1:
-            low, high = np.maximum(low, 0), np.maximum(high, 0)
+        if k < len(layers) - 1:  # units that rise with a slope of at most 1
+            low, high = layer.units(low), layer.units(high)
     return float(away.max())

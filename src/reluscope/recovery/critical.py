@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.recovery.view import View
+from reluscope.threads import look
 
 _GERM = 0.01
 _LONG_GERM = 0.16
@@ -27,6 +28,9 @@ _STEPS = ((0.3, 0.05, 0.05), (0.045, 0.0075, 0.05), (0.006, 0.001, 0.05))
 _NOISY_STEPS = ((0.6, 0.4, 0.6), (0.3, 0.2, 0.5), (0.15, 0.1, 0.4))
 """How far from a critical point gradients are measured, as a share of the straight stretch and at most, and the length
 of the differences as a share of that: tried in turn. Noise asks for longer ones, of which the check refuses more."""
+
+_NUMBERS = 1 << 22
+"""Numbers in the rows of one set of differences: 32 MB."""
 
 _ROUNDS = 60
 _MOST_OPEN = 300
@@ -207,6 +211,11 @@ def gradients(view: View, x: FloatArray, step: FloatArray) -> tuple[FloatArray, 
     if view.oracle.has_gradient:
         _, found = view.slopes(x)
         return found, np.full(k, view.noise), np.ones(k, dtype=bool)
+    most = max(1, _NUMBERS // (n * (n + 2)))
+    look()
+    if k > most:
+        parts = [gradients(view, x[i : i + most], step[i : i + most]) for i in range(0, k, most)]
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
     # Towards the middle of the box, so that every query stays inside.
     signed = np.where(x > 0, -1.0, 1.0) * step[:, None]
     rows = np.repeat(x[:, None, :], n + 2, axis=1)
@@ -257,3 +266,42 @@ def normals(view: View, x: FloatArray, way: FloatArray, jump: FloatArray, reach:
         error[todo[good]] = relative[good]
         todo = todo[~good]
     return Normals(change, error, np.isfinite(error))
+
+
+_SHARES = (0.05, 0.01, 0.002)
+"""Length of the differences over half the straight stretch they are measured in: tried in turn."""
+
+
+def chord_normals(
+    view: View, chords: Chords, line: npt.NDArray[np.intp], t: FloatArray, jump: FloatArray, which: npt.NDArray[np.intp]
+) -> Normals:
+    """The same as `normals` for some (`which`) of all critical points, from one gradient for each stretch of a chord
+    between bends: neighbours share it, so that all points of a chord cost half as much.
+    """
+    order = np.lexsort((t, line))
+    first = np.concatenate([[True], np.diff(line[order]) != 0]) if len(order) else np.zeros(0, dtype=bool)
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = (
+        np.arange(len(order)) + np.cumsum(first) - 1
+    )  # of the stretch before each point; the one behind is next
+    low, high = np.zeros(len(order) + first.sum()), np.ones(len(order) + first.sum())
+    high[place], low[place + 1] = t, t
+    of = np.zeros(len(low), dtype=np.intp)
+    of[place], of[place + 1] = line, line
+    stretch, back = np.unique(np.concatenate([place[which], place[which] + 1]), return_inverse=True)
+    middle = chords.at(of[stretch], 0.5 * (low[stretch] + high[stretch]))
+    half = 0.5 * (high[stretch] - low[stretch]) * np.linalg.norm(chords.way[of[stretch]], axis=1)
+    g, slip, good = np.zeros_like(middle), np.full(len(middle), np.inf), np.zeros(len(middle), dtype=bool)
+    for share in _SHARES:
+        todo = np.flatnonzero(~good)
+        if not len(todo):
+            break
+        g[todo], slip[todo], good[todo] = gradients(view, middle[todo], share * half[todo])
+    before, behind = back[: len(which)], back[len(which) :]
+    jumped = g[behind] - g[before]
+    found = np.maximum(np.linalg.norm(jumped, axis=1), 1e-300)
+    unit = chords.way[line[which]] / np.linalg.norm(chords.way[line[which]], axis=1, keepdims=True)
+    relative = np.sqrt(view.n) * (slip[before] + slip[behind]) / found
+    fine = good[before] & good[behind] & (relative < 0.02)
+    fine &= np.abs((jumped * unit).sum(axis=1) - jump[which]) <= (0.02 + 10 * relative) * found
+    return Normals(np.where(fine[:, None], jumped / found[:, None], 0.0), np.where(fine, relative, np.inf), fine)

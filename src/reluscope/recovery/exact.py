@@ -1,6 +1,7 @@
 """`method="exact"`: the weights up to permutation and positive scaling, layer by layer.
 
-1. Search chords of the box for critical points (`critical.py`).
+1. Search chords of the box for critical points (`critical.py`). One hidden layer follows from the gradients along them
+   (`one_layer.py`); where that does not explain the outputs, there are deeper layers:
 2. Peel: find the units of the next layer from the points no known unit explains (`peel.py`); settle the signs of the
    layer before (`signs.py`); repeat until the outputs are affine in the features (`last_layer.py`).
 3. Refine all parameters on values (`refine.py`).
@@ -20,8 +21,9 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.budget import Budget
-from reluscope.recovery.critical import Bends, Chords, find_bends, normals, random_chords
+from reluscope.recovery.critical import Bends, Chords, chord_normals, find_bends, normals, random_chords
 from reluscope.recovery.last_layer import OutputFit, fit_outputs
+from reluscope.recovery.one_layer import FirstLook, Units, sharpened, units_on_chords
 from reluscope.recovery.oracle import QueryLimitError
 from reluscope.recovery.peel import (
     NOISY,
@@ -29,6 +31,7 @@ from reluscope.recovery.peel import (
     Evidence,
     Grid,
     across,
+    beside,
     beyond,
     candidates,
     choose,
@@ -38,14 +41,18 @@ from reluscope.recovery.peel import (
 )
 from reluscope.recovery.refine import Model, refine
 from reluscope.recovery.signs import settle
-from reluscope.recovery.trunk import Stage, Trunk
+from reluscope.recovery.trunk import Trunk
 from reluscope.recovery.view import View
 from reluscope.recovery.weak import weak_unit
 from reluscope.threads import OutOfTimeError, deadline
 
 _FIRST_CHORDS = 40
-_BATCH = 120
-"""Normals measured at a time."""
+_FEW_CHORDS, _FEW_ROUNDS = 12, 8
+"""Chords, and how often as many more, for networks with one hidden layer."""
+
+_BATCH, _CHEAP = 120, 2500
+"""Normals measured at a time: more where few inputs make them cheap (so many queries for all of them), because each
+says less."""
 
 _CHECKS = 36_000
 """Values that a complete network must fit."""
@@ -61,10 +68,25 @@ _MOST_REFINED = 3
 _NOISY = 1e-12
 """Relative noise above which rows are refined on values before it is judged whether the outputs fit."""
 
+_NUMBERS = 1 << 23
+"""Numbers in the rows of a check: fewer points where there are many inputs, so that memory does not grow with them."""
+
+_MOST_PARAMETERS = 2000
+"""Parameters that are refined together (time grows with their cube)."""
+
+_VERY_NEAR = 1e3
+"""A largest misfit of so many times what is allowed may be due to rows that are seen too faintly."""
+
 _DEEPEST = 6
 _MOST_WEAK = 12
 _MOST_MISFIT = 3
 """Units that are added from the misfit alone."""
+
+_MOST_RIVALS, _SHORT = 8, 1e-5
+"""Units beside whose surface a candidate is looked at, and the length of the differences there."""
+
+_FEW_INPUTS = 6
+"""Up to so many inputs surfaces are cut into many pieces, and more rivals are looked at."""
 
 _LOOKS = 8
 """Places of its surface at which a unit found in a restart is confirmed."""
@@ -92,6 +114,10 @@ class Pool:
     budget: Budget
     queries: dict[str, int] = field(default_factory=dict)
     previous: Trunk | None = None
+    latest: tuple[list[Peeled], Trunk, OutputFit] | None = None
+    """The layers of the attempt under way, for a budget that ends it."""
+    affine: OutputFit | None = None
+    """The best fit without any unit, for a budget that ends before one is found."""
     stopped: str | None = None
     """Why nothing more may be asked; from then on the pool stays as it is."""
 
@@ -103,9 +129,15 @@ class Pool:
         outputs = np.zeros((0, view.oracle.n_outputs))
         return cls(view, rng, Chords(rows, rows), evidence, none, none, none.astype(bool), 0, rows, outputs, budget)
 
+    @property
+    def by_chords(self) -> bool:
+        """Whether normals are measured chord by chord: half the queries, but fewer surfaces that are met. With few
+        inputs a normal is cheap, and noise asks for differences of another length."""
+        return self.view.relative <= _NOISY and self.view.n > _FEW_INPUTS
+
     def late(self) -> bool:
         """Whether even steps that are under way have to end: a little after nothing new may be begun."""
-        return self.budget.elapsed() > 1.1 * self.budget.seconds + 0.3
+        return self.budget.elapsed() > 1.04 * self.budget.seconds + 0.05
 
     def open(self) -> bool:
         """Whether more may be asked: neither the budget nor the oracle's limit is reached."""
@@ -114,7 +146,7 @@ class Pool:
 
     def search(self, chords: Chords, fair: bool) -> None:
         """Search more chords; `fair` ones were drawn without looking at any candidate, so they may judge it."""
-        with self._asking("critical points"):
+        with self.asking("critical points"):
             found: Bends = find_bends(self.view, chords, self.rng)
             self.lost += found.lost
             old = self.evidence
@@ -133,9 +165,13 @@ class Pool:
     def measure(self, which: npt.NDArray[np.intp]) -> None:
         """Measure normals at some of the critical points; those that fail are marked with error nan."""
         e = self.evidence
-        with self._asking("normals"):
-            found = normals(self.view, e.x[which], self.chords.way[e.line[which]], self.jump[which], self.reach[which])
+        with self.asking("normals"):
             normal, error = e.normal.copy(), e.error.copy()
+            if self.by_chords:
+                found = chord_normals(self.view, self.chords, e.line, e.t, self.jump, which)
+                normal[which], error[which] = found.normal, found.error
+                which = which[~found.good]
+            found = normals(self.view, e.x[which], self.chords.way[e.line[which]], self.jump[which], self.reach[which])
             normal[which] = found.normal
             error[which] = np.where(found.good, found.error, np.nan)
             self.evidence = replace(e, normal=normal, error=error)
@@ -148,12 +184,12 @@ class Pool:
 
     def add(self, U: FloatArray) -> None:
         """Values at given points."""
-        with self._asking("values"):
+        with self.asking("values"):
             Y = self.view.outputs(U)
             self.samples, self.values = np.concatenate([self.samples, U]), np.concatenate([self.values, Y])
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
+    def asking(self, what: str) -> Iterator[None]:
         """Count the queries of a step; one that runs into the oracle's limit adds nothing."""
         before = self.view.oracle.queries
         try:
@@ -197,9 +233,14 @@ def recover_exact(
     trunk = Trunk(view.n)
     fit: OutputFit | None = None
     restarts, more, complete = -1, _FIRST_CHORDS, False
-    pool.sample(400)
+    pool.sample(max(400, 2 * (view.n + 2)))  # more than an affine function could fit whatever they are
     try:
         with deadline(pool.late):
+            single = _one_layer(pool, near, fits, report) if view.relative <= _NOISY else None
+            if single is not None:
+                layers, trunk, fit = single
+                trunk, fit, complete = _checked(pool, trunk, fit, fits)
+            more = max(more - len(pool.chords), _FEW_CHORDS)
             while not complete and pool.open():
                 restarts += 1
                 pool.search(_aimed(view, pool, fit, more, rng), fair=True)
@@ -208,18 +249,18 @@ def recover_exact(
                 if restarts and layers:
                     layers, trunk, fit = _with_weak(pool, layers, trunk, fit, fits, near)
                 complete = bool(fit.residual.max() <= fits)
-                if complete:  # a unit that matters in a corner only shows when one looks at more points
-                    pool.sample(_CHECKS)
-                    U = _spread(view, _CANDIDATES, rng)
-                    pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
-                    trunk, fit = _fitted(pool, trunk, fits)
-                    complete = bool(fit.residual.max() <= fits) and len(pool.samples) >= _CHECKS
+                if complete:
+                    trunk, fit, complete = _checked(pool, trunk, fit, fits)
                 if not complete and pool.stopped is None and len(pool.chords) >= most_chords:
                     pool.stopped = f"{len(pool.chords)} chords searched"
                 more = min(_FIRST_CHORDS * (restarts + 1), most_chords)
     except OutOfTimeError:  # what was found before stands
         complete = False
+        if pool.latest is not None and len(pool.latest[0]) >= len(layers):
+            layers, trunk, fit = pool.latest
         pool.open()
+    if fit is None and not trunk.stages:
+        fit = pool.affine
     if fit is None or len(pool.samples) != len(fit.residual):
         fit = fit_outputs(trunk, pool.samples, pool.values, fits)
     report(view.oracle.queries, "refining")
@@ -243,6 +284,57 @@ def recover_exact(
         None if complete else pool.stopped,
         dict(pool.queries),
     )
+
+
+def _one_layer(
+    pool: Pool, near: float, fits: float, report: Callable[[int, str], None]
+) -> tuple[list[Peeled], Trunk, OutputFit] | None:
+    """One hidden layer, if that is all there is and the chords meet all its units; the evidence stays in the pool."""
+    view, trunk = pool.view, Trunk(pool.view.n)
+    units = Units(np.zeros((0, view.n + 1)), np.zeros(0))
+    fit = pool.affine = fit_outputs(trunk, pool.samples, pool.values, fits)
+    if fit.residual.max() <= fits:
+        return [], trunk, fit
+    idle = 0
+    for _ in range(_FEW_ROUNDS):
+        pool.search(_aimed(view, pool, fit, _FEW_CHORDS, pool.rng), fair=True)
+        if not pool.open():
+            return None
+        before, first = len(units), FirstLook(units, pool.evidence, single=False)
+        with pool.asking("normals"):
+            first = units_on_chords(view, pool.chords, pool.evidence, units, near)
+        pool.evidence, units = first.evidence, first.units
+        report(view.oracle.queries, f"layer 0: {len(units)} units")
+        if not first.single or not len(units):
+            return None
+        rows = units.u / np.linalg.norm(units.u, axis=1, keepdims=True)
+        grown = trunk.grown(rows)
+        pool.sample(4 * (grown.width + 1))
+        fit = fit_outputs(grown, pool.samples, pool.values, fits)
+        if fit.residual.max() <= fits:
+            if Model(grown, fit.rows).n_parameters > _MOST_PARAMETERS:  # too many to be refined together
+                with pool.asking("normals"):
+                    units = sharpened(view, units, pool.samples, pool.values @ view.mix, pool.rng)
+                rows = units.u / np.linalg.norm(units.u, axis=1, keepdims=True)
+                grown = trunk.grown(rows)
+                fit = fit_outputs(grown, pool.samples, pool.values, fits)
+            return [Peeled(trunk, rows, True, len(rows))], grown, fit
+        pool.latest = [Peeled(trunk, rows, True, len(rows))], grown, fit
+        idle = idle + 1 if len(units) == before else 0
+        if idle == 2 or not pool.open():
+            return None
+    return None
+
+
+def _checked(pool: Pool, trunk: Trunk, fit: OutputFit, fits: float) -> tuple[Trunk, OutputFit, bool]:
+    """A fit looked at again at many more points: a unit that matters in a corner only shows there."""
+    view = pool.view
+    wanted = min(_CHECKS, max(4 * (trunk.width + 1), _NUMBERS // view.n))
+    pool.sample(wanted)
+    U = _spread(view, min(_CANDIDATES, _NUMBERS // view.n), pool.rng)
+    pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
+    trunk, fit = _fitted(pool, trunk, fits)
+    return trunk, fit, bool(fit.residual.max() <= fits) and len(pool.samples) >= wanted
 
 
 def _finished(pool: Pool, model: Model, complete: bool, pair_error: float) -> tuple[Model, bool]:
@@ -271,7 +363,14 @@ def _finished(pool: Pool, model: Model, complete: bool, pair_error: float) -> tu
 
 
 def _refined(pool: Pool, model: Model) -> Model:
-    """The model refined on the samples that tell most about it, then on its misfits."""
+    """The model refined on the samples that tell most about it, then on its misfits.
+
+    Of a large network with one hidden layer the rows are known from long differences, and only the outputs are fitted.
+    """
+    if model.n_parameters > _MOST_PARAMETERS and len(model.trunk.stages) == 1:
+        fit = fit_outputs(model.trunk, pool.samples, pool.values, 0.0, rounds=1)
+        better = Model(model.trunk, fit.rows)
+        return better if _misfit(pool, better) < _misfit(pool, model) else model
     some = _telling(model, pool.samples, pool.rng)
     model, _ = refine(model, pool.samples[some], pool.values[some])
     for _ in range(_MOST_REFINED):
@@ -306,7 +405,7 @@ def _rarity(model: Model, U: FloatArray) -> FloatArray:
         on = (h > 0)[:, stage.bends]
         share = on.mean(axis=0)
         rarest = np.maximum(rarest, (1.0 / np.maximum(np.where(on, share, 1 - share), 1e-9)).max(axis=1, initial=0.0))
-        z = np.where(stage.bends & (h < 0), 0.0, h)
+        z = np.where(stage.bends & (h < 0), stage.slope * h, h)
     return rarest
 
 
@@ -364,6 +463,7 @@ def _peel_all(
         trunk = found.trunk.grown(found.rows, found.silent)
         pool.sample(4 * (trunk.width + 1))
         trunk, fit = _fitted(pool, trunk, fits)
+        pool.latest = list(layers), trunk, fit
     return layers, trunk, fit
 
 
@@ -371,13 +471,16 @@ def _fitted(pool: Pool, trunk: Trunk, fits: float) -> tuple[Trunk, OutputFit]:
     """The outputs fitted to the features.
 
     With noise, rows are only as good as normals allow: where the fit is near, all parameters are refined on values to
-    see whether it becomes exact.
+    see whether it becomes exact. So they are without noise where it is very near everywhere.
     """
     fit = fit_outputs(trunk, pool.samples, pool.values, fits)
-    near = np.median(fit.residual) < 0.3 * pool.view.scale
-    if pool.view.relative <= _NOISY or fit.residual.max() <= fits or not near:
+    noisy = pool.view.relative > _NOISY
+    near = np.median(fit.residual) < 0.3 * pool.view.scale if noisy else fit.residual.max() < _VERY_NEAR * fits
+    if fit.residual.max() <= fits or not near or not trunk.stages:
         return trunk, fit
     model = Model(trunk, fit.rows)
+    if not noisy and model.n_parameters > _MOST_PARAMETERS:
+        return trunk, fit
     pool.sample(int(3.0 * model.n_parameters / len(model.rows)) + 200)
     model = _refined(pool, model)
     if np.median(np.abs(model(pool.samples) - pool.values)) < 3 * pool.view.noise:
@@ -423,6 +526,7 @@ def _peel(
     chosen: list[Candidate] = []
     grid = Grid.of(trunk, pool.chords, pool.fair)
     blind = np.zeros((trunk.width + 1, 0))
+    broken: list[FloatArray] = []
     while fruitless < (1 if len(start.rows) else 2) and pool.open():
         x = pool.evidence.x
         fresh = ~_explained(trunk, x, near)
@@ -432,12 +536,12 @@ def _peel(
         spare = _explained(pool.previous, x, near) if pool.previous is not None else np.zeros(len(x), dtype=bool)
         open_ = np.flatnonzero(fresh & ~spare & np.isinf(pool.evidence.error))
         if len(open_):
-            pool.measure(
-                pool.rng.choice(open_, min(_BATCH if pool.previous is None else _BATCH // 2, len(open_)), replace=False)
-            )
+            batch = max(_BATCH, _CHEAP // (pool.view.n + 2))
+            count = batch if pool.previous is None else batch // 2
+            pool.measure(_by_chords(pool, open_, count))
         shown = replace(pool.evidence, error=np.where(fresh, pool.evidence.error, np.inf))
         found = candidates(trunk, shown, grid, pair_error, near)
-        chosen = choose(trunk, found, near, rows)
+        chosen = _unbroken(pool, trunk, choose(trunk, found, near, rows), rows, broken)
         taken = [c for c in chosen if c.complete]
         if taken and (len(start.rows) or aimed_ever):  # aimed chords know a surface on one side only
             taken = _confirmed(pool, trunk, taken, near)
@@ -448,14 +552,15 @@ def _peel(
             rows = np.concatenate([rows, np.stack([_sharpened(trunk, c, pool.evidence, near) for c in taken])])
         if pair_error > NOISY and len(rows):  # more points are known than when the rows were found
             rows = np.stack([polished(trunk, row, blind, pool.evidence, pair_error, near) for row in rows])
+        unseen = sum(c.unseen.shape[1] for c in chosen)
         if not resolved and len(rows):
             done = settle(trunk, rows, max(1e-5, 10 * pair_error))
             if done.resolved:
                 trunk, rows, resolved, progress = done.trunk, done.rows, True, True
                 rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-                blind = np.zeros((trunk.width + 1, 0))
+                # Candidates are rows over the features of the trunk before: should time end here, none is left.
+                chosen, blind, broken = [], np.zeros((trunk.width + 1, 0)), []
                 grid = Grid.of(trunk, pool.chords, pool.fair)
-        unseen = sum(c.unseen.shape[1] for c in chosen)
         if taken or (unseen < blind_before and rounds < _MOST_ROUNDS):
             aimed = 0
         rounds, blind_before = rounds + 1, unseen
@@ -478,9 +583,52 @@ def _peel(
     firm = len(rows)
     silent: tuple[tuple[int, int], ...] = ()
     if resolved and trunk.stages:
-        partial = [c for c in chosen if not c.complete and c.matched >= 6 and c.share > 0.6]
+        sure = pool.view.relative > _NOISY or firm < 2
+        partial = [c for c in chosen if not c.complete and c.matched >= 6 and c.share > 0.6 and (sure or c.goes_on)]
         rows, silent = _with_silent(pool, trunk, rows, partial, near)
     return Peeled(trunk, rows, resolved, firm, silent)
+
+
+def _by_chords(pool: Pool, open_: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
+    """About `count` of the points: all those of some chords, where they are measured so; else any."""
+    if not pool.by_chords:
+        return pool.rng.choice(open_, min(count, len(open_)), replace=False)
+    line = pool.evidence.line[open_]
+    rank = np.empty(int(line.max()) + 1)
+    rank[pool.rng.permutation(len(rank))] = np.arange(len(rank))
+    return open_[np.argsort(rank[line], kind="stable")[:count]]
+
+
+def _unbroken(
+    pool: Pool, trunk: Trunk, chosen: list[Candidate], rows: FloatArray, broken: list[FloatArray]
+) -> list[Candidate]:
+    """Those candidates whose surface goes on where another unit of the layer switches (see `beside`).
+
+    Three queries a place: a bend shows in the second difference across the surface. The others are `broken`, and not
+    looked at again.
+    """
+    view = pool.view
+    sure = [c for c in chosen if c.complete]
+    if view.relative > _NOISY or len(sure) + len(rows) < 2:
+        return chosen
+    kept, few = [], view.n <= _FEW_INPUTS
+    for c in chosen:
+        if any(len(b) == len(c.theta) and np.abs(b @ c.theta) > 1 - 1e-10 for b in broken):
+            continue
+        rivals = np.concatenate([rows, *(d.theta[None] for d in sure if d is not c)])
+        rivals = rivals[pool.rng.permutation(len(rivals))[: _MOST_RIVALS * (2 if few else 1)]]
+        x, normal = beside(trunk, c, rivals, each=3 if few else 2)
+        bends = np.zeros((0, 2), dtype=bool)
+        with pool.asking("normals"):
+            ends = np.stack([x - _SHORT * normal, x, x + _SHORT * normal], axis=2)
+            values = view.values(ends.reshape(-1, view.n)).reshape(len(x), 2, 3)
+            bends = np.abs(values[..., 0] + values[..., 2] - 2 * values[..., 1]) > 30 * view.noise
+        both, one = int(bends.all(axis=1).sum()), int((bends[:, 0] != bends[:, 1]).sum())
+        if one <= max(1, both // 5):  # other pieces of deeper units are no rivals, and vote for it
+            kept.append(replace(c, goes_on=both > 0))
+        else:
+            broken.append(c.theta)
+    return kept
 
 
 def _confirmed(pool: Pool, trunk: Trunk, taken: list[Candidate], near: float) -> list[Candidate]:
@@ -593,12 +741,12 @@ def _pruned(model: Model, U: FloatArray, Y: FloatArray, unused_below: float) -> 
         if not keep.any():
             keep[0] = True
         stage = stages[k]
-        stages[k] = Stage(stage.weight[keep], stage.bias[keep], stage.bends[keep])
+        stages[k] = replace(stage, weight=stage.weight[keep], bias=stage.bias[keep], bends=stage.bends[keep], silent=())
         if k == len(stages) - 1:
             rows = np.column_stack([rows[:, :-1][:, keep], rows[:, -1]])
         else:
             above = stages[k + 1]
-            stages[k + 1] = Stage(above.weight[:, keep], above.bias, above.bends)
+            stages[k + 1] = replace(above, weight=above.weight[:, keep], silent=())
     trial = Model(Trunk(model.trunk.n_inputs, tuple(stages)), rows)
     was, now = np.abs(model(U) - Y).max(initial=0.0), np.abs(trial(U) - Y).max(initial=0.0)
     return trial if now <= 10 * was + 1e-5 * np.abs(Y).max(initial=0.0) else model

@@ -14,6 +14,9 @@ from reluscope._check import FloatArray
 from reluscope.recovery.peel import with_one
 from reluscope.recovery.trunk import Trunk
 
+_MANY, _ENOUGH, _FEW_ROUNDS = 300, 4, 3
+"""Features from which least squares is dear: then so many samples for each are tried first, and few reweightings."""
+
 
 @dataclass(frozen=True, eq=False)
 class OutputFit:
@@ -24,18 +27,27 @@ class OutputFit:
     share: float
 
 
-def fit_outputs(trunk: Trunk, U: FloatArray, Y: FloatArray, fits: float) -> OutputFit:
-    """Fit `Y = rows . (z, 1)`; reweighted so that a minority of misfits does not spoil the rest."""
+def fit_outputs(trunk: Trunk, U: FloatArray, Y: FloatArray, fits: float, rounds: int = 12) -> OutputFit:
+    """Fit `Y = rows . (z, 1)`; reweighted so that a minority of misfits does not spoil the rest.
+
+    Many samples of many features: if a part of the samples gives a fit of all of them, that is it.
+    """
     A = with_one(trunk.features(U))
     norm = np.abs(A).max(axis=0)
     norm[norm == 0] = 1.0
+    some = _ENOUGH * A.shape[1]
+    if A.shape[1] > _MANY and len(A) > 2 * some and fits > 0:
+        rows = (np.linalg.lstsq(A[:some] / norm, Y[:some], rcond=1e-12)[0] / norm[:, None]).T
+        residual = np.abs(A @ rows.T - Y).max(axis=1)
+        if residual.max() <= fits:
+            return OutputFit(rows, residual, 1.0)
     weight = np.ones(len(A))
     rows, residual = np.zeros((Y.shape[1], A.shape[1])), np.full(len(A), np.inf)
-    for _ in range(12):
+    for _ in range(rounds if A.shape[1] <= _MANY else min(rounds, _FEW_ROUNDS)):
         found = np.linalg.lstsq(A / norm * weight[:, None], Y * weight[:, None], rcond=1e-12)[0]
         rows = (found / norm[:, None]).T
         residual = np.abs(A @ rows.T - Y).max(axis=1)
         if residual.max() <= fits:
             break
-        weight = np.sqrt(1.0 / np.maximum(residual, 0.1 * fits))
+        weight = np.sqrt(1.0 / np.maximum(residual, max(0.1 * fits, 1e-300)))
     return OutputFit(rows, residual, float((residual <= fits).mean()))

@@ -11,12 +11,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, integer, real_array
+from reluscope._check import FloatArray, choice, describe, integer, real_array
 from reluscope.errors import InputError, ReluscopeError
 from reluscope.network import Network
 from reluscope.threads import blas_threads
 
 _MOST_INPUTS = 1 << 24
+LINKS = ("none", "sigmoid", "softmax")
 _TYPES = {"float64": np.float64, "float32": np.float32}
 
 
@@ -46,6 +47,10 @@ class Oracle:
         "float32" rounds queries and answers to single precision, and evaluates a `Network` in it.
     limit : int, optional
         Most queries; the next one raises `QueryLimitError`.
+    link : {"none", "sigmoid", "softmax"}
+        What the function applies to its scores at the end. Its answers are then probabilities, and the oracle gives the
+        scores: `log p - log(1 - p)` of each output, or `log p` less its mean over the outputs (a softmax leaves scores
+        open up to a common shift; these sum to 0).
 
     Attributes
     ----------
@@ -59,20 +64,29 @@ class Oracle:
     Raises
     ------
     InputError
-        If the function does not give one row of finite numbers per query.
+        If the function does not give one row of finite numbers per query, or a declared probability is not strictly
+        between 0 and 1.
 
     Notes
     -----
     One row is one query; its gradient, where offered, comes with it at no extra count and is counted apart.
+
+    A probability p near 1 tells its score only to about `1e-16 / (1 - p)`: where the network is sure of itself, less
+    can be recovered. Choose a box in which it is not.
 
     Examples
     --------
     >>> oracle = Oracle(lambda X: abs(X[:, 0]), 1)
     >>> oracle([[-2.0], [3.0]])[:, 0].tolist(), oracle.queries
     ([2.0, 3.0], 2)
+
+    >>> import numpy as np
+    >>> likely = Oracle(lambda X: 1 / (1 + np.exp(-3 * X[:, 0])), 1, link="sigmoid")
+    >>> likely([[-1.0], [0.5]]).round(12)[:, 0].tolist()
+    [-3.0, 1.5]
     """
 
-    __slots__ = ("__gradient", "__value", "dtype", "gradients", "limit", "n_inputs", "n_outputs", "queries")
+    __slots__ = ("__gradient", "__value", "dtype", "gradients", "limit", "link", "n_inputs", "n_outputs", "queries")
 
     def __init__(
         self,
@@ -82,6 +96,7 @@ class Oracle:
         gradient: BlackBox | Literal[True] | None = None,
         dtype: npt.DTypeLike = "float64",
         limit: int | None = None,
+        link: str = "none",
     ) -> None:
         plain = isinstance(dtype, type) and issubclass(dtype, (np.float32, np.float64))
         name = np.dtype(dtype).name if plain or isinstance(dtype, np.dtype) else dtype
@@ -103,6 +118,7 @@ class Oracle:
             raise InputError(f"gradient must be callable (or True for a Network), got {describe(gradient)}")
         self.n_inputs = n_inputs
         self.limit = None if limit is None else integer(limit, "limit", low=1)
+        self.link = choice(link, "link", LINKS)
         self.dtype = str(name)
         self.queries = 0
         self.gradients = 0
@@ -124,7 +140,7 @@ class Oracle:
     def __call__(self, X: npt.ArrayLike) -> FloatArray:
         """Values at the rows of `X`, shape (n, outputs)."""
         rows = self._take(X)
-        return self._clean(self.__value(rows), len(rows), "the oracle's values")
+        return self._scores(self._clean(self.__value(rows), len(rows), "the oracle's values"))
 
     def both(self, X: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Values (n, outputs) and derivatives (n, outputs, inputs) at the rows of `X`; counted once.
@@ -143,7 +159,34 @@ class Oracle:
         values = self._clean(self.__value(rows), len(rows), "the oracle's values")
         slopes = real_array(self.__gradient(rows), "the oracle's gradients")
         self.gradients += len(rows)
-        return values, slopes.reshape(len(rows), values.shape[1], self.n_inputs)
+        slopes = slopes.reshape(len(rows), values.shape[1], self.n_inputs)
+        scores = self._scores(values)
+        if self.link == "sigmoid":
+            slopes = slopes / (values * (1 - values))[:, :, None]
+        elif self.link == "softmax":
+            slopes = slopes / values[:, :, None]
+            slopes = slopes - slopes.mean(axis=1, keepdims=True)
+        return scores, slopes
+
+    def _scores(self, values: FloatArray) -> FloatArray:
+        """The scores behind declared probabilities."""
+        if self.link == "none" or not values.size:
+            return values
+        if not ((values > 0) & (values < 1)).all():
+            off = float(values[~((values > 0) & (values < 1))][0])
+            raise InputError(
+                f"link={self.link!r} says that all answers are strictly between 0 and 1, got {off:g}: choose a box in "
+                "which the probabilities are not rounded to 0 or 1, or link='none' if these are scores"
+            )
+        if self.link == "sigmoid":
+            return np.log(values) - np.log1p(-values)
+        if values.shape[1] < 2 or np.abs(values.sum(axis=1) - 1).max() > 1e-4:
+            raise InputError(
+                f"link='softmax' says that there are two or more outputs that sum to 1, got {values.shape[1]} with "
+                f"sums from {values.sum(axis=1).min():.6g} to {values.sum(axis=1).max():.6g}"
+            )
+        scores = np.log(values)
+        return np.asarray(scores - scores.mean(axis=1, keepdims=True))
 
     def __repr__(self) -> str:
         kind = "values and gradients" if self.has_gradient else "values"

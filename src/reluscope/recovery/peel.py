@@ -38,6 +38,12 @@ _MOST_GROUPS = 80
 NOISY = 2e-7
 """Tolerance of the pair tests above which normals are noisy and points are known much better than they are."""
 
+_MOST_MERGED, _ALIKE = 40, 1e-6
+"""Groups that are compared as parts of one unit, and how well their rows must agree."""
+
+_BESIDE = 1e-3
+"""How far beside a rival's surface a candidate is looked at, over the typical size of the rival."""
+
 _CHANCE = 0.1
 """Pairs that may agree by chance."""
 
@@ -77,6 +83,8 @@ class Candidate:
     members: npt.NDArray[np.intp]
     roots: FloatArray
     hit: npt.NDArray[np.bool_]
+    goes_on: bool = False
+    """Whether its surface was seen to go on where another unit of the layer switches."""
 
     @property
     def complete(self) -> bool:
@@ -121,11 +129,14 @@ def with_one(z: FloatArray) -> FloatArray:
 
 def distances(trunk: Trunk, theta: FloatArray, x: FloatArray) -> FloatArray:
     """Distance of each point to the surface of each candidate row, to first order: |h| / |grad h|, shape (n, rows)."""
-    local = trunk.local(x)
-    h = np.abs(with_one(local.z) @ theta.T)
-    slope = np.linalg.norm(np.einsum("rf,nfi->nri", theta[:, :-1], local.J), axis=2)
+    if not trunk.stages:
+        h, slope = np.abs(with_one(x) @ theta.T), np.linalg.norm(theta[:, :-1], axis=1)
+    else:
+        local = trunk.local(x)
+        h = np.abs(with_one(local.z) @ theta.T)
+        slope = np.linalg.norm(theta[:, :-1] @ local.J, axis=2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(slope > 0, h / slope, np.where(h > 0, np.inf, np.inf))
+        return np.where(slope > 0, h / slope, np.inf)
 
 
 def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, near: float) -> list[Candidate]:
@@ -140,7 +151,10 @@ def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, 
     views = _Views.of(trunk, evidence, chosen)
     groups = views.groups(pair_error, flat=not trunk.stages)
     found = []
-    for members, (theta, unseen) in views.solved(groups[:_MOST_GROUPS], pair_error):
+    solved = list(views.solved(groups[:_MOST_GROUPS], pair_error))
+    if trunk.stages and pair_error < NOISY:
+        solved = views.merged(solved, pair_error)
+    for members, (theta, unseen) in solved:
         if pair_error > NOISY:
             theta = polished(trunk, theta, unseen, evidence, pair_error, near)
         roots, hit = _crossings(trunk, grid, theta, unseen, evidence, near)
@@ -150,6 +164,10 @@ def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, 
 
 _Theta = tuple[FloatArray, FloatArray]
 """A row and the directions of it that are unknown."""
+
+
+_Solved = tuple[npt.NDArray[np.intp], _Theta]
+"""The points of a group, and their row."""
 
 
 class _Group(NamedTuple):
@@ -169,6 +187,8 @@ class _Views:
     target: FloatArray
     rank: npt.NDArray[np.intp]
     error: FloatArray
+    single: FloatArray
+    """Rows theta that are one unit of the layer before, of either sign: (rows, features + 1)."""
 
     @classmethod
     def of(cls, trunk: Trunk, evidence: Evidence, chosen: npt.NDArray[np.intp]) -> _Views:
@@ -193,6 +213,7 @@ class _Views:
             (c / np.maximum(size, 1e-300)[:, None])[keep],
             seen.sum(axis=1)[keep],
             error[keep],
+            _single(trunk),
         )
 
     def groups(self, pair_error: float, flat: bool) -> list[_Group]:
@@ -211,7 +232,7 @@ class _Views:
         parts = sorted((p for p in parts if len(p) >= 2), key=len, reverse=True)
         return [_Group(p, graph[p][:, p].toarray() > 0) for p in parts]
 
-    def solved(self, groups: list[_Group], pair_error: float) -> Iterator[tuple[npt.NDArray[np.intp], _Theta]]:
+    def solved(self, groups: list[_Group], pair_error: float) -> Iterator[_Solved]:
         """Each group that agrees on a theta, with it. With noise, a pair that agrees by chance may have joined two
         units: a group that does not agree is taken apart."""
         for group in groups:
@@ -222,7 +243,49 @@ class _Views:
             elif pair_error > NOISY:
                 yield from self._apart(group, pair_error)
 
-    def _apart(self, group: _Group, pair_error: float) -> Iterator[tuple[npt.NDArray[np.intp], _Theta]]:
+    def merged(self, solved: list[_Solved], pair_error: float) -> list[_Solved]:
+        """Groups joined that are parts of one unit's surface: none of their points passed the test in pairs, but what
+        both groups together see of theta agrees, and so do all their points."""
+        before = -1
+        while len(solved) > 1 and len(solved) != before:
+            before = len(solved)
+            solved = sorted(solved, key=lambda s: s[1][1].shape[1])
+            for i, j in self._alike(solved[:_MOST_MERGED]):
+                members = np.union1d(solved[i][0], solved[j][0])
+                fit = self.solve(members, pair_error)
+                if fit is not None and fit[1].shape[1] <= min(solved[i][1][1].shape[1], solved[j][1][1].shape[1]):
+                    solved = [s for k, s in enumerate(solved) if k not in (i, j)] + [(members, fit)]
+                    break
+        return solved
+
+    def _alike(self, solved: list[_Solved]) -> list[tuple[int, int]]:
+        """Pairs of groups whose thetas agree, up to scale, in three or more directions that both see."""
+        look()
+        theta = np.stack([fit[0] for _, fit in solved])
+        blind = np.stack([fit[1] @ fit[1].T for _, fit in solved])
+        open_ = np.array([fit[1].shape[1] > 0 for _, fit in solved])
+        one, two = np.triu_indices(len(solved), 1)
+        some = open_[one] | open_[two]
+        one, two = one[some], two[some]
+        if not len(one):
+            return []
+        s, A = np.linalg.eigh(blind[one] + blind[two])
+        shared = s < 1e-9  # directions that neither is blind to
+        alpha = np.einsum("kfi,kf->ki", A, theta[one]) * shared
+        beta = np.einsum("kfi,kf->ki", A, theta[two]) * shared
+        bias = A[:, -1] * shared
+        na, nb = np.linalg.norm(alpha, axis=1), np.linalg.norm(beta, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            a, b = alpha / na[:, None], beta / nb[:, None]
+            bias /= np.linalg.norm(bias, axis=1, keepdims=True)
+            gap = np.linalg.norm(a - np.sign((a * b).sum(axis=1))[:, None] * b, axis=1)
+            with_bias = np.abs((a * bias).sum(axis=1))
+        enough = (np.abs(a) > 1e-3).sum(axis=1) >= 2
+        good = (na > 0.02) & (nb > 0.02) & (gap < _ALIKE) & enough & (with_bias < 1 - 1e-3)
+        good &= shared.sum(axis=1) - (with_bias < _ALIKE) >= 3
+        return [(int(i), int(j)) for i, j in zip(one[good], two[good], strict=True)]
+
+    def _apart(self, group: _Group, pair_error: float) -> Iterator[_Solved]:
         """Parts of a group: from a point and those it agrees with, grown one by one while all agree on a theta."""
         rest = np.ones(len(group.members), dtype=bool)
         while rest.sum() >= 3:
@@ -259,7 +322,7 @@ class _Views:
     def _pairs(self, pair_error: float) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         k = len(self.point)
         one, two = np.triu_indices(k, 1)
-        most = int(_MOST_PAIRS * min(1.0, (14.0 / self.basis.shape[1]) ** 2))  # a test costs a small SVD
+        most = int(_MOST_PAIRS * min(2.0, (14.0 / self.basis.shape[1]) ** 2))  # a test costs a small SVD
         if len(one) > most:
             pick = np.random.default_rng(len(one)).choice(len(one), most, replace=False)
             one, two = one[pick], two[pick]
@@ -288,7 +351,19 @@ class _Views:
             allowed = np.minimum(floor + slack * error, 0.03)
             # With s shared directions a chance agreement has probability gap^(s - 1): the more noise, the more it
             # takes.
-            chance = len(one) * allowed ** np.maximum(shared.sum(axis=1) - 1, 0)
+            # A bias of 0 (where no unit of the layers so far has one) agrees with every other, and so do any two units
+            # that share one active input only.
+            no_bias = (np.abs((a * one_).sum(axis=1)) < np.maximum(allowed, 1e-5)) & (pair_error < NOISY)
+            where = np.flatnonzero(no_bias & (gap < allowed))
+            if len(where):
+                alone = np.einsum("kri,krf,sf->ksi", A[where], self.basis[p[where]], self.single, optimize=True)
+                alone *= shared[where, None]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    alone /= np.linalg.norm(alone, axis=2, keepdims=True)
+                    turned = np.sign((alone * a[where, None]).sum(axis=2))[:, :, None] * alone
+                off = np.linalg.norm(turned - a[where, None], axis=2)
+                plain[where] = np.minimum(plain[where], np.where(np.isnan(off), np.inf, off).min(axis=1))
+            chance = len(one) * allowed ** np.maximum(shared.sum(axis=1) - 1 - no_bias, 0)
             passed = (chance < _CHANCE) & (na > 0.02) & (nb > 0.02) & (gap < allowed) & ~(plain < apart * allowed)
             kept_one.append(p[passed])
             kept_two.append(q[passed])
@@ -333,6 +408,19 @@ class _Views:
         theta = visible @ (scale * R[:, 0])
         agreed = m[0] <= max(1e-8, (30 * pair_error) ** 2) and m[1] >= max(1e-7, 20 * m[0])
         return theta / np.linalg.norm(theta), unseen, bool(agreed)
+
+
+def _single(trunk: Trunk) -> FloatArray:
+    """Rows over (features, 1) that read one unit of the last stage, or its mirror image by the carried features."""
+    if not trunk.stages:
+        return np.zeros((0, trunk.width + 1))
+    stage = trunk.stages[-1]
+    units, width = stage.n_units, trunk.width
+    rows = np.eye(units, width + 1)
+    if stage.carries:
+        mirrored = np.concatenate([np.zeros((units, units)), stage.weight[:units]], axis=1)
+        rows = np.concatenate([rows, np.column_stack([mirrored, stage.bias[:units]])])
+    return rows
 
 
 def polished(
@@ -438,6 +526,50 @@ def _stops(trunk: Trunk, c: Candidate, rivals: FloatArray) -> bool:
     return bool(everywhere or unlikely.any())
 
 
+def beside(trunk: Trunk, c: Candidate, rivals: FloatArray, each: int = 2) -> tuple[FloatArray, FloatArray]:
+    """Places on a candidate's surface in pairs, just before and just behind the surface of a rival (row over the same
+    features): points (pairs, 2, inputs), and the unit normals of the candidate there.
+
+    A unit of this layer bends the function at both of them (or, where nothing uses it, at neither). A deeper unit turns
+    where a unit of this layer switches, so its plane goes on at one of them only.
+    """
+    starts = c.roots[c.hit]
+    # From the places nearest to each rival: on the way there few other units switch.
+    nearest = np.argsort(distances(trunk, rivals, starts), axis=0)[:each]
+    x, rival = starts[nearest.T.reshape(-1)], np.repeat(rivals, len(nearest), axis=0)
+    typical = np.abs(with_one(trunk.features(starts)) @ rivals.T).mean(axis=0)
+    aim = _BESIDE * np.repeat(np.where(typical > 0, typical, 1.0), len(nearest))
+    aim *= np.sign((with_one(trunk.features(x)) * rival).sum(axis=1) + 1e-300)
+    sides = []
+    for side in (aim, -aim):
+        for _ in range(12):
+            x = np.clip(x - _newton_rows(trunk, x, c.theta, rival, side), -1, 1)
+        sides.append(x)
+    places = np.stack(sides, axis=1)
+    local = trunk.local(places.reshape(-1, trunk.n_inputs))
+    z = with_one(local.z)
+    h = np.abs(z @ c.theta).reshape(-1, 2)
+    other = (z * np.repeat(rival, 2, axis=0)).sum(axis=1).reshape(-1, 2)
+    slope = np.einsum("nfi,f->ni", local.J, c.theta[:-1])
+    size = np.linalg.norm(slope, axis=1, keepdims=True)
+    normal = (slope / np.maximum(size, 1e-300)).reshape(places.shape)
+    good = (h < 1e-9).all(axis=1) & (np.sign(other[:, 0]) == np.sign(aim)) & (np.sign(other[:, 1]) == -np.sign(aim))
+    good &= (size.reshape(-1, 2) > 0).all(axis=1) & (np.abs(places) < 0.999).all(axis=(1, 2))
+    if c.unseen.size:
+        blind = np.linalg.norm(np.einsum("fu,nfi->nui", c.unseen[:-1], local.J), axis=(1, 2)).reshape(-1, 2)
+        good &= (blind < 1e-9).all(axis=1)
+    return places[good], normal[good]
+
+
+def _newton_rows(trunk: Trunk, x: FloatArray, theta: FloatArray, rival: FloatArray, aim: FloatArray) -> FloatArray:
+    """The shortest step to `theta . z = 0` and, with a rival of its own for each point, `rival . z = aim`."""
+    local = trunk.local(x)
+    z = with_one(local.z)
+    r = np.stack([z @ theta, (z * rival).sum(axis=1) - aim], axis=1)
+    J = np.stack([np.einsum("nfi,f->ni", local.J, theta[:-1]), np.einsum("nfi,nf->ni", local.J, rival[:, :-1])], axis=1)
+    return _shortest(J, r)
+
+
 def beyond(trunk: Trunk, c: Candidate, rng: np.random.Generator, each: int = 3) -> Chords:
     """Short chords across a candidate's surface, just beyond the break of units it has not seen active.
 
@@ -499,6 +631,11 @@ def _newton(here: Local, lower: Local, theta: FloatArray, unit: FloatArray, aim:
     """The shortest step that solves both equations to first order."""
     r = np.stack([with_one(here.z) @ theta, with_one(lower.z) @ unit - aim], axis=1)
     J = np.stack([np.einsum("nfi,f->ni", here.J, theta[:-1]), np.einsum("nfi,f->ni", lower.J, unit[:-1])], axis=1)
+    return _shortest(J, r)
+
+
+def _shortest(J: FloatArray, r: FloatArray) -> FloatArray:
+    """The shortest x with `J x = r`, nearly: two equations (n, 2, inputs) for each point."""
     G = J @ J.transpose(0, 2, 1)
     G += (1e-12 + 1e-9 * np.trace(G, axis1=1, axis2=2))[:, None, None] * np.eye(2)
     return np.einsum("nri,nr->ni", J, np.linalg.solve(G, r[:, :, None])[:, :, 0])

@@ -7,12 +7,15 @@ which no difference quotient can.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope.recovery.trunk import Stage, Trunk
+from reluscope.recovery.trunk import Trunk
+
+_NUMBERS = 1 << 23
+"""Derivatives held at a time: 64 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,21 +39,20 @@ class Model:
 def refine(model: Model, U: FloatArray, Y: FloatArray, steps: int = 12) -> tuple[Model, FloatArray]:
     """The model after a few steps, and its residuals at the samples, shape (n, outputs).
 
-    Steps are kept only while the root mean square residual falls. Memory: samples x outputs x parameters numbers.
+    Steps are kept only while the root mean square residual falls. Memory: parameters squared.
     """
     best, residual = model, Y - model(U)
     error = float(np.sqrt((residual**2).mean()))
     damping = 1e-12
     stalled = 0
     for _ in range(steps):
-        J = _jacobian(best, U)
-        size = np.sqrt((J**2).sum(axis=0))
+        G, pull = _normal_equations(best, U, residual)
+        size = np.sqrt(G.diagonal())
         size[size == 0] = 1.0
-        J /= size
-        G = J.T @ J
+        G /= size[:, None] * size
         G[np.diag_indices_from(G)] += damping * len(U)
         try:
-            step = np.linalg.solve(G, J.T @ residual.reshape(-1)) / size
+            step = np.linalg.solve(G, pull / size) / size
         except np.linalg.LinAlgError:
             damping *= 100
             continue
@@ -68,14 +70,26 @@ def refine(model: Model, U: FloatArray, Y: FloatArray, steps: int = 12) -> tuple
     return best, residual
 
 
+def _normal_equations(model: Model, U: FloatArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """`J^T J` and `J^T residual`, the derivatives taken of some samples at a time."""
+    size = model.n_parameters
+    G, pull = np.zeros((size, size)), np.zeros(size)
+    most = max(1, _NUMBERS // (size * len(model.rows)))
+    for i in range(0, len(U), most):
+        J = _jacobian(model, U[i : i + most])
+        G += J.T @ J
+        pull += J.T @ residual[i : i + most].reshape(-1)
+    return G, pull
+
+
 def _jacobian(model: Model, U: FloatArray) -> FloatArray:
     """Derivatives of the outputs by all parameters, shape (samples * outputs, parameters)."""
     stages = model.trunk.stages
     inputs, on = [U], []
     for stage in stages:
         h = inputs[-1] @ stage.weight.T + stage.bias
-        on.append(~(stage.bends & (h < 0)))
-        inputs.append(np.where(on[-1], h, 0.0))
+        on.append(np.where(stage.bends & (h < 0), stage.slope, 1.0))
+        inputs.append(on[-1] * h)
     n, m = len(U), len(model.rows)
     blocks: list[FloatArray] = []
     last = np.zeros((n, m, m, model.rows.shape[1]))
@@ -104,5 +118,5 @@ def _moved(model: Model, step: FloatArray) -> Model:
         weight, bias = stage.weight.copy(), stage.bias.copy()
         weight[:k] += part[:, :-1]
         bias[:k] += part[:, -1]
-        stages.append(Stage(weight, bias, stage.bends))
+        stages.append(replace(stage, weight=weight, bias=bias, silent=()))
     return Model(Trunk(model.trunk.n_inputs, tuple(stages)), model.rows + step[at:].reshape(model.rows.shape))

@@ -8,11 +8,15 @@ itself nothing is carried, so the true signs t in {0, 1} solve
 
 These equations are linear in t: rows times features of them. If that is enough, least squares gives t (contractive and
 most expansive layers). If not (a wide layer before few outputs), the subset sums are met in the middle.
+
+Leaky units, `max(h, 0) + s min(h, 0)`, look the same with `t in {-r, 1 + r}`, `r = s / (1 - s)`: least squares shows
+the slope s, a meet in the middle tries the usual ones.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +29,15 @@ _MOST_HALF = 17
 
 _CLEARLY = 0.1
 """The best subset must miss by less than this share of what the second best misses by."""
+
+_USUAL = (0.01, 0.1, 0.2, 0.3, 0.05, 0.25, 0.02, 0.001, 0.5)
+"""Slopes of leaky units that are tried where the equations do not give them."""
+
+_ENOUGH = 3
+"""Equations from which a slope is believed."""
+
+_SLIGHT = 3e-5
+"""Slopes below this are not distinguished from 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +65,13 @@ def settle(trunk: Trunk, rows: FloatArray, max_misfit: float) -> Settled:
     plain = np.ones(w.shape[1], dtype=bool)
     plain[[j for _, j in stage.silent]] = False
     of_feature = np.tile(plain, len(rows))
-    turned = _solve(equations[of_feature], wanted[of_feature], max_misfit)
-    if turned is None:
+    signs = _solve(equations[of_feature], wanted[of_feature], max_misfit)
+    if signs is None:
         return Settled(trunk, rows, False)
-    w = w.copy()
-    rest = (beta + alpha @ (turned[:, None] * w)) / size[:, None]
+    turned, slope = signs
+    w, r = w.copy(), slope / (1 - slope)
+    t = np.where(turned, 1 + r, -r)
+    rest = (beta + alpha @ (t[:, None] * w)) / size[:, None]
     for j in np.flatnonzero(~plain):
         free = [i for i, feature in stage.silent if feature == j and not turned[i]]
         delta = np.linalg.lstsq(alpha[:, free] / size[:, None], rest[:, j], rcond=None)[0]
@@ -64,13 +79,18 @@ def settle(trunk: Trunk, rows: FloatArray, max_misfit: float) -> Settled:
             return Settled(trunk, rows, False)
         w[free, j] += delta
     sign = np.where(turned, -1.0, 1.0)
-    units = Stage(sign[:, None] * w, sign * b, np.ones(k, dtype=bool))
-    kept = np.column_stack([alpha, gamma + alpha @ (turned * b)])
+    units = Stage(sign[:, None] * w, sign * b, np.ones(k, dtype=bool), slope=slope)
+    kept = np.column_stack([(1 + r) * alpha, gamma + alpha @ (t * b)])
     return Settled(trunk.with_last(units), kept, True)
 
 
-def _solve(M: FloatArray, wanted: FloatArray, max_misfit: float) -> npt.NDArray[np.bool_] | None:
-    """Zeros and ones t with `M t = wanted` within the max_misfit (per equation, relative to the columns)."""
+_Signs = tuple[npt.NDArray[np.bool_], float]
+"""Which units are turned round, and the slope of all of them below 0."""
+
+
+def _solve(M: FloatArray, wanted: FloatArray, max_misfit: float) -> _Signs | None:
+    """Numbers t in {-r, 1 + r}, one r for all, with `M t = wanted` within the max_misfit (per equation, relative to the
+    columns)."""
     scale = max(float(np.abs(M).max(initial=0.0)), 1e-300)
     allowed = max_misfit * scale * np.sqrt(M.shape[1])
     s = np.linalg.svd(M, compute_uv=False)
@@ -78,18 +98,35 @@ def _solve(M: FloatArray, wanted: FloatArray, max_misfit: float) -> npt.NDArray[
     if len(s) >= k and s[-1] > 30 * max_misfit * s[0]:
         t = np.linalg.lstsq(M, wanted, rcond=None)[0]
         found = t > 0.5
-        return found if np.abs(M @ found - wanted).max(initial=0.0) <= allowed else None
+        if np.abs(M @ found - wanted).max(initial=0.0) <= allowed:
+            return found, 0.0
+        r = float(np.median(np.where(found, t - 1, -t)))
+        slope = _round_number(r / (1 + r)) if r > -0.5 else 0.0
+        if not _SLIGHT < slope < 1:
+            return None
+        r = slope / (1 - slope)
+        return (found, slope) if np.abs(M @ np.where(found, 1 + r, -r) - wanted).max() <= allowed else None
     live = np.linalg.norm(M, axis=0) > max_misfit * scale
     found = np.zeros(k, dtype=bool)
     if not live.any():
-        return found if np.abs(wanted).max(initial=0.0) <= allowed else None
+        return (found, 0.0) if np.abs(wanted).max(initial=0.0) <= allowed else None
     if live.sum() > 2 * _MOST_HALF:
         return None
-    met = _meet(M[:, live], wanted, allowed)
-    if met is None:
-        return None
-    found[live] = met
-    return found
+    for slope in (0.0, *_USUAL):
+        r = slope / (1 - slope)
+        met = _meet(M[:, live], (wanted + r * M[:, live].sum(axis=1)) / (1 + 2 * r), allowed)
+        if met is not None:
+            found[live] = met
+            return found, slope
+        if M.shape[0] < _ENOUGH:  # so few equations fit some slope by chance
+            break
+    return None
+
+
+def _round_number(slope: float) -> float:
+    """The fraction of small whole numbers that is as good as equal, or the slope itself."""
+    simple = float(Fraction(slope).limit_denominator(1000))
+    return simple if abs(simple - slope) < 1e-6 else slope
 
 
 def _meet(M: FloatArray, wanted: FloatArray, allowed: float) -> npt.NDArray[np.bool_] | None:

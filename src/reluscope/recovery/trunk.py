@@ -26,18 +26,29 @@ class Stage:
 
     `silent` lists weights (unit, feature) that the unit's surface does not reveal: wherever the feature is active, the
     unit is on. Their values are placeholders that keep it on; what is missing, `delta * feature`, is affine and shows
-    up in the carried features until the signs are settled.
+    up in the carried features until the signs are settled. `slope` is that of the units below 0 (leaky ReLU).
     """
 
     weight: FloatArray
     bias: FloatArray
     bends: npt.NDArray[np.bool_]
     silent: tuple[tuple[int, int], ...] = ()
+    slope: float = 0.0
 
     @property
     def n_units(self) -> int:
         """Number of ReLU units; they come first."""
         return int(self.bends.sum())
+
+    def of(self, z: FloatArray) -> FloatArray:
+        """What the stage makes of features `z` (n, features)."""
+        units, carried = self.n_units, len(self.bias) - self.n_units
+        plain = carried == z.shape[1] and np.array_equal(self.weight[units:], np.eye(carried))
+        if not plain or self.bias[units:].any():
+            h = z @ self.weight.T + self.bias
+            return np.where(self.bends & (h < 0), self.slope * h, h)
+        h = z @ self.weight[:units].T + self.bias[:units]
+        return np.concatenate([np.where(h < 0, self.slope * h, h), z], axis=1)
 
     @property
     def carries(self) -> bool:
@@ -69,8 +80,7 @@ class Trunk:
         look()
         z = U
         for stage in self.stages:
-            h = z @ stage.weight.T + stage.bias
-            z = np.where(stage.bends & (h < 0), 0.0, h)
+            z = stage.of(z)
         return z
 
     def local(self, U: FloatArray) -> Local:
@@ -79,9 +89,9 @@ class Trunk:
         z, J = U, np.broadcast_to(np.eye(self.n_inputs), (len(U), self.n_inputs, self.n_inputs))
         for stage in self.stages:
             h = z @ stage.weight.T + stage.bias
-            off = stage.bends & (h < 0)
-            z = np.where(off, 0.0, h)
-            J = np.where(off[:, :, None], 0.0, stage.weight @ J)
+            factor = np.where(stage.bends & (h < 0), stage.slope, 1.0)
+            z = factor * h
+            J = factor[:, :, None] * (stage.weight @ J)
         return Local(z, J)
 
     def grown(self, rows: FloatArray, silent: tuple[tuple[int, int], ...] = ()) -> Trunk:

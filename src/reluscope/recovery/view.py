@@ -17,6 +17,9 @@ _SAMPLES = 48
 _STEPS = 2.0 ** -np.arange(2, 17)
 """Half-lengths of the triples whose second differences are looked at, in the unit box."""
 
+_NUMBERS = 1 << 22
+"""Numbers in the rows of one call of the oracle: 32 MB."""
+
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -34,6 +37,8 @@ class View:
     noise: float
     scale: float
     smooth: bool
+    probable: bool = False
+    """Whether all outputs seen lie between 0 and 1."""
 
     @property
     def n(self) -> int:
@@ -47,6 +52,9 @@ class View:
 
     def outputs(self, U: FloatArray) -> FloatArray:
         """All outputs at unit-box rows, shape (n, outputs)."""
+        most = max(1, _NUMBERS // self.n)
+        if len(U) > most:
+            return np.concatenate([self.outputs(U[i : i + most]) for i in range(0, len(U), most)])
         return self.oracle(self.centre + self.half * U)
 
     def values(self, U: FloatArray) -> FloatArray:
@@ -77,7 +85,8 @@ def look(oracle: Oracle, lower: FloatArray, upper: FloatArray, rng: np.random.Ge
     way = rng.normal(size=base.shape)
     way /= np.linalg.norm(way, axis=1, keepdims=True)
     rows = [base] + [base + sign * s * way for s in _STEPS for sign in (-1.0, 1.0)]
-    spread = oracle(centre + half * rng.uniform(-1, 1, (4 * _SAMPLES, oracle.n_inputs))) @ mix
+    outputs = oracle(centre + half * rng.uniform(-1, 1, (4 * _SAMPLES, oracle.n_inputs)))
+    spread = outputs @ mix
     values = (oracle(centre + half * np.concatenate(rows)) @ mix).reshape(len(rows), _SAMPLES)
     bends = np.abs(values[1::2] + values[2::2] - 2 * values[0])  # (steps, samples)
     scale = max(float(np.std(spread)), 1e-300)
@@ -86,7 +95,16 @@ def look(oracle: Oracle, lower: FloatArray, upper: FloatArray, rng: np.random.Ge
     # At the shortest steps nearly every triple lies in one piece, so what is left there is noise.
     floor = float(np.quantile(bends[-4:], 0.95)) / 3.0
     noise = max(floor, 0.25 * rounding, 0.3 * _quantum(spread))
-    return View(oracle, centre, half, mix, noise, scale, _bends_everywhere(bends, noise))
+    return View(
+        oracle,
+        centre,
+        half,
+        mix,
+        noise,
+        scale,
+        _bends_everywhere(bends, noise),
+        bool(((outputs > 0) & (outputs < 1)).all()),
+    )
 
 
 def _bends_everywhere(bends: FloatArray, noise: float) -> bool:
@@ -168,7 +186,7 @@ def not_continuous(view: View) -> str | None:
     if distinct <= max(16, values.shape[0] * values.shape[1] // 8):
         return (
             f"the oracle is not continuous: it took {distinct} different values only and jumps between them (labels, "
-            "an argmax or a step); ask for scores instead of labels"
+            "an argmax or a step); ask for scores instead of labels, or for the boundary alone: method='labels'"
         )
     return (
         f"the oracle is not continuous: its values jump by {jump:.0%} of their spread over a billionth of the box "

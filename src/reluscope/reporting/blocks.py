@@ -66,6 +66,8 @@ class Section:
     """A line for the summary at the top, or nothing."""
     ask: str = ""
     """What one would give to have this section; such a section is not shown."""
+    late: bool = False
+    """Whether there was no time for it: the page names all such sections in one sentence."""
 
     @property
     def first(self) -> bool:

@@ -28,8 +28,6 @@ def certify_file(
 
     `least` is the share of rows that has to be certified at every sigma; the fact `enough` says whether it is.
     """
-    if least is not None and not 0.0 <= least <= 1.0:
-        raise InputError(f"--share must be between 0 and 1, got {least:g}")
     rows = data_rows(net, data, target)
     y = rows.y if rows.y is None or net.schema is None or not net.schema.classes else _places(net.schema, rows.y)
     rows = replace(rows, y=y)

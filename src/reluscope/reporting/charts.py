@@ -17,9 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope.schema import Label
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 16, 12, 62
 """Margins in pixels."""
+
+_WIDE, _WIDE_LEFT = 500, 104
+"""From this width on a chart is made smaller on a phone and in print, where its letters are larger: they need room."""
+
+_LETTER, _WIDE_LETTER = 7.4, 11.0
+"""Pixels to a letter of a name beside an axis."""
 
 CATEGORIES: npt.NDArray[np.uint8] = np.array(
     [(125, 177, 216), (242, 151, 60), (242, 229, 190), (151, 125, 112), (138, 112, 242), (138, 242, 242),
@@ -28,11 +35,15 @@ CATEGORIES: npt.NDArray[np.uint8] = np.array(
 """Ten colours, one per output that can win: any two differ by 20 or more (CIE 1976), also for eyes that lack one of the
 three cones; edges stay visible on all of them."""
 
+_LONGEST = 24
+"""Letters of a name beside an axis; longer ones are cut."""
+
 
 class Chart:
     """Axes from `x` = (low, high) and `y` = (low, high) with labels; marks in data coordinates.
 
-    With `x_powers` (`y_powers`) the coordinates are logarithms to the base 10, and ticks are powers of it.
+    With `x_powers` (`y_powers`) the coordinates are logarithms to the base 10, and ticks are powers of it. Marks are in
+    the network's numbers; where a label has a unit of its own, ticks are in that unit.
     """
 
     def __init__(
@@ -40,8 +51,8 @@ class Chart:
         x: tuple[float, float],
         y: tuple[float, float],
         *,
-        x_label: str,
-        y_label: str,
+        x_label: str | Label,
+        y_label: str | Label,
         width: int = 620,
         height: int = 340,
         x_names: Sequence[str] | None = None,
@@ -170,9 +181,11 @@ class Chart:
 
     def _area(self) -> tuple[int, int, int, int]:
         width, height = self._size
-        left = _LEFT
+        wide = width >= _WIDE
+        left = _WIDE_LEFT if wide else _LEFT
         if self._names[1] is not None:
-            left = min(170, max(40, 10 + int(6.4 * max(map(len, self._names[1]), default=0)))) + 20
+            longest = max((min(len(name), _LONGEST) for name in self._names[1]), default=0)
+            left = max(40, 10 + int((_WIDE_LETTER if wide else _LETTER) * longest)) + 20
         return left, _TOP, width - left - _RIGHT, height - _TOP - _BOTTOM
 
     def _px(self, x: npt.ArrayLike) -> FloatArray:
@@ -188,11 +201,11 @@ class Chart:
     def _axis_x(self) -> str:
         x, y, w, h = self._area()
         out = [f'<path class="axis" d="M{x} {y + h}H{x + w}"/>']
-        for at, text in _ticks(self._x, self._names[0], self._powers[0]):
+        for at, text in _ticks(self._x, self._names[0], self._powers[0], self._labels[0]):
             p = float(self._px([at])[0])
             out.append(f'<path class="grid" d="M{p:.1f} {y}V{y + h}"/>' if self._names[0] is None else "")
             out.append(f'<text class="tick" x="{p:.1f}" y="{y + h + 28}" text-anchor="middle">{escape(text)}</text>')
-        label = escape(self._labels[0])
+        label = escape(str(self._labels[0]))
         out.append(f'<text class="label" x="{x + w / 2:.0f}" y="{y + h + 53}" text-anchor="middle">{label}</text>')
         return "".join(out)
 
@@ -200,12 +213,12 @@ class Chart:
         x, y, _, h = self._area()
         width = self._area()[2]
         out = [f'<path class="axis" d="M{x} {y}V{y + h}"/>']
-        for at, text in _ticks(self._y, self._names[1], self._powers[1]):
+        for at, text in _ticks(self._y, self._names[1], self._powers[1], self._labels[1]):
             p = float(self._py([at])[0])
             out.append(f'<path class="grid" d="M{x} {p:.1f}H{x + width}"/>' if self._names[1] is None else "")
             out.append(f'<text class="tick" x="{x - 6}" y="{p + 4:.1f}" text-anchor="end">{escape(text)}</text>')
         middle = y + h / 2
-        label = escape(self._labels[1])
+        label = escape(str(self._labels[1]))
         turned = f'transform="translate(19 {middle:.0f}) rotate(-90)" text-anchor="middle"'
         out.append(f'<text class="label" {turned}>{label}</text>')
         return "".join(out)
@@ -281,9 +294,14 @@ def _power_names(exponents: Sequence[int]) -> list[str]:
     return [f"10{str(k).translate(_RAISED)}" for k in exponents]
 
 
-def _ticks(span: tuple[float, float], names: Sequence[str] | None, powers: bool = False) -> list[tuple[float, str]]:
+def _ticks(
+    span: tuple[float, float], names: Sequence[str] | None, powers: bool = False, label: str | Label = ""
+) -> list[tuple[float, str]]:
+    if isinstance(label, Label) and not label.plain:
+        low, high = sorted(label.value(v) for v in span)
+        return [(label.number(at), text) for at, text in _ticks((low, high), names, powers)]
     if names is not None:
-        return [(i, name if len(name) <= 24 else name[:23] + "…") for i, name in enumerate(names)]
+        return [(i, name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…") for i, name in enumerate(names)]
     low, high = span
     if powers:
         each = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200) if high - low <= 6 * s or s == 200)
@@ -296,7 +314,8 @@ def _ticks(span: tuple[float, float], names: Sequence[str] | None, powers: bool 
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
-    return [(k * step, f"{k * step:.6g}") for k in range(first, math.floor(high / step + 1e-9) + 1)]
+    places = [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+    return [(t, f"{'−' if t < 0 else ''}{abs(t):.6g}") for t in places]
 
 
 def _path(x: FloatArray, y: FloatArray, digits: int = 1) -> str:

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from reluscope._check import FloatArray
 from reluscope._tables import Rows, read_csv, read_table
 from reluscope._text import count
 from reluscope.errors import InputError
-from reluscope.inputs import Gaussian, GaussianMixture, Law, law_from_json
+from reluscope.inputs import Gaussian, GaussianMixture, Law, fit, law_from_json
 from reluscope.network import Network
+
+_MOST_COLUMNS, _LEAST_ROWS = 120, 20
+"""Inputs up to which, and rows from which on, a law with any marginals is fitted."""
 
 
 def data_rows(
@@ -28,10 +34,31 @@ def data_rows(
     return Rows(schema.encode(table, name=path.name), schema.inputs, y)
 
 
-def law_of_file(net: Network, path: Path, *, components: int = 1, rng: Any = None) -> tuple[Law, list[str] | None]:
-    """The law in a JSON file, or one fitted to the rows of a CSV file: with the names of its columns."""
+def fitted_law(net: Network, X: FloatArray, *, most: int | None = None, rng: Any = None) -> tuple[Law, str]:
+    """A law fitted to rows, and a sentence that says which: any marginals and categories where the columns are known.
+
+    A Gaussian over one-hot columns and counts says little about a table. At most `most` rows, chosen at random.
+    """
+    rows = f"the {len(X):,} rows of data given"
+    if net.schema is None or not net.schema.columns or net.n_inputs > _MOST_COLUMNS or len(X) < _LEAST_ROWS:
+        return Gaussian.fit(X), f"Inputs: a Gaussian fitted to {rows}."
+    if most is not None and len(X) > most:
+        rows = f"{most:,} of {rows}, chosen at random"
+        X = X[np.sort(np.random.default_rng(rng).choice(len(X), most, replace=False))]
+    law = fit(X, net.schema)
+    parts = count(len(law.scores.components), "component")
+    return law, f"Inputs: a law with the categories and quantiles of {rows} ({parts})."
+
+
+def law_of_file(
+    net: Network, path: Path, *, components: int | None = None, rng: Any = None
+) -> tuple[Law, list[str] | None, FloatArray | None]:
+    """The law in a JSON file, or one fitted to the rows of a CSV file: with the names of its columns and the rows.
+
+    `components` asks for so many Gaussians.
+    """
     if path.suffix.lower() != ".csv":
-        return law_from_json(path), None
+        return law_from_json(path), None, None
     rows = data_rows(net, path)
     if rows.X.shape[1] != net.n_inputs:
         raise InputError(
@@ -40,6 +67,6 @@ def law_of_file(net: Network, path: Path, *, components: int = 1, rng: Any = Non
     if len(rows.X) < 2:
         raise InputError(f"{path.name} has one row: a law cannot be fitted to it; give more rows, or a law.json")
     names = list(rows.names) if len(set(rows.names)) == len(rows.names) else None
-    if components == 1:
-        return Gaussian.fit(rows.X), names
-    return GaussianMixture.fit(rows.X, components=components, rng=rng), names
+    if components is None or components == 1:
+        return (Gaussian.fit(rows.X) if components else fitted_law(net, rows.X)[0]), names, rows.X
+    return GaussianMixture.fit(rows.X, components=components, rng=rng), names, rows.X

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope._text import percent, percent_in
+from reluscope._text import percent, percent_ends, percent_in
 from reluscope.errors import ReluscopeError
 from reluscope.reporting.blocks import Figure
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging
+from reluscope.reporting.images import inputs_as_images
 from reluscope.reporting.output_laws import decisions
 from reluscope.reporting.region_pictures import Plane, plane_of
 from reluscope.reporting.subject import Subject
-from reluscope.threads import look
+from reluscope.threads import OutOfTimeError, look
 
 _PIXELS, _LEAST_PIXELS = 240, 60
 _WORK = 4e9
@@ -58,22 +59,27 @@ class Screen:
     ----------
     what, where : Figure or None
     chances : tuple of Chance
+    images : Figure or None
+        Inputs of an image network, below where.
     """
 
     what: Figure | None = None
     where: Figure | None = None
     chances: tuple[Chance, ...] = ()
+    images: Figure | None = None
 
 
 def first_screen(subject: Subject) -> Screen:
     """The three panels, from the answers that the sections share."""
-    return Screen(_tried(_what, subject), _tried(_where, subject), chances(subject))
+    what, where = _tried(_what, subject), _tried(_where, subject)
+    return Screen(what, where, chances(subject), _tried(inputs_as_images, subject))
 
 
 def _tried(panel: Callable[[Subject], Figure | None], subject: Subject) -> Figure | None:
     try:
+        look()
         return panel(subject)
-    except (ReluscopeError, MemoryError, np.linalg.LinAlgError):  # the section below says why
+    except (ReluscopeError, MemoryError, np.linalg.LinAlgError, OutOfTimeError):  # the section below says why
         return None
 
 
@@ -84,7 +90,7 @@ def chances(subject: Subject) -> tuple[Chance, ...]:
         found = subject.cache.get("events", {}).get(text)
         if found is None:
             continue
-        low, high = percent(float(found.lower)), percent(float(found.upper))
+        low, high = percent_ends(float(found.lower), float(found.upper))
         kind = found.guarantee + (f" {100 * found.level:g} %" if found.level else "")
         number = percent_in(float(found.value), float(found.lower), float(found.upper))
         share = subject.share_of_rows(text)
@@ -97,18 +103,39 @@ def chances(subject: Subject) -> tuple[Chance, ...]:
 
 
 def _what(subject: Subject) -> Figure:
+    schema = subject.net.schema
     if subject.net.n_outputs == 1:
-        return _histogram(subject)
+        at = schema.threshold() if schema is not None and len(schema.classes) == 2 else None
+        return _histogram(subject) if at is None or not np.isfinite(at) else _two_classes(subject, at)
     found = decisions(subject)
-    names = [subject.output(int(i)) for i in found.outputs][::-1]
-    share, lower, upper = (v[::-1] for v in (found.share, found.lower, found.upper))
-    at = np.arange(len(names))
+    chart = _shares([subject.output(int(i)) for i in found.outputs], found.share, found.lower, found.upper)
+    return Figure(chart.svg(), f"How often each output is the {found.word}, {found.how}. {subject.assumption}".strip())
+
+
+def _two_classes(subject: Subject, at: float) -> Figure:
+    """A score and a cut-off: how often each class is decided for, asked as events are."""
+    schema = subject.net.schema
+    assert schema is not None
+    found = subject.probability(f"y[0] > {at:.17g}", subject.allow(0.1))
+    p = np.array([found.value, found.lower, found.upper], dtype=float)
+    share, lower, upper = (np.array(v) for v in ((p[0], 1.0 - p[0]), (p[1], 1.0 - p[2]), (p[2], 1.0 - p[1])))
+    order = np.argsort(-share, kind="stable")
+    names = [f"class {label}" for label in schema.classes[::-1]]
+    chart = _shares([names[k] for k in order], share[order], lower[order], upper[order])
+    rule = f"{schema.outputs[0].name} > {schema.cutoff:g}"
+    kind = found.guarantee + (f" {100 * found.level:g} %" if found.level else "")
+    return Figure(chart.svg(), f"How often each class is decided for under the law ({kind}); {names[0]} where {rule}.")
+
+
+def _shares(names: list[str], share: FloatArray, lower: FloatArray, upper: FloatArray) -> Chart:
+    """Lying bars, the first on top, with their intervals."""
+    at = np.arange(len(names))[::-1]
     span = (0.0, 1.08 * float(upper.max())), (-0.6, len(names) - 0.4)
-    chart = Chart(*span, x_label="share of inputs", y_label="", y_names=names, width=_WIDTH,
-                  height=70 + 34 * len(names), title="How often each output decides")  # fmt: skip
+    chart = Chart(*span, x_label="share of inputs", y_label="", y_names=names[::-1], width=_WIDTH,
+                  height=70 + 34 * len(names), title="How often each decision is made")  # fmt: skip
     chart.bars(np.zeros(len(names)), share, at - 0.3, at + 0.3)
     chart.whiskers(at, lower, upper, across=True)
-    return Figure(chart.svg(), f"How often each output is the {found.word}, {found.how}. {subject.assumption}".strip())
+    return chart
 
 
 def _histogram(subject: Subject) -> Figure:
@@ -118,10 +145,10 @@ def _histogram(subject: Subject) -> Figure:
     low, high = np.quantile(value, [0.001, 0.999])
     counts, edges = np.histogram(value, bins=40, range=(float(low), float(high) if high > low else float(low) + 1.0))
     bars = counts / len(value)
-    chart = Chart((float(edges[0]), float(edges[-1])), (0, 1.1 * float(bars.max()) or 1.0), x_label="y[0]",
+    chart = Chart((float(edges[0]), float(edges[-1])), (0, 1.1 * float(bars.max()) or 1.0), x_label=subject.result(0),
                   y_label="share of inputs", width=_WIDTH, height=_WIDTH - 60, title="What comes out")  # fmt: skip
     chart.bars(edges[:-1], edges[1:], np.zeros(40), bars, "soft")
-    caption = f"y[0] for {len(value):,} inputs drawn from the law"
+    caption = f"{subject.result(0).name} for {len(value):,} inputs drawn from the law"
     if subject.events:
         inside = subject.holds(subject.events[0], x)
         part = np.histogram(value[inside], bins=edges)[0] / len(value)
@@ -156,25 +183,34 @@ def _where(subject: Subject) -> Figure | None:
     else:
         colours = diverging(y[:, 0])
         top = f"{float(np.abs(y[:, 0]).max()):.3g}"
-        chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.output(0))
-        what = f"colours: {subject.output(0)}"
+        chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.result(0).name)
+        what = f"colours: {subject.result(0).name}"
     colours = colours.reshape(pixels, pixels, 3).copy()
     if subject.events:
         look()
         inside = subject.holds(subject.events[0], view.points(places)).reshape(pixels, pixels)
         colours = _striped(colours, inside)
-        what += f"; stripes: {subject.events[0]}"
+        what += f"; {_extent(inside, subject.events[0])}"
     chart.image(colours[::-1])
     what += _ellipses(chart, subject, view)
-    nearest = subject.nearest()
+    outside = None if view.flat else subject.beyond()
+    nearest = outside or subject.nearest()
     if nearest is not None and (view.flat or view.through_event):
         at = nearest.x if view.flat else np.array([nearest.distance or 0.0, 0.0])
-        chart.dots(at[:1], at[1:], "ink", radius=5.0)
+        chart.dots(at[:1], at[1:], "mark", radius=5.0)
         alone = nearest.distance is not None and len(subject.law.components) == 1
         far = f", {nearest.distance:.3g} standard deviations from the mean" if alone else ""
-        kind = "the nearest input of the event" if nearest.proved_nearest else "an input of the event"
+        side = "of the event" if outside is None else "outside of the event"
+        kind = f"the nearest input {side}" if nearest.proved_nearest else f"an input {side}"
         what += f"; dot: {kind}{far}"
     return Figure(chart.svg(), f"{view.where}; {what}.")
+
+
+def _extent(inside: Any, event: str) -> str:
+    """What the stripes are, or that there are none."""
+    if not inside.any():
+        return f"{event} holds nowhere in this view"
+    return f"stripes: {event}, everywhere in this view" if inside.all() else f"stripes: {event}"
 
 
 def _striped(pixels: Any, inside: Any) -> Any:
@@ -207,7 +243,7 @@ def _ellipses(chart: Chart, subject: Subject, view: Plane) -> str:
     for centre, root in shapes:
         for size in (1.0, 2.0):
             x, y = centre[:, None] + size * root @ circle
-            chart.line(x, y, "ink")
+            chart.line(x, y, "mark")
     return "; ellipses: one and two standard deviations of the inputs" if shapes else ""
 
 

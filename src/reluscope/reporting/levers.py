@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope._text import percent, percent_in
@@ -38,6 +39,10 @@ def density(subject: Subject) -> Section:
     o = next((int(k) for case in placed.cases for k in np.flatnonzero(np.any(case.G, axis=0))), 0)
     part = output_intervals(placed, o)
     x, y = subject.draws()
+    if part is None and not placed.features and net.n_outputs > 1:
+        figure = _margin(subject, placed, text)
+        seen = {"event": text, "share_of_draws": percent(float(subject.holds(text, x[:20_000]).mean()))}
+        return Section("density", "How far inputs are from the event", "", "", [figure], facts=seen)
     low, high = (float(v) for v in np.quantile(y[:, o], [0.002, 0.998]))
     pad = 0.2 * (high - low) or 0.5 * max(abs(low), 1.0)
     low, high = low - pad, high + pad
@@ -57,7 +62,7 @@ def _filled(subject: Subject, o: int, low: float, high: float, part: Any, text: 
     t = np.unique(np.concatenate([t, ends]))
     p = np.asarray(out.pdf(t, output=o).value)
     top = 1.2 * max(float(np.quantile(p, 0.99)), 1e-300)
-    chart = Chart((low, high), (0, top), x_label=subject.output(o), y_label="density", title="Density of the output")
+    chart = Chart((low, high), (0, top), x_label=subject.result(o), y_label="density", title="Density of the output")
     for a, b in part:
         inside = (t >= a) & (t <= b)
         if inside.sum() > 1:
@@ -70,7 +75,9 @@ def _filled(subject: Subject, o: int, low: float, high: float, part: Any, text: 
         most = float(np.max(atoms.mass.value))
         chart.stems(atoms.value[heavy], 0.9 * top * atoms.mass.value[heavy] / most, "c3", "single values")
     what = " Stems: single values with a probability of their own, not part of the density." if len(heavy) else ""
-    return Figure(chart.svg(), f"The density of {subject.output(o)} ({out.guarantee}), coloured where {text}.{what}")
+    return Figure(
+        chart.svg(), f"The density of {subject.result(o).name} ({out.guarantee}), coloured where {text}.{what}"
+    )
 
 
 def _counted(subject: Subject, o: int, low: float, high: float, text: str) -> Figure:
@@ -79,14 +86,43 @@ def _counted(subject: Subject, o: int, low: float, high: float, text: str) -> Fi
     every = np.histogram(y[:, o], bins=edges)[0] / len(y)
     inside = np.histogram(y[subject.holds(text, x), o], bins=edges)[0] / len(y)
     top = 1.1 * max(float(every.max()), 1e-300)
-    chart = Chart((low, high), (0, top), x_label=subject.output(o), y_label="share of inputs",
+    chart = Chart((low, high), (0, top), x_label=subject.result(o), y_label="share of inputs",
                   title="The output, inside and outside of the event")  # fmt: skip
     chart.bars(edges[:-1], edges[1:], np.zeros(_BINS), every, "soft")
     chart.bars(edges[:-1], edges[1:], np.zeros(_BINS), inside, "c2 full")
     chart.legend("c2", text)
     return Figure(
-        chart.svg(), f"{subject.output(o)} for {len(y):,} inputs drawn from the law; coloured: those where {text}."
+        chart.svg(), f"{subject.result(o).name} for {len(y):,} inputs drawn from the law; coloured: those where {text}."
     )
+
+
+def _margin(subject: Subject, placed: Any, text: str) -> Figure:
+    """An event on several outputs: the distribution of the slack of its inequalities, positive inside."""
+    x, y = subject.draws()
+    margin = np.full(len(x), -np.inf)
+    for case in placed.cases:
+        slack = case.g - y @ case.G.T - (x @ np.asarray(case.A).T if case.A.any() else 0.0)
+        inside = np.min(slack, axis=1, initial=np.inf)
+        bounded = np.isfinite(case.lower) | np.isfinite(case.upper)
+        if bounded.any():
+            sides = np.minimum(x - case.lower, case.upper - x)[:, bounded]
+            inside = np.minimum(inside, sides.min(axis=1))
+        margin = np.maximum(margin, inside)
+    margin = np.where(np.isfinite(margin), margin, 0.0)
+    low, high = (float(v) for v in np.quantile(margin, [0.005, 0.995]))
+    low, high = min(low, 0.0), max(high, 0.0)
+    pad = 0.1 * (high - low) or 0.5
+    edges = np.linspace(low - pad, high + pad, _BINS + 1)
+    every, part = (np.histogram(margin[some], bins=edges)[0] / len(x) for some in (slice(None), subject.holds(text, x)))
+    span = (float(edges[0]), float(edges[-1])), (0.0, 1.1 * max(float(every.max()), 1e-300))
+    label = "margin (above 0: in the event)"
+    chart = Chart(*span, x_label=label, y_label="share of inputs", title="Margin of the event")
+    chart.bars(edges[:-1], edges[1:], np.zeros(_BINS), every, "soft")
+    chart.bars(edges[:-1], edges[1:], np.zeros(_BINS), part, "c2 full")
+    chart.line([0.0, 0.0], [0.0, 1.1 * float(every.max())], "ink")
+    chart.legend("c2", text)
+    what = "by how much the outputs fulfil the inequalities of the event, or miss them"
+    return Figure(chart.svg(), f"The margin for {len(x):,} inputs drawn from the law: {what}; coloured: inside.")
 
 
 def sensitivity(subject: Subject) -> Section:
@@ -96,6 +132,7 @@ def sensitivity(subject: Subject) -> Section:
         return Section("sensitivity", title, ask=ASK_FOR_EVENTS)
     from reluscope.answers.sensitivity import sensitivity as ask
 
+    subject.refuse_if_large("rs.sensitivity", law=True)
     text = subject.events[0]
     budget = f"{subject.allow(0.1):g}s"
     found = ask(subject.net, subject.law, text, names=subject.names, budget=budget, rng=subject.seed)
@@ -161,6 +198,15 @@ def by_input(law: Any, found: Any) -> tuple[FloatArray, FloatArray]:
     raise InputError(f"{law!r} has no derivatives by the mean and spread of an input")
 
 
+def _with_spread(subject: Subject) -> npt.NDArray[np.bool_]:
+    """Which inputs have noise that can grow: codes of categories have none."""
+    out = np.ones(subject.net.n_inputs, dtype=bool)
+    schema = subject.net.schema
+    for column in () if schema is None else schema.columns:
+        out[schema.place(column.name)] = column.kind != "category"  # type: ignore[union-attr]
+    return out
+
+
 def sweep(subject: Subject) -> Section:
     """How the probability moves when all noise grows or shrinks together."""
     title = "With less or more noise"
@@ -168,11 +214,11 @@ def sweep(subject: Subject) -> Section:
         return Section("sweep", title, ask=ASK_FOR_EVENTS)
     from reluscope.answers.probability import probability
 
-    text, n = subject.events[0], subject.net.n_inputs
+    text, moves = subject.events[0], _with_spread(subject)
     seconds = subject.allow(0.12) / len(_FACTORS)
     found = []
     for factor in _FACTORS:
-        law = subject.law if factor == 1.0 else subject.law.move(scale=np.full(n, factor))
+        law = subject.law if factor == 1.0 else subject.law.move(scale=np.where(moves, factor, 1.0))
         kept = subject.cache.get("events", {}).get(text) if factor == 1.0 else None
         found.append(
             kept or probability(subject.net, law, text, names=subject.names, budget=f"{seconds:g}s", rng=subject.seed)
@@ -201,7 +247,10 @@ def sweep(subject: Subject) -> Section:
     lead = f"With half the noise {text} has probability {half}, with twice the noise {double}."
     columns: dict[str, Any] = {"factor": list(_FACTORS), "probability": value, "lower": lower, "upper": upper}
     columns["guarantee"] = [a.guarantee for a in found]
-    caption = f"The probability of {text} when the law is stretched about its mean; band: its bracket."
+    caption = f"The probability of {text} when the law is stretched about its mean."
+    if kind != "exact":
+        caption += " Band: its bracket."
+    caption += "" if moves.all() else " Categories stay as they are."
     if (value < _FLOOR).any() and wide:
         caption += f" Below {_FLOOR:g} it is drawn at {_FLOOR:g}."
     blocks: list[Table | Figure | str] = [Figure(chart.svg(), caption), Table("sweep", "The sweep.", columns, shown=0)]

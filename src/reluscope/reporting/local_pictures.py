@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from reluscope.plot.explanations import named_value
 from reluscope.reporting.blocks import Figure
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import Subject
 
-_MOST = 10
+_MOST, _MOST_BARS = 10, 40
 _MOST_ROWS = 20_000
 _BINS = 48
 
 
 def pictures(subject: Subject, found: Any) -> list[Figure]:
     """The three pictures; `found` is what `unwrap` gives."""
-    importance = found.importance(output=0)
-    order = np.argsort(-importance.variance, kind="stable")[:_MOST]
-    return [_importance(subject, importance, order), _violin(subject, found, order), _waterfall(subject, found)]
+    order = np.argsort(-found.importance(output=0).variance, kind="stable")
+    return [_importance(subject, found), _violin(subject, found, order[:_MOST]), _waterfall(subject, found)]
 
 
 def _left_out(subject: Subject, shown: int) -> str:
@@ -33,14 +33,19 @@ def _chart(names: list[str], low: float, high: float, label: str, title: str) ->
                  height=90 + 30 * len(names), title=title)  # fmt: skip
 
 
-def _importance(subject: Subject, importance: Any, order: Any) -> Figure:
+def _importance(subject: Subject, found: Any) -> Figure:
+    importance = found.importance(output=0, groups="columns")
+    order = np.argsort(-importance.variance, kind="stable")[:_MOST_BARS]
     share = np.asarray(importance.variance)[order]
-    names = [subject.feature(int(i)) for i in order]
+    names = [importance.feature_names[int(i)] for i in order]
     chart = _chart(names, 0.0, float(share.max()), "share of the variance", "Importance of the inputs")
     at = np.arange(len(order))[::-1]
     chart.bars(np.zeros(len(order)), share, at - 0.32, at + 0.32)
     text = f"How much of the variance of {subject.output(0)} over the rows each input contributes."
-    return Figure(chart.svg(), text + _left_out(subject, len(order)))
+    more = len(importance.feature_names) - len(order)
+    return Figure(
+        chart.svg(), text + (f" The {len(order)} most important ones; {more:,} are left out." if more else "")
+    )
 
 
 def _violin(subject: Subject, found: Any, order: Any) -> Figure:
@@ -80,11 +85,16 @@ def _waterfall(subject: Subject, found: Any) -> Figure:
     parts = np.asarray(told.path)[0]
     order = np.argsort(-np.abs(parts), kind="stable")[:_MOST]
     rest = float(parts.sum() - parts[order].sum())
-    names = [subject.feature(int(i)) for i in order] + (["all others"] if len(order) < len(parts) else [])
+    value = told.original[0]
+    names = [named_value(told, int(i), float(value[i])) for i in order] + (
+        ["all others"] if len(order) < len(parts) else []
+    )
     steps = np.append(parts[order], rest)[: len(names)]
     ends = float(np.asarray(told.base)[0]) + np.concatenate([[0.0], np.cumsum(steps)])
-    title = f"{subject.output(0)}, one row taken apart"
-    chart = _chart(names, float(ends.min()), float(ends.max()), subject.output(0), title)
+    what = subject.result(0).name
+    if found.task == "binary" and subject.net.n_outputs == 2:
+        what = f"logit of class {found.response.classes[1]}"
+    chart = _chart(names, float(ends.min()), float(ends.max()), what, f"{what}, one row taken apart")
     at = np.arange(len(names))[::-1].astype(float)
     for sign, kind in ((1, "c2"), (-1, "c1")):
         some = np.flatnonzero(np.sign(steps) == sign)
@@ -92,7 +102,7 @@ def _waterfall(subject: Subject, found: Any) -> Figure:
     chart.legend("c2", "raises it")
     chart.legend("c1", "lowers it")
     text = (
-        f"{subject.output(0)} of {which}: from {ends[0]:.3g} at the reference ({told.reference.name}) to "
+        f"{what} of {which}: from {ends[0]:.3g} at the reference ({told.reference.name}) to "
         f"{ends[-1]:.3g}, input by input."
     )
     return Figure(chart.svg(), text)

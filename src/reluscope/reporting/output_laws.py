@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from reluscope.intervals import DEFAULT_LEVEL, binomial
 from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
+from reluscope.schema import Label
+from reluscope.threads import OutOfTimeError, deadline
 
 _MOST_OUTPUTS = 6
 
@@ -41,33 +44,41 @@ def outputs(subject: Subject) -> Section:
         q = out.quantile([0.01, 0.5, 0.99], output=o)
         atoms = out.atoms(o)
         sd = float(np.sqrt(max(0.0, np.asarray(cov.value)[o, o])))
-        row = [f"y[{o}]", float(mean.value[o]), sd, *map(float, q.value), float(np.sum(atoms.mass.value))]
+        label = subject.result(o)
+        middle, *places = (float(label.value(v)) for v in (mean.value[o], *q.value))
+        row = [str(label), middle, sd / abs(label.scale), *places, float(np.sum(atoms.mass.value))]
         if on_data is not None:
-            row += [float(on_data[:, o].mean()), float(np.median(on_data[:, o]))]
+            row += [float(label.value(v(on_data[:, o]))) for v in (np.mean, np.median)]
         for column, value in zip(rows.values(), row, strict=True):
             column.append(value)
-        blocks += [_output_figure(out, o, y[:, o], q, atoms, points), _density_figure(out, o, y[:, o], q, points)]
+        drawn = out, o, y[:, o], q
+        blocks += [_output_figure(*drawn, atoms, points, label), _density_figure(*drawn, points, label)]
     q = [f"{v:.4g}" for v in (rows["1 %"][0], rows["median"][0], rows["99 %"][0])]
-    lead = f"y[0] has mean {rows['mean'][0]:.4g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
+    lead = (
+        f"{rows['output'][0]} has mean {rows['mean'][0]:.4g} and median {q[1]}; 98 % of the time it lies between "
+        f"{q[0]} and {q[2]}."
+    )
     if rows["exactly constant"][0] > 0:
-        lead += f" With probability {percent(rows['exactly constant'][0])} it is exactly constant ({_constants(out)})."
+        single = _constants(out, subject.result(0))
+        lead += f" With probability {percent(rows['exactly constant'][0])} it is exactly constant ({single})."
     more = f" The first {shown} of {net.n_outputs} outputs are shown." if shown < net.n_outputs else ""
     if on_data is not None:
         more += " Where mean or median differ from those of the data, the law does not match the data."
     table = Table("outputs", "Moments and quantiles.", rows, shown=_MOST_OUTPUTS)
+    headline = lead
     if net.n_outputs > 1:
         sentence, who = _decision_table(subject)
-        lead = f"{sentence} {lead}"
+        lead, headline = f"{sentence} {lead}", sentence
         blocks.insert(0, who)
     return Section("outputs", "What comes out", lead + more, out.guarantee, [table, *blocks],
-                   facts={"mean": mean.to_dict(), "method": out.method}, headline=lead)  # fmt: skip
+                   facts={"mean": mean.to_dict(), "method": out.method}, headline=headline)  # fmt: skip
 
 
-def _constants(out: Any) -> str:
-    """The values that y[0] takes with positive probability, most likely first."""
+def _constants(out: Any, label: Label) -> str:
+    """The values that the first output takes with positive probability, most likely first."""
     atoms = out.atoms(0)
     order = np.argsort(-np.asarray(atoms.mass.value), kind="stable")
-    shown = ", ".join(f"{float(v):.3g}" for v in np.asarray(atoms.value)[order[:3]])
+    shown = ", ".join(f"{float(label.value(v)):.3g}" for v in np.asarray(atoms.value)[order[:3]])
     return shown if len(order) <= 3 else f"{shown} and {len(order) - 3:,} other values"
 
 
@@ -82,15 +93,15 @@ def _curve_points(subject: Subject, out: Any, curves: int) -> int:
     return int(np.clip(subject.allow(0.25) / (2 * curves * max(each, 1e-6)), 11, 121))
 
 
-def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, points: int) -> Figure:
+def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, points: int, label: Label) -> Figure:
     low, high = float(q.value[0]), float(q.value[2])
     pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
     t = np.linspace(low - pad, high + pad, points)
     jumps = np.asarray(atoms.value)[:20]
     t = np.unique(np.concatenate([t, jumps, np.nextafter(jumps, -np.inf)]))
     cdf = out.cdf(t, output=o)
-    chart = Chart((float(t[0]), float(t[-1])), (0, 1.02), x_label=f"y[{o}]", y_label="probability of at most this",
-                  title=f"Distribution of y[{o}]")  # fmt: skip
+    chart = Chart((float(t[0]), float(t[-1])), (0, 1.02), x_label=label, y_label="probability of at most this",
+                  title=f"Distribution of {label.name}")  # fmt: skip
     if cdf.guarantee == "confidence":
         chart.band(t, cdf.lower, cdf.upper, "c1")
     chart.line(t, cdf.value, "c1", f"cdf ({cdf.guarantee})")
@@ -98,14 +109,17 @@ def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, poin
     share = np.searchsorted(np.sort(drawn), at, side="right") / len(drawn)
     chart.dots(at, share, "c2", f"{len(drawn):,} draws")
     if len(jumps):
-        chart.stems(jumps, np.asarray(atoms.mass.value)[:20], "c3", "atoms")
+        chart.stems(jumps, np.asarray(atoms.mass.value)[:20], "c3", "single values")
     what = (
-        f", and its atoms (values taken with positive probability: {percent(float(np.sum(atoms.mass.value)))} in all)"
+        ", and stems at single values with a probability of their own "
+        f"({percent(float(np.sum(atoms.mass.value)))} in all)"
     )
-    return Figure(chart.svg(), f"The distribution of y[{o}] and, as dots, Monte Carlo{what if len(jumps) else ''}.")
+    return Figure(
+        chart.svg(), f"The distribution of {label.name} and, as dots, Monte Carlo{what if len(jumps) else ''}."
+    )
 
 
-def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int) -> Figure:
+def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int, label: Label) -> Figure:
     low, high = float(q.value[0]), float(q.value[2])
     pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
     t = np.linspace(low - pad, high + pad, points)
@@ -114,11 +128,12 @@ def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int) ->
     bars = counts / len(drawn) / (edges[1] - edges[0])
     top = float(np.quantile(density, 0.98)) if len(density) else 1.0
     chart = Chart((float(t[0]), float(t[-1])), (0, 1.25 * max(top, float(np.quantile(bars, 0.95)), 1e-12)),
-                  x_label=f"y[{o}]", y_label="density", title=f"Density of y[{o}]")  # fmt: skip
+                  x_label=label, y_label="density", title=f"Density of {label.name}")  # fmt: skip
     chart.bars(edges[:-1], edges[1:], np.zeros(40), bars, "soft")
     chart.line(t, density, "c1")
     return Figure(
-        chart.svg(), f"The density of y[{o}] (line; atoms are not part of it) and a histogram of draws (bars)."
+        chart.svg(),
+        f"The density of {label.name} (line; without single values) and a histogram of draws (bars).",
     )
 
 
@@ -150,10 +165,14 @@ def _decided(subject: Subject, y: FloatArray) -> Decisions:
     share, (low, high) = hits / n, binomial(hits, n)
     how = f"from {n:,} draws ({100 * DEFAULT_LEVEL:g} % intervals)"
     if subject.net.n_units <= MOST_LINE_UNITS and subject.net.n_inputs <= MOST_LINE_INPUTS:
-        seconds = subject.allow(0.1) / len(order)
+        whole = subject.allow(0.1)
+        ends = subject.budget.elapsed() + whole
         kinds = set()
-        for i in order:
-            share[i], low[i], high[i], kind = _wins(subject, name, int(i), seconds)
+        for i in order:  # the most frequent first; those that there is no time for keep their share of the draws
+            kind = "draws"
+            if subject.budget.elapsed() <= ends or _asked(subject, name, int(i)):
+                with suppress(OutOfTimeError), deadline(lambda: subject.budget.elapsed() > ends + whole):
+                    share[i], low[i], high[i], kind = _wins(subject, name, int(i), whole / len(order))
             kinds.add(kind)
         order = order[np.argsort(-share[order], kind="stable")]
         words = {"exact": "exactly", "sound": "with guaranteed bounds"}
@@ -171,6 +190,11 @@ def _decision_table(subject: Subject) -> tuple[str, Table]:
     sentence = f"The {found.word} output is {', '.join(parts[:4])} of the time."
     caption = f"Which output is {found.word}, {found.how}. {subject.assumption}".strip()
     return sentence, Table("decisions", caption, columns, shown=_MOST_OUTPUTS)
+
+
+def _asked(subject: Subject, name: str, output: int) -> bool:
+    """Whether the probability that this output wins is known already."""
+    return any(f"{name} {op} {output}" in subject.cache.get("events", {}) for op in ("==", "!="))
 
 
 def _wins(subject: Subject, name: str, output: int, seconds: float) -> tuple[float, float, float, str]:

@@ -8,10 +8,12 @@ its numbers as JSON. A section that cannot be worked out says why, and the other
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,12 +29,13 @@ from reluscope.answers.replay import fingerprint
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds
 from reluscope.errors import InputError, ReluscopeError
-from reluscope.inputs import ClassMixtures, Gaussian, GaussianMixture, Law, Uniform, check_law
+from reluscope.inputs import ClassMixtures, Gaussian, Law, Uniform, known_law
 from reluscope.network import Network, check_network
 from reluscope.progress import meter
-from reluscope.reporting import error_rates, levers, output_laws, region_pictures, sections
+from reluscope.reporting import error_rates, levers, outcome, output_laws, region_pictures, sections
 from reluscope.reporting.blocks import Figure, Section, Table
-from reluscope.reporting.first_screen import Screen, chances, first_screen
+from reluscope.reporting.data import fitted_law
+from reluscope.reporting.first_screen import Screen, first_screen
 from reluscope.reporting.scene import scene, script
 from reluscope.reporting.subject import Subject
 from reluscope.reporting.ways_on import playground_link, python_code
@@ -42,21 +45,33 @@ from reluscope.workers import with_jobs
 _MORE = 0.3
 """Seconds, and a tenth of the budget, that a section under way may take beyond the budget."""
 
-_SECTIONS: tuple[Callable[[Subject], Section], ...] = (
-    sections.events,
-    error_rates.errors,
-    sections.linear_models,
-    output_laws.outputs,
-    levers.density,
-    levers.sensitivity,
-    levers.sweep,
-    region_pictures.regions,
-    sections.units,
-    sections.spectrum,
-    sections.local_models,
-    sections.layers,
-    sections.network,
+_OWN, _LEAST_OWN = 0.35, 5.0
+"""The share of the budget, and the seconds, that one section may take, so that it leaves time for the others."""
+
+_LEAST_FITTED, _ROWS_PER_SECOND = 2000, 300.0
+"""Rows that a law is fitted to at most, by the seconds of the budget: that takes below a tenth of it on a free core."""
+
+_HYPHEN = re.compile(r"(?<![\w.)\]])-(?=[0-9.])")
+"""A hyphen before a number is a minus sign."""
+
+_SECTIONS: tuple[tuple[str, str, Callable[[Subject], Section]], ...] = (
+    ("events", "How likely are your events", sections.events),
+    ("errors", "How often it errs", error_rates.errors),
+    ("outcome", "How well it does", outcome.outcome),
+    ("local", "Which linear models apply to the data", sections.local_models),
+    ("linear_models", "Which linear models it applies", sections.linear_models),
+    ("outputs", "What comes out", output_laws.outputs),
+    ("density", "What comes out, and which part is in the event", levers.density),
+    ("sensitivity", "What would change it", levers.sensitivity),
+    ("sweep", "With less or more noise", levers.sweep),
+    ("regions", "Where it switches", region_pictures.regions),
+    ("units", "Which units work", sections.units),
+    ("spectrum", "How sensitive it is", sections.spectrum),
+    ("geometry", "What the layers do", sections.layers),
+    ("network", "What the network is", sections.network),
 )
+"""Key, title and function of each section, in the order in which they are worked out: the rows of data first, as what
+costs little and belongs to the user, then the law."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,11 +121,21 @@ class Report:
         """The headlines, each with its guarantee."""
         return [f"{s.headline} [{s.guarantee}]" if s.guarantee else s.headline for s in self.sections if s.headline]
 
+    @property
+    def _late(self) -> str:
+        """What there was no time for, as a sentence, or nothing."""
+        titles = [f"“{s.title}”" for s in self.sections if s.late]
+        if not titles:
+            return ""
+        return f"The budget ({self.origin['budget']}) did not suffice for {', '.join(titles)}: give more."
+
     def html(self) -> str:
         """The page."""
         jinja = require("jinja2", "report")
         template = files("reluscope.reporting").joinpath("page.html").read_text(encoding="utf-8")
-        page = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined).from_string(template)
+        engine = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined)
+        engine.filters["minus"] = lambda words: _HYPHEN.sub("−", words)
+        page = engine.from_string(template)
         return str(
             page.render(
                 title=self.title,
@@ -118,6 +143,7 @@ class Report:
                 assumed=self.assumed,
                 screen=self.screen,
                 sections=self.sections,
+                late=self._late,
                 origin=self.origin,
                 version=__version__,
                 scene=self.scene,
@@ -172,6 +198,11 @@ class Report:
             names.append(f"{block.name}.csv")
         return names
 
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{escape(line)}</li>" for line in self.summary)
+        rest = "<small>save(folder) writes the page, its tables and its numbers.</small>"
+        return f"<div><b>{escape(self.title)}</b><p>{escape(self.law_from)}</p><ul>{items}</ul>{rest}</div>"
+
     def __repr__(self) -> str:
         first = [self.law_from] if self.assumed else []
         lines = "\n".join(f"  {line}" for line in [*first, *self.summary])
@@ -186,6 +217,8 @@ def report(
     *,
     X: npt.ArrayLike | None = None,
     y: npt.ArrayLike | None = None,
+    X_test: npt.ArrayLike | None = None,
+    y_test: npt.ArrayLike | None = None,
     events: Sequence[str] | str = (),
     feature_names: Sequence[str] | None = None,
     box: Any = None,
@@ -203,12 +236,15 @@ def report(
     net : Network
     law : Law or ClassMixtures, optional
         The distribution of the inputs; one law per class adds error rates (so do labels `y` beside `X`). Without it, a
-        Gaussian is fitted to the rows of `X`; without those, inputs are uniform on `box`; without that, independent
-        standard normal inputs are assumed, and the page says so on top.
-    X : (n, inputs), optional
-        Rows of data, for the linear models they meet.
+        law is fitted to the rows of `X`: `reluscope.fit` where the network's schema knows the columns, else a
+        Gaussian; without rows, inputs are uniform on `box`; without that, independent standard normal inputs are
+        assumed, and the page says so on top.
+    X : (n, inputs) or a table, optional
+        Rows of data, for the linear models they meet and the share of them in each event.
     y : (n,), optional
         Their responses.
+    X_test, y_test : optional
+        Rows that the model was not trained on, and their responses: shown beside those of `X`.
     events : str or sequence of str
         Events such as `"y[0] > 1"`.
     feature_names : sequence of str, optional
@@ -250,9 +286,16 @@ def report(
     check_network(net)
     seed = (seeded(None)[1] or 0) % 2**31 if rng is None else integer(rng, "rng", low=0)
     seconds = real(parse_budget("60s" if budget is None else budget).seconds, "budget", low=0.1)
+    clock = Budget(seconds=min(seconds, 3600.0))
+    started = time.monotonic()
     rows = None if X is None else _rows(X, net)
-    classes = law if isinstance(law, ClassMixtures) else None
-    joint, law_from, assumed = _law(net, law.joint if isinstance(law, ClassMixtures) else law, rows, box)
+    new = None if X_test is None else _rows(X_test, net, "X_test")
+    if new is not None and rows is None:
+        raise InputError("X_test is shown beside X, the rows the model was trained on; give X too")
+    classes: ClassMixtures | None = None
+    if isinstance(law, ClassMixtures):
+        classes, law = law, law.joint
+    joint, law_from, assumed = _law(net, law, rows, box, seconds, seed)
     if decision is not None:
         choice(decision, "decision", ("largest", "smallest"))
     if feature_names is None and net.schema is not None and net.schema.columns:
@@ -269,22 +312,17 @@ def report(
         text(each, "an entry of events")
     if title is not None:
         text(title, "title")
-    if y is not None:
-        labels = any_array(y, "y", "a list of numbers or labels")
-        if rows is None or labels.shape[:1] != (len(rows),) or labels.dtype.kind not in "iufbOUST":
-            what = "goes with X" if rows is None else f"must have one number or label for each of the {len(rows)} rows"
-            raise InputError(f"y {what}, got {describe(y)}")
+    _check_labels(y, rows, "y", "X")
+    _check_labels(y_test, new, "y_test", "X_test")
     if box is not None:
         box_bounds(box, net.n_inputs, "box")
-    clock = Budget(seconds=min(seconds, 3600.0))
-    subject = Subject(net, joint, law_from, classes, rows, y, names, decision or "", texts, clock, seed)
+    subject = Subject(net, joint, law_from, classes, rows, y, new, y_test, names, decision or "", texts, clock, seed)
     done: list[Section] = []
-    started = time.perf_counter()
     screen = Screen()
     with meter(progress, "report") as show:
-        for section in _SECTIONS:
-            show(len(done), section.__name__)
-            done.append(_tried(section, subject))
+        for key, name, section in _SECTIONS:
+            show(len(done), name.lower())
+            done.append(_tried(section, key, name, subject))
             if section is sections.events:
                 show(len(done), "first screen")
                 screen = _first(subject)
@@ -294,20 +332,25 @@ def report(
         "network sha256": fingerprint(net),
         "seed": str(seed),
         "budget": f"{seconds:g} s in all",
-        "seconds": f"{time.perf_counter() - started:.1f}",
+        "seconds": _seconds(time.monotonic() - started, clock.elapsed()),
     }
     kept = tuple(subject.records)
     ways = _scene(subject), python_code(subject), playground_link(subject)
     return Report(title or net.name or "network", law_from, tuple(done), origin, seed, kept, assumed, screen, *ways)
 
 
+def _seconds(passed: float, counted: float) -> str:
+    """The time that the report took; compiling and loading code on first use is not part of the budget."""
+    once = passed - counted
+    more = f", and {once:.1f} to load and compile code, which budgets do not count" if once >= 0.1 else ""
+    return f"{counted:.1f}{more}"
+
+
 def _first(subject: Subject) -> Screen:
-    """The first screen; without pictures where there is no time for them."""
+    """The first screen; pictures that there is no time for are left out."""
     budget = subject.budget
-    if budget.elapsed() < 0.5 * budget.seconds:
-        with suppress(OutOfTimeError), deadline(lambda: budget.elapsed() > budget.seconds):
-            return first_screen(subject)
-    return Screen(chances=chances(subject))
+    with deadline(lambda: budget.elapsed() > budget.seconds):
+        return first_screen(subject)
 
 
 def _scene(subject: Subject) -> str:
@@ -320,42 +363,51 @@ def _scene(subject: Subject) -> str:
     return ""
 
 
-def _tried(section: Callable[[Subject], Section], subject: Subject) -> Section:
+def _tried(section: Callable[[Subject], Section], key: str, title: str, subject: Subject) -> Section:
     """The section, or why there is none: an error, or no time left."""
-    name, budget = section.__name__, subject.budget
-    late = f"the budget of {budget.seconds:g} s did not suffice for this section; give more"
+    budget = subject.budget
+    late = Section(key, title, reason=f"The budget of {budget.seconds:g} s did not suffice for this.", late=True)
     if budget.spent() and section is not sections.network:
-        return Section(name, name.capitalize(), reason=late)
+        return late
     try:
-        with deadline(lambda: budget.elapsed() > 1.1 * budget.seconds + _MORE):
+        begun, own = budget.elapsed(), max(_LEAST_OWN, _OWN * budget.seconds)
+        with deadline(lambda: budget.elapsed() > min(1.1 * budget.seconds + _MORE, begun + own)):
             return section(subject)
     except OutOfTimeError:
-        return Section(name, name.capitalize(), reason=late)
+        return late
     except (ReluscopeError, MemoryError) as error:
-        return Section(name, name.capitalize(), reason=str(error) or type(error).__name__)
+        return Section(key, title, reason=f"Not worked out: {str(error) or type(error).__name__}")
 
 
-def _rows(X: npt.ArrayLike, net: Network) -> Any:
+def _check_labels(y: Any, rows: Any, name: str, goes_with: str) -> None:
+    if y is None:
+        return
+    labels = any_array(y, name, "a list of numbers or labels")
+    if rows is None or labels.shape[:1] != (len(rows),) or labels.dtype.kind not in "iufbOUST":
+        one_each = f"must have one number or label for each of the {0 if rows is None else len(rows)} rows"
+        raise InputError(f"{name} {f'goes with {goes_with}' if rows is None else one_each}, got {describe(y)}")
+
+
+def _rows(X: npt.ArrayLike, net: Network, name: str = "X") -> Any:
     from reluscope.inputs import data_rows
 
     if columns_of(X) is not None and net.schema is not None and net.schema.columns:
-        return net.schema.encode(X)
-    rows = data_rows(X)
+        return net.schema.encode(X, name=name)
+    rows = data_rows(X, name)
     if rows.shape[1] != net.n_inputs:
         raise InputError(
-            f"X must have {net.n_inputs} columns, the inputs of the network, got {rows.shape[1]}; choose them, as in "
-            "X[:, columns]"
+            f"{name} must have {net.n_inputs} columns, the inputs of the network, got {rows.shape[1]}; choose them, as "
+            f"in {name}[:, columns]"
         )
     return rows
 
 
-def _law(net: Network, law: Law | None, X: Any, box: Any) -> tuple[Law, str, bool]:
+def _law(net: Network, law: Law | None, X: Any, box: Any, seconds: float, seed: int) -> tuple[Law, str, bool]:
     """The law, where it comes from, and whether nobody has given it."""
     if law is not None:
-        return check_law(law, net), f"Inputs: {law!r}.", False
+        return known_law(law, net), f"Inputs: {law!r}.", False
     if X is not None:
-        fitted = GaussianMixture.fit(X, components=1, rng=0)
-        return fitted, f"Inputs: a Gaussian fitted to the {len(X):,} rows of data given.", False
+        return *fitted_law(net, X, most=int(max(_LEAST_FITTED, _ROWS_PER_SECOND * seconds)), rng=seed), False
     if box is not None:
         uniform = Uniform(*box_bounds(box, net.n_inputs, "box"))
         return uniform, "Inputs: uniform on the box given.", False

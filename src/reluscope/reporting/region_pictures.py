@@ -9,10 +9,12 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope._text import count
+from reluscope.answer import unless_interrupted
 from reluscope.network import Network
 from reluscope.reporting.blocks import Figure, Section
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, hex_colours, sequential
-from reluscope.reporting.subject import Subject
+from reluscope.reporting.subject import AT_THE_MEAN, Subject
+from reluscope.schema import Label
 
 _MOST_SHAPES = 6000
 """Polygons drawn in one picture."""
@@ -54,8 +56,8 @@ def regions(subject: Subject) -> Section:
         values = y[:, 0].reshape(_PIXELS, _PIXELS)
         chart.image(diverging(values)[::-1])
         top = f"{float(np.abs(values).max()):.3g}"
-        chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.output(0))
-        what = subject.output(0)
+        chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.result(0).name)
+        what = subject.result(0).name
     shapes = [found.vertices(i) for i in range(min(len(found), _MOST_SHAPES))]
     chart.polygons(shapes)
     where = view.where
@@ -80,7 +82,7 @@ class Plane:
     directions: FloatArray
     lower: FloatArray
     upper: FloatArray
-    labels: tuple[str, str]
+    labels: tuple[str | Label, str | Label]
     where: str
     flat: bool
     """Whether it is the whole input space."""
@@ -101,21 +103,24 @@ def plane_of(subject: Subject) -> Plane:
 
 def _plane(subject: Subject) -> Plane:
     net, law = subject.net, subject.law
-    centre = np.asarray(law.mean)
+    dense = net.n_inputs <= _MOST_DENSE
+    centre = subject.moments()[0] if dense else np.asarray(law.mean)
     if net.n_inputs == 2:
-        spread = np.sqrt(np.asarray(law.variance))
+        spread = np.sqrt(np.diag(subject.moments()[1]))
         lower, upper = centre - 3.2 * spread, centre + 3.2 * spread
         upper = np.where(upper > lower, upper, lower + 1.0)
-        names = (subject.feature(0), subject.feature(1))
+        names = (subject.axis(0), subject.axis(1))
         return Plane(net, np.zeros(2), np.eye(2), lower, upper, names, "In the plane of the inputs", True)
     directions = _directions(subject)
-    labels = ("first direction, in standard deviations", "second direction, in standard deviations")
+    labels = ("first direction, in sd", "second direction, in sd")
     where, far, through = "In the plane through the mean along its two main directions", 3.0, False
-    nearest = subject.nearest()
-    if nearest is not None and nearest.distance is not None and len(law.components) == 1 and nearest.distance > 0.2:
+    outside = subject.beyond()
+    nearest = outside or subject.nearest()
+    one = nearest is not None and nearest.distance is not None and len(law.components) == 1
+    if one and nearest.distance > AT_THE_MEAN:
         first = (nearest.x - centre) / nearest.distance
         if net.n_inputs <= _MOST_DENSE:
-            inverse = np.linalg.pinv(np.asarray(law.cov), hermitian=True)
+            inverse = np.linalg.pinv(subject.moments()[1], hermitian=True)
         else:
             inverse = np.diag(1.0 / np.maximum(np.asarray(law.variance), 1e-300))
         along = directions @ (inverse @ first)
@@ -124,8 +129,10 @@ def _plane(subject: Subject) -> Plane:
         length = float(np.sqrt(max(rest @ inverse @ rest, 0.0)))
         if length > 0.1:
             directions = np.stack([first, rest / length])
-            labels = ("towards the event, in sd", "a main direction, in sd")
-            where = "In the plane through the mean and the nearest input of the event that is known"
+            way = "towards" if outside is None else "out of"
+            labels = (f"{way} the event, in sd", "a main direction, in sd")
+            known = "of the event" if outside is None else "outside of the event"
+            where = f"In the plane through the mean and the nearest input {known} that is known"
             far, through = max(3.0, 1.2 * nearest.distance), True
     plane = net.after(directions.T, centre)
     return Plane(plane, centre, directions, np.full(2, -far), np.full(2, far), labels, where, False, through)
@@ -155,7 +162,7 @@ def _directions(subject: Subject) -> FloatArray:
     """Two directions (2, inputs), one standard deviation long: the law's widest, or what outputs feel most."""
     net, law = subject.net, subject.law
     if net.n_inputs <= _MOST_DENSE:
-        values, vectors = np.linalg.eigh(np.asarray(law.cov))
+        values, vectors = np.linalg.eigh(subject.moments()[1])
         return (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1][:, :2].T
     x = law.sample(64, rng=subject.seed)
     sd = np.sqrt(np.asarray(law.variance))
@@ -176,21 +183,23 @@ def _curve(subject: Subject) -> Section:
     x = a[0] + t * (b[0] - a[0])
     pad = 0.05 * float(np.ptp(y)) or 0.5
     chart = Chart((float(x[0]), float(x[-1])), (float(y.min()) - pad, float(y.max()) + pad),
-                  x_label=subject.feature(0), y_label="y[0]", title="The network's function")  # fmt: skip
+                  x_label=subject.axis(0), y_label=subject.result(0), title="The network's function")  # fmt: skip
     chart.line(x, y)
     if len(x) <= 200:
         chart.dots(x[1:-1], y[1:-1], "c2")
     pieces = len(t) - 1
     answer = f"Within four standard deviations it has {count(pieces, 'region')}."
     return Section("regions", "Where it switches", answer, "exact",
-                   [Figure(chart.svg(), "y[0] as a function of the input, with its break points.")],
+                   [Figure(chart.svg(), f"{subject.result(0).name} as a function of the input, with its breaks.")],
                    facts={"regions_in_view": pieces})  # fmt: skip
 
 
 def _mass_picture(
-    subject: Subject, found: Any, lower: FloatArray, upper: FloatArray, labels: tuple[str, str]
+    subject: Subject, found: Any, lower: FloatArray, upper: FloatArray, labels: tuple[str | Label, str | Label]
 ) -> Figure:
-    masses = np.asarray(found.masses(subject.law).value)
+    measured = found.masses(subject.law)
+    unless_interrupted(measured)
+    masses = np.asarray(measured.value)
     heavy = np.argsort(-masses)[:_MOST_SHAPES]
     scale = 1.0 + np.log10(np.maximum(masses[heavy], 1e-6) / max(float(masses.max()), 1e-6)) / 6.0
     chart = Chart((lower[0], upper[0]), (lower[1], upper[1]), x_label=labels[0], y_label=labels[1],
@@ -199,7 +208,7 @@ def _mass_picture(
     chart.colour_bar(sequential(np.linspace(0.0, 1.0, 9)), f"≤ {1e-6 * most:.2g}", f"{most:.3g}", "probability")
     chart.polygons([found.vertices(int(i)) for i in heavy], hex_colours(sequential(np.clip(scale, 0, 1))))
     x, _ = subject.draws()
-    chart.dots(x[:300, 0], x[:300, 1], "ink", radius=1.1)
+    chart.dots(x[:300, 0], x[:300, 1], "mark", radius=1.3)
     caption = (
         "The same regions coloured by their probability inside this view, on a logarithmic scale; dots are inputs "
         "drawn at random."

@@ -11,6 +11,7 @@ import numpy as np
 from reluscope._files import make_folder
 from reluscope._tables import write_csv
 from reluscope._text import table
+from reluscope.answer import unless_interrupted
 from reluscope.answers.replay import record
 from reluscope.cells.regions import Regions, regions
 from reluscope.errors import InputError
@@ -18,6 +19,8 @@ from reluscope.inputs import Law
 from reluscope.network import Network
 
 _MOST_FACE_INPUTS = 4
+_MANY = 1_000_000
+"""Regions of which linear models are compared with one another."""
 
 
 def enumerate_regions(
@@ -29,15 +32,20 @@ def enumerate_regions(
     budget: str | None = None,
     faces: bool = False,
     folder: Path | None = None,
+    checkpoint: Path | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """Enumerate, write the table and picture to `folder` if given, and return the facts and the text to print."""
+    """Enumerate, write the table and picture to `folder` if given, and return the facts and the text to print.
+
+    With `checkpoint` the regions are kept in that folder; of more than a million only what fits into little memory is
+    said.
+    """
     law = None
     if law_file is not None:
         from reluscope.inputs import law_from_json
 
         law = law_from_json(law_file)
     started = time.perf_counter()
-    found = regions(net, box, law=law, budget=budget)
+    found = regions(net, box, law=law, budget=budget, out=checkpoint)
     seconds = time.perf_counter() - started
     facts: dict[str, Any] = {
         "model": name,
@@ -46,7 +54,7 @@ def enumerate_regions(
         "complete": found.complete,
         "stopped": found.reason,
         "regions": len(found),
-        "distinct_linear_models": found.distinct_maps(),
+        "distinct_linear_models": found.distinct_maps() if len(found) <= _MANY else None,
         "seconds": seconds,
         "record": record(net, law, None, found, box=box, budget=budget),
     }
@@ -55,21 +63,27 @@ def enumerate_regions(
         f"{name}: {net!r}",
         f"domain    {found.domain}",
         f"regions   {len(found):,} ({state}), {seconds:.3g} s",
-        f"maps      {facts['distinct_linear_models']:,} different linear models",
     ]
-    if net.n_inputs <= 2 and found.complete:
+    if len(found) <= _MANY:
+        lines.append(f"maps      {facts['distinct_linear_models']:,} different linear models")
+    if checkpoint is not None:
+        facts["checkpoint"] = str(checkpoint)
+        lines.append(f"kept in   {checkpoint}: reluscope.Regions.load reads it, the same command goes on")
+    if net.n_inputs <= 2 and found.complete and len(found) <= _MANY:
         facts["merged_regions"] = found.merge_equal().count
         lines.append(f"merged    {facts['merged_regions']:,} after joining neighbours with the same linear model")
     if faces:
         lines.append(_faces(net, box, found, facts))
-    columns = found.to_dict()
+    masses = None
     if law is not None:
-        masses = found.masses(law, rng=0)
-        columns |= {"mass": masses.value, "mass_lower": masses.lower, "mass_upper": masses.upper}
+        kept = checkpoint / "masses.npz" if checkpoint is not None and found.complete else None
+        masses = found.masses(law, rng=0, checkpoint=kept)
+        unless_interrupted(masses)
         facts |= {"mass": float(masses.value.sum()), "guarantee": masses.guarantee}
         lines.append(f"mass      {facts['mass']:.12g} in all ({masses.guarantee})")
         lines += ["", _most_probable(found, masses.value)]
     if folder is not None:
+        columns = found.to_dict(masses)
         facts["files"] = _write(found, columns, folder, Path(name).stem, None if law is None else _where(law, found))
         lines += ["", f"results in {folder}/: {', '.join(facts['files'])}"]
     return facts, "\n".join(lines)
@@ -88,7 +102,7 @@ def _faces(net: Network, box: Any, found: Regions, facts: dict[str, Any]) -> str
 
 def _most_probable(found: Regions, mass: Any, count: int = 5) -> str:
     rows = []
-    for i in sorted(range(len(found)), key=lambda i: -mass[i])[:count]:
+    for i in np.argsort(-mass, kind="stable")[:count].tolist():
         row: dict[str, Any] = {"region": i, "probability": float(mass[i])}
         row |= {f"x[{k}] inside": float(x) for k, x in enumerate(found.interior[i][:3])}
         rows.append(row)

@@ -85,7 +85,7 @@
     }
     tip.hidden = !inside(u);
     if (tip.hidden) return;
-    const step = steps[at], i = regionAt(step, u), nice = v => String(Number(v.toPrecision(4)));
+    const step = steps[at], i = regionAt(step, u), nice = v => String(Number(v.toPrecision(4))).replace('-', '−');
     const lines = [scene.labels.map((l, k) => `${l.name.split(',')[0]} = ${nice((u[k] - l.shift) / l.scale)}${l.unit ? ` ${l.unit}` : ''}`).join(', ')];
     if (i >= 0) step.outputs.forEach((o, k) => lines.push(`${step.last ? scene.outputs[o] : `unit 0 of layer ${step.layers}`} = ${nice(valueAt(step, i, k, u))}`));
     tip.replaceChildren(...lines.map(line => Object.assign(document.createElement('div'), { textContent: line })));

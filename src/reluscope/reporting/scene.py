@@ -20,6 +20,7 @@ from reluscope.cells.regions import regions
 from reluscope.reporting.charts import CATEGORIES, diverging, sequential
 from reluscope.reporting.region_pictures import plane_of
 from reluscope.reporting.subject import Subject
+from reluscope.schema import Label
 
 _MOST_BYTES = 260_000
 """Of the numbers of a scene; a page with its pictures stays below 600 KB."""
@@ -46,12 +47,7 @@ def scene(subject: Subject) -> str:
     else:
         return ""
     outputs = list(range(net.n_outputs)) if 2 <= net.n_outputs <= len(CATEGORIES) else [0]
-    schema = net.schema
-    labels = [{"name": name, "unit": "", "scale": 1, "shift": 0} for name in view.labels]
-    if view.flat and schema is not None and schema.columns:
-        for i, label in enumerate(labels):
-            column = next(c for c in schema.columns if schema.place(c.name).start <= i < schema.place(c.name).stop)
-            label |= {"unit": column.unit, "scale": column.scale, "shift": column.shift}
+    labels = [dict(vars(subject.axis(i) if view.flat else Label(str(name)))) for i, name in enumerate(view.labels)]
     found = {
         "lower": lower.tolist(),
         "upper": upper.tolist(),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_FLOOR
 from typing import Any
 
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope._text import count, percent
+from reluscope._text import count, percent, percent_ends, percent_in
 from reluscope.reporting.blocks import ASK_FOR_EVENTS, Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.local_pictures import pictures
-from reluscope.reporting.subject import MOST_LINE_INPUTS, MOST_LINE_UNITS, Subject
+from reluscope.reporting.subject import MOST_LINE_INPUTS, Subject
 
 _MOST_NUMBERS = 200_000
 """Coefficients that are written down."""
@@ -49,34 +50,36 @@ def linear_models(subject: Subject) -> Section:
     most = int(np.searchsorted(total, 0.99 * min(1.0, total[-1]))) + 1 if len(total) else 0
     complete = found.remainder == 0
     entropy = found.entropy
+    likeliest = percent_in(*(float(v[0]) for v in (found.masses.value, found.masses.lower, found.masses.upper)))
     if complete:
         lead = (
             f"It applies {count(found.support_size, 'linear model')} here; {most:,} of them cover 99 % of the "
-            f"inputs, the most likely one {percent(float(found.masses.value[0]))}."
+            f"inputs, the most likely one {likeliest}."
         )
     else:
+        covered = percent(max(0.0, 1.0 - found.remainder), rounding=ROUND_FLOOR)
         lead = (
-            f"We found {count(len(found), 'linear model')} that cover at least "
-            f"{percent(max(0.0, 1.0 - found.remainder))} of the inputs; the most likely one covers "
-            f"{percent(float(found.masses.value[0]))}."
+            f"We found {count(len(found), 'linear model')} that cover at least {covered} of the inputs; the most "
+            f"likely one covers {likeliest}."
         )
     answer = f"{lead} {_entropy(entropy)}"
     columns: dict[str, Any] = {"probability": top.mass.value, "lower": top.mass.lower, "upper": top.mass.upper}
-    columns["linear model"] = [_rule(subject, top.C[i, 0], top.d[i, 0]) for i in range(len(top))]
+    shown = subject.most_decided()
+    columns["linear model"] = [_rule(subject, top.C[i], top.d[i], shown) for i in range(len(top))]
     caption = "The most probable linear models" + (
         "; the terms that move the output most come first." if subject.net.n_inputs > 4 else "."
     )
     if subject.net.n_outputs > 1:
-        caption += " Shown is y[0]."
+        caption += f" Shown is {subject.result(shown).name}."
     caption += " All coefficients are in coefficients.csv."
     blocks: list[Any] = [Table("linear_models", caption, columns), _coefficients(subject, found)]
     if len(total) > 1:
-        shown = min(len(total), 2000)
+        most = min(len(total), 2000)
         chart = Chart(
-            (0, np.log10(shown) or 1), (0, 1), x_label="number of linear models (most probable first)", x_powers=True,
+            (0, np.log10(most) or 1), (0, 1), x_label="number of linear models (most probable first)", x_powers=True,
             y_label="share of inputs covered", title="Share of inputs that the most probable linear models cover",
         )  # fmt: skip
-        at = np.unique(np.geomspace(1, shown, 200).astype(int))
+        at = np.unique(np.geomspace(1, most, 200).astype(int))
         chart.line(np.log10(at), total[at - 1], step=True)
         blocks.append(Figure(chart.svg(), "The share of inputs that the most probable linear models cover together."))
     return Section(
@@ -87,10 +90,14 @@ def linear_models(subject: Subject) -> Section:
     )  # fmt: skip
 
 
+_MOST_NAMED = 20_000
+"""Units up to which each is listed with its place in the loaded model."""
+
+
 def units(subject: Subject) -> Section:
     """Which units are dead, always on, or undecided."""
     net = subject.net
-    if net.n_units > MOST_LINE_UNITS or net.n_inputs > MOST_LINE_INPUTS:
+    if subject.too_large:
         x, _ = subject.draws()
         on = (net.pattern(x[:200]) > 0).mean(axis=0)
         low, high, kind = on, on, "estimate"
@@ -118,13 +125,16 @@ def units(subject: Subject) -> Section:
         f"are always on, {int(dead.sum()):,} always off (but for at most one input in a million)."
     )
     chart = Chart((0, 1), (-0.5, len(net.hidden) - 0.5), x_label="probability of being on", y_label="hidden layer",
+                  y_names=[str(k) for k in range(len(net.hidden))],
                   height=max(160, 80 + 34 * min(len(rows["layer"]), 12)), title="Activity of each unit")  # fmt: skip
     for k in rows["layer"]:
         here = (layer == k) & switching
         p = np.sort(on[here])[:: max(1, int(here.sum()) // 400)]
         chart.dots(p, np.full(len(p), float(k)) + 0.5 * (np.arange(len(p)) % 7 - 3) / 8, "c1", radius=2.0)
     table = Table("units_by_layer", "Activity by layer.", rows, shown=80)
-    whole: dict[str, Any] = {"layer": layer, "probability on": on, "lower": low, "upper": high}
+    named = any(h.origin is not None for h in net.hidden) and net.n_units <= _MOST_NAMED
+    whole: dict[str, Any] = {"unit": [net.unit_name(i) for i in range(net.n_units)]} if named else {}
+    whole |= {"layer": layer, "probability on": on, "lower": low, "upper": high}
     every = Table("units", "Every unit.", whole, shown=0)
     blocks: list[Any] = [table, Figure(chart.svg(), "Each dot is a unit: how often it is on."), every]
     return Section("units", "Which units work", answer, kind, blocks if rows["layer"] else [],
@@ -162,12 +172,10 @@ def events(subject: Subject) -> Section:
 
 
 def _likely(text: str, answer: Any) -> str:
-    at, low, high = (percent(float(v)) for v in (answer.value, answer.lower, answer.upper))
-    if low == high:
-        return f"{text} has probability {at}"
-    if answer.lower == 0.0:
-        return f"{text} has probability at most {high}"
-    return f"{text} has probability {at}, between {low} and {high}"
+    ends = float(answer.lower), float(answer.upper)
+    at, (low, high) = percent_in(float(answer.value), *ends), percent_ends(*ends)
+    more = "" if low == high or at.startswith("at ") else f", between {low} and {high}"
+    return f"{text} has probability {at}{more}"
 
 
 def spectrum(subject: Subject) -> Section:
@@ -214,16 +222,14 @@ def local_models(subject: Subject) -> Section:
     title = "Which linear models apply to the data"
     if subject.X is None:
         return Section("local", title, ask="X=rows: the linear models that apply to rows of data, and to whom")
-    from reluscope.local_models.unwrap import unwrap
-
-    found = unwrap(subject.net, subject.X, subject.y, feature_names=subject.names)
+    found = subject.unwrapped()
     n, single = len(subject.X), int((found.count == 1).sum())
     half = int(np.searchsorted(np.cumsum(found.count), n / 2)) + 1
     lead = (
         f"The {n:,} rows lie in {count(len(found), 'region')}, each with its linear model; half of the rows lie in the "
         f"{half:,} largest regions, and {count(single, 'region')} hold a single row each."
     )
-    importance = found.importance()
+    importance = found.importance(groups="columns")
     rows = importance.rows()
     columns = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
     table = found.summary(global_regions=20).to_dict()
@@ -240,7 +246,7 @@ def local_models(subject: Subject) -> Section:
             shown=8,
             wide=list(table).index("intercept") + 1 if "intercept" in table else 8,
         ),
-        Table("importance", "Importance of the inputs.", columns, shown=12),
+        Table("importance", "Importance of the inputs.", columns, shown=60),
         f"Regions without data: {found.coverage(budget=f'{subject.allow(0.05):g}s', rng=subject.seed)}.",
         f"Check: {found.certificate}.",
     ]
@@ -255,7 +261,7 @@ def layers(subject: Subject) -> Section:
     x = subject.draws()[0][:most] if subject.X is None else subject.X[:most]
     work = subject.net.n_inputs * sum(subject.net.widths) * len(x)
     found = measure(subject.net, x, jacobians=0 if work > 1e9 else 16, rng=subject.seed)
-    shown = {"layer": "layer", "kind": "kind", "units": "units", "share on": "activity", "mean norm": "mean_norm",
+    shown = {"layer": "layer", "kind": "kind", "units": "units", "mean norm": "mean_norm",
              "stable rank": "stable_rank",
              "participation ratio": "participation_ratio", "mean angle, degrees": "angle_mean",
              "distance factor": "distance_factor"}  # fmt: skip
@@ -308,28 +314,39 @@ def _coefficients(subject: Subject, found: Any) -> Table:
     net = subject.net
     each = net.n_outputs * (net.n_inputs + 1)
     top = found.top(min(len(found), int(np.clip(_MOST_NUMBERS // each, 10, 1000))))
+    C, d = subject.in_units(top.C, top.d)
     columns: dict[str, Any] = {"probability": top.mass.value, "lower": top.mass.lower, "upper": top.mass.upper}
     for o in range(net.n_outputs):
-        columns[f"y[{o}]: constant"] = top.d[:, o]
-        columns |= {f"y[{o}]: {subject.feature(i)}": top.C[:, o, i] for i in range(net.n_inputs)}
+        name = subject.result(o).name
+        columns[f"{name}: constant"] = d[:, o]
+        columns |= {f"{name}: {subject.feature(i)}": C[:, o, i] for i in range(net.n_inputs)}
     return Table("coefficients", "All coefficients.", columns, shown=0)
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _rule(subject: Subject, slopes: FloatArray, offset: float, most: int = 4) -> str:
+def _rule(subject: Subject, C: FloatArray, d: FloatArray, output: int, most: int = 4) -> str:
     """`y[0] = d + C_i x_i + ...`, the terms that move the output most first; minus signs as people print them."""
-    spread = np.abs(slopes) * np.sqrt(np.asarray(subject.law.variance))
+    spread = np.abs(C[output]) * _spread(subject)
+    slopes, offset = (v[output] for v in subject.in_units(C, d))
     order = [int(i) for i in np.argsort(-spread, kind="stable") if slopes[i] != 0]
     terms = [f"{'−' if slopes[i] < 0 else '+'} {abs(slopes[i]):.3g} {subject.feature(i)}" for i in order[:most]]
     more = f" … ({len(order) - most} more)" if len(order) > most else ""
-    return " ".join([f"y[0] = {offset:.3g}".replace("-", "−", 1), *terms]) + more
+    return " ".join([f"{subject.result(output).name} = {offset:.3g}".replace("-", "−", 1), *terms]) + more
+
+
+def _spread(subject: Subject) -> FloatArray:
+    """Standard deviations of the inputs; of many inputs without their covariance."""
+    law = subject.law
+    if len(getattr(law, "scores", law).components) > 1 and subject.net.n_inputs <= MOST_LINE_INPUTS:
+        return np.sqrt(np.maximum(np.diag(subject.moments()[1]), 0.0))
+    return np.sqrt(np.asarray(law.variance))
 
 
 def _mixed_units(subject: Subject) -> str:
     """A caution where lengths add up inputs of very different scales."""
-    sd = np.sqrt(np.asarray(subject.law.variance))
+    sd = _spread(subject)
     sd = sd[sd > 0]
     if not len(sd) or sd.max() <= 100 * sd.min():
         return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,18 @@ from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures, Law
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 from reluscope.network import Network
+from reluscope.schema import Label, input_labels, models_in_units, output_labels
+from reluscope.threads import OutOfTimeError, deadline
 
 _DRAWS = 100_000
 MOST_LINE_UNITS, MOST_LINE_INPUTS = 2500, 1000
 """Larger networks get no lines: one takes longer than a report may."""
+_MOST_COMPONENTS = 100
+"""With more components, moments of a law with any marginals come from draws."""
+_MOST_LINE_COMPONENTS = 1000
+"""Components of a law that lines can visit, each at least once, in the time of a report."""
+AT_THE_MEAN = 0.2
+"""Standard deviations up to which an input counts as the mean itself."""
 _NUMBERS = 1 << 23
 """Numbers in a batch of inputs."""
 _MOST_MISSING = 0.01
@@ -36,6 +45,8 @@ class Subject:
     """One law per class (`ClassMixtures`), when known."""
     X: FloatArray | None = None
     y: Any = None
+    X_test: FloatArray | None = None
+    y_test: Any = None
     names: tuple[str, ...] | None = None
     decision: str = ""
     """Which output decides, when asked for: "largest" or "smallest"."""
@@ -47,6 +58,11 @@ class Subject:
     records: list[dict[str, Any]] = field(default_factory=list)
     """What the answers were computed from, for `replay`."""
 
+    @property
+    def table(self) -> bool:
+        """Whether the inputs are columns of a table: names, units and categories are known."""
+        return self.net.schema is not None and bool(self.net.schema.columns)
+
     def keep(self, event: Any, answer: Any, law: Any = None, **asked: Any) -> None:
         """Keep the record of an answer."""
         from reluscope.answers.replay import record
@@ -57,6 +73,18 @@ class Subject:
     def feature(self, i: int) -> str:
         """The name of input i."""
         return self.names[i] if self.names is not None else f"x[{i}]"
+
+    def axis(self, i: int) -> Label:
+        """What input i is called beside an axis, with its unit."""
+        return replace(input_labels(self.net.schema, self.net.n_inputs)[i], name=self.feature(i))
+
+    def result(self, o: int) -> Label:
+        """What the values of output o are called, with their unit."""
+        return output_labels(self.net.schema, self.net.n_outputs)[o]
+
+    def in_units(self, C: FloatArray, d: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Linear models `C x + d`, shapes (..., outputs, inputs) and (..., outputs), for values in their units."""
+        return models_in_units(self.net.schema, C, d)
 
     def output(self, o: int) -> str:
         """The name of output o, or of the class that it stands for."""
@@ -87,15 +115,25 @@ class Subject:
 
     def nearest(self) -> Any:
         """The nearest input of the first event that a short search finds (`Witness`), or None."""
-        if "nearest" not in self.cache:
-            self.cache["nearest"] = None
-            if self.events:
-                from reluscope.answers.witness import witness
+        return self._witness("nearest", self.events[0]) if self.events else None
 
-                budget = self.allow(0.05)
-                found = witness(self.net, self.law, self.events[0], names=self.names, budget=budget, rng=self.seed)
-                self.cache["nearest"] = found[0] if len(found) else None
-        return self.cache["nearest"]
+    def beyond(self) -> Any:
+        """Where the first event holds at the mean: the nearest input outside of it that a short search finds."""
+        nearest = self.nearest()
+        if nearest is None or nearest.distance is None or nearest.distance > AT_THE_MEAN:
+            return None
+        return self._witness("beyond", f"not ({self.events[0]})")
+
+    def _witness(self, name: str, event: str) -> Any:
+        if name not in self.cache:
+            from reluscope.answers.witness import witness
+
+            self.cache[name] = None
+            budget, begun = self.allow(0.05), self.budget.elapsed()
+            with suppress(OutOfTimeError), deadline(lambda: self.budget.elapsed() > begun + 2.0 * budget + 1.0):
+                found = witness(self.net, self.law, event, names=self.names, budget=budget, rng=self.seed)
+                self.cache[name] = found[0] if len(found) else None
+        return self.cache[name]
 
     def linear_models(self) -> Any:
         """`linear_models(net, law)`, computed once."""
@@ -114,6 +152,30 @@ class Subject:
             self.keep(None, found, method=method, budget=budget)
             self.cache["linear_models"] = found
         return self.cache["linear_models"]
+
+    def most_decided(self) -> int:
+        """The output that decides most often where that was worked out, else the first."""
+        found = self.cache.get("decisions")
+        return 0 if found is None else int(found.outputs[0])
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and covariance of the inputs; from draws where the law has too many components for integrals."""
+        if "moments" not in self.cache:
+            law = self.law
+            if len(getattr(law, "scores", law).components) > _MOST_COMPONENTS:
+                x = self.draws()[0]
+                self.cache["moments"] = x.mean(axis=0), np.atleast_2d(np.cov(x.T))
+            else:
+                self.cache["moments"] = np.asarray(law.mean), np.asarray(law.cov)
+        return self.cache["moments"]
+
+    def unwrapped(self) -> Any:
+        """`unwrap(net, X, y)`, computed once."""
+        if "unwrapped" not in self.cache:
+            from reluscope.local_models.unwrap import unwrap
+
+            self.cache["unwrapped"] = unwrap(self.net, self.X, self.y, feature_names=self.names)
+        return self.cache["unwrapped"]
 
     def outputs(self) -> Any:
         """`outputs(net, law)`, computed once."""
@@ -137,7 +199,8 @@ class Subject:
         from reluscope.inputs import standard
 
         if "seen" not in self.cache:
-            self.cache["seen"] = max(c.r for c in standard(self.law, self.net))
+            components = standard(self.law, self.net)
+            self.cache["seen"], self.cache["components"] = max(c.r for c in components), len(components)
         return int(self.cache["seen"])
 
     @property
@@ -165,16 +228,27 @@ class Subject:
 
             budget = f"{seconds:g}s"
             found[text] = probability(self.net, self.law, text, budget=budget, names=self.names, rng=self.seed)
+            unless_interrupted(found[text])
             self.keep(text, found[text], budget=budget)
         return found[text]
 
-    def refuse_if_large(self, call: str) -> None:
-        """Raise an error with the reason when lines through this network take longer than a report may."""
+    @property
+    def too_large(self) -> str:
+        """What there is too much of for lines within the time of a report, or nothing."""
         if self.net.n_units > MOST_LINE_UNITS or self.net.n_inputs > MOST_LINE_INPUTS:
-            raise InputError(
-                f"the network has {self.net.n_units:,} units and {self.net.n_inputs:,} inputs, too many for the time "
-                f"of a report; ask {call}(net, law, budget=...) by itself"
-            )
+            return f"the network has {self.net.n_units:,} units and {self.net.n_inputs:,} inputs"
+        return self._many_components
+
+    @property
+    def _many_components(self) -> str:
+        exact = self.seen() <= MOST_EXACT_DIMENSIONS
+        parts = int(self.cache["components"])
+        return f"the law has {parts:,} components" if parts > _MOST_LINE_COMPONENTS and not exact else ""
+
+    def refuse_if_large(self, call: str, *, law: bool = False) -> None:
+        """Raise an error when lines would take longer than a report may; `law=True` looks at the law alone."""
+        if reason := self._many_components if law else self.too_large:
+            raise InputError(f"{reason}, too many for the time of a report; ask {call}(net, law, budget=...) by itself")
 
     def draws(self) -> tuple[FloatArray, FloatArray]:
         """Inputs from the law and their outputs: the Monte Carlo that is laid over exact curves."""

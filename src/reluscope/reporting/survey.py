@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reluscope.errors import InputError
+from reluscope.errors import InputError, ReluscopeError
 from reluscope.lens.attention import Recording, record_onnx, record_stream
 from reluscope.lens.channels import channel_maps, colour_basis, dead_channels, kernels, overlay, strongest
 from reluscope.lens.frames import as_bytes, load_frames, resize
@@ -30,6 +30,7 @@ def survey(
     layers: Sequence[str] | None = None,
     top: int = 500,
     filters: int = 0,
+    attributed: int = 0,
     most: int = 1000,
     image_shape: Sequence[int] | None = None,
     scale: float = 1.0,
@@ -62,6 +63,11 @@ def survey(
     if filters and find_spec("torch") is None:
         notes.append("Filters by optimisation need torch, which is not installed: pip install 'reluscope[torch]'.")
     pictures = [p for layer in chosen for p in _layer_pictures(seen, layer, frames, top, filters)]
+    if attributed and (policy is not None or find_spec("torch") is None):
+        why = "that is for models of images" if policy is not None else "torch is not installed"
+        notes.append(f"Nothing is attributed: {why}.")
+    elif attributed:
+        pictures += [_attributed(seen, frames[i : i + 1], i, notes) for i in range(min(attributed, len(frames)))]
     over_time = recording is not None and recording.kind == "memory" and recording.steps >= 8
     patterns = detect_patterns(recording) if recording is not None and over_time else None
     if recording is not None and recording.kind == "sequence":
@@ -138,6 +144,31 @@ def patches(image: Any, tokens: int) -> Any:
     cut = [picture[i * h : (i + 1) * h, j * w : (j + 1) * w] for i in range(side) for j in range(side)]
     first = [resize(picture[None], (h, w))[0]] if whole else []
     return np.stack(first + cut)
+
+
+def _attributed(model: Model, image: Any, number: int, notes: list[str]) -> tuple[str, Any]:
+    """What the largest output for one image is due to, by every method that can say it."""
+    from reluscope.lens.attribution import attribute
+    from reluscope.plot.lens import plot_attributions
+
+    output = model.activations(image, ["output"])["output"][0]
+    target = tuple(int(i) for i in np.unravel_index(int(output.argmax()), output.shape))
+    side = max(1, min(model.image_shape[:2]) // 8)
+    asked: dict[str, dict[str, Any]] = {
+        "exact": {},
+        "integrated_gradients": {"steps": 128},
+        "occlusion": {"window": (2 * side, 2 * side), "stride": (side, side)},
+        "grad_cam": {"layer": (model.convolutions() or ("",))[-1]},
+    }
+    found = []
+    for method, options in asked.items():
+        try:
+            found.append(attribute(model, image, target, method, **options))
+        except ReluscopeError as error:
+            notes.append(f"Image {number}, {method.replace('_', ' ')}: {error}.")
+    shown = ", ".join(map(str, target))
+    text = f"Image {number}: what output [{shown}] = {float(output[target]):.4g}, the largest, is due to."
+    return text, plot_attributions(found, image[0])
 
 
 def _three(names: Sequence[str]) -> list[str]:

@@ -28,6 +28,7 @@ def unwrap_file(
     features: list[str] | None = None,
     drop: list[str] | None = None,
     task: str = "auto",
+    cutoff: float | None = None,
     merge: int | None = None,
     folder: Path | None = None,
     progress: Any = None,
@@ -40,9 +41,9 @@ def unwrap_file(
     _check_width(rows, net.n_inputs, data.name)
     X, y = rows.X, rows.y
     known = net.schema is not None and rows.names == net.schema.inputs
-    u = unwrap(net, X, y, feature_names=None if known else rows.names, task=task, progress=progress)
+    u = unwrap(net, X, y, feature_names=None if known else rows.names, task=task, cutoff=cutoff, progress=progress)
     facts: dict[str, Any] = {"model": name, "network": repr(u.network), "data": str(data)} | u.describe()
-    top = u.importance()
+    top = u.importance(groups="columns")
     facts["importance"] = {row["feature"]: row["variance"] for row in top.rows()}
     whose = u.portraits(5)
     facts["portraits"] = [{"region": p.region, "count": p.count, "features": p.rows()} for p in whose]

@@ -27,8 +27,8 @@ def python_code(subject: Subject) -> str:
     if at is None:
         return ""
     lines += [
-        "told = json.load(open('report.json'))",
-        f"law = rs.inputs.law_from_dict((told['record'] | told['records'][{at}])['law'])",
+        "saved = json.load(open('report.json'))",
+        f"law = rs.inputs.law_from_dict((saved['record'] | saved['records'][{at}])['law'])",
         "",
     ]
     if subject.events:
@@ -50,7 +50,8 @@ def playground_link(subject: Subject) -> str:
     if subject.events:
         state["event"] = str(subject.events[0])
     if 2 <= n <= _MOST_INPUTS:
-        mean, sd = np.asarray(subject.law.mean), np.sqrt(np.asarray(subject.law.variance))
+        mean, cov = subject.moments()
+        sd = np.sqrt(np.maximum(np.diag(cov), 0.0))
         wide = np.where(sd > 0, sd, 1.0)
         state |= {
             "vary": "shown" if n == 2 else "all",

@@ -18,7 +18,7 @@ from reluscope._tables import Tabular
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.bounds import LayerBounds, box_preactivations
 from reluscope.cells.domain import box_bounds
-from reluscope.network import Network, check_network
+from reluscope.network import Network, check_network, input_rows
 from reluscope.representation._prefix import prefix
 
 States = npt.NDArray[np.int8]
@@ -37,7 +37,8 @@ class Stability(Tabular):
     """The state of every hidden unit on a box.
 
     `state[l]` (units,) is 1 always on, -1 always off, 0 switches (both were seen), 2 undecided, 3 affine, for hidden
-    layer l, counted from 0. `bounds[l]` brackets its pre-activations. `method` is "bounds", "regions of the first k
+    layer l, counted from 0. On means above the first break, so a unit with several breaks, such as hardtanh, may bend
+    while it is always on. `bounds[l]` brackets its pre-activations. `method` is "bounds", "regions of the first k
     layers" or "regions": the last settled every unit by listing all regions of the box, so nothing is undecided.
     `settled_layers` is that k. `seed` repeats the search for switching units.
 
@@ -116,7 +117,7 @@ def stable_units(net: Network, box: Any, *, X: Any = None, budget: Any = None, r
         state.append(np.where(layer.units.pieces == 1, AFFINE, found).astype(np.int8))
     points = generator.uniform(lower, upper, (_WITNESSES, net.n_inputs))
     if X is not None:
-        rows, _ = net._rows(X)
+        rows, _ = input_rows(net, X)
         points = np.vstack([points, rows[((rows >= lower) & (rows <= upper)).all(axis=1)]])
     on = _seen_on(net, points)
     for s, (some, every) in zip(state, on, strict=True):

@@ -25,6 +25,9 @@ from reluscope.representation.rays import boundedness
 
 INPUTS = ("normal", "sphere", "uniform")
 
+_WIDEST = 20_000
+"""Units in a layer of a growing network, at most."""
+
 COLLAPSED = 1.1
 """A layer whose cloud has a centred stable rank below this is as good as a line."""
 
@@ -65,13 +68,14 @@ class Trial:
 
     `polarised` is the share of units within 0.05 of activity 0 or 1, `stable_on` and `stable_off` the shares of units
     that never switch on the cloud, `collapse` the first hidden layer, from 0, whose centred stable rank is below 1.1
-    (None: never).
+    (None: never). Layer k has `round(width * growth^k)` units, k from 0 for the first hidden layer.
     """
 
     depth: int
     width: int
     inputs: str
     bias: float
+    growth: float
     seed: int
     polarised: float
     all_polarised: float
@@ -104,7 +108,7 @@ class Sweep(Tabular):
     def means(self, *by: str) -> list[dict[str, Any]]:
         """Means over all trials that agree in the columns `by`; `collapse` is the median, None counting as infinite."""
         for name in by:
-            choice(name, "by", ("depth", "width", "inputs", "bias", "seed"))
+            choice(name, "by", ("depth", "width", "inputs", "bias", "growth", "seed"))
         groups: dict[tuple[Any, ...], list[Trial]] = {}
         for trial in self.trials:
             groups.setdefault(tuple(getattr(trial, name) for name in by), []).append(trial)
@@ -125,7 +129,7 @@ class Sweep(Tabular):
         return f"Sweep({len(self.trials)} random networks)"
 
 
-_MEASURED = tuple(Trial.__dataclass_fields__)[5:-1]
+_MEASURED = tuple(Trial.__dataclass_fields__)[6:-1]
 
 
 def sweep(
@@ -134,28 +138,41 @@ def sweep(
     widths: Sequence[int] = (15, 30, 60, 100),
     inputs: Sequence[str] = INPUTS,
     biases: Sequence[float] = (0.0, 0.1),
+    growths: Sequence[float] = (1.0,),
     seeds: int = 2,
     points: int = 1000,
     rng: Any = None,
     progress: Any = None,
 ) -> Sweep:
-    """Random networks with as many inputs as units per layer, for every depth, width, kind of input, bias and seed.
+    """Random networks with as many inputs as first-layer units, for every depth, width, input, bias, growth and seed.
 
-    Cost: about half a second for 64 layers of 100 units and 1,000 points.
+    A growth of 1.02 makes each layer 2 % wider than the one before (`layer_widths`); 1 keeps the width. Cost: about
+    half a second for 64 layers of 100 units and 1,000 points.
     """
     draws, root_seed = seeded(rng)
     root = int(draws.integers(2**31))
-    cases = list(itertools.product(depths, widths, inputs, biases, range(integer(seeds, "seeds", low=1))))
+    cases = list(itertools.product(depths, widths, inputs, biases, growths, range(integer(seeds, "seeds", low=1))))
     trials = []
     with meter(progress, "random networks") as report:
-        for done, (depth, width, kind, bias, seed) in enumerate(cases):
-            code = (depth, width, INPUTS.index(choice(kind, "inputs", INPUTS)), int(1e6 * bias), seed)
+        for done, (depth, width, kind, bias, growth, seed) in enumerate(cases):
+            sizes = layer_widths(width, depth, growth)
+            code: tuple[int, ...] = (depth, width, INPUTS.index(choice(kind, "inputs", INPUTS)), int(1e6 * bias), seed)
+            code += () if growth == 1 else (int(1e6 * growth),)
             draw = np.random.default_rng(np.random.SeedSequence(root, spawn_key=code))
-            net = random_network([width] * (depth + 1) + [1], bias=bias, rng=draw)
+            net = random_network([width, *sizes, 1], bias=bias, rng=draw)
             found = measure(net, random_cloud(kind, points, width, rng=draw))
-            trials.append(_trial(found, depth, width, kind, bias, seed))
+            trials.append(_trial(found, depth, width, kind, bias, growth, seed))
             report(done + 1, f"{done + 1} of {len(cases)}")
     return Sweep(tuple(trials), root_seed)
+
+
+def layer_widths(first: int, depth: int, growth: float = 1.0) -> list[int]:
+    """Widths of `depth` hidden layers: `first`, and from layer to layer `growth` times as many, rounded."""
+    start, factor = integer(first, "width", low=1), real(growth, "growth", low=0.0, open_=True)
+    sizes = [max(1, round(start * factor**k)) for k in range(integer(depth, "depth", low=1))]
+    if max(sizes) > _WIDEST:
+        raise InputError(f"growth {growth} makes a layer of {max(sizes):,} units, more than {_WIDEST:,}: lower it")
+    return sizes
 
 
 def measure(net: Network, X: FloatArray, **options: Any) -> Layers:
@@ -175,8 +192,9 @@ def bounded_shares(widths: Sequence[int], count: int, *, bias: float = 1.0, rng:
     return total / count
 
 
-def _trial(found: Layers, depth: int, width: int, kind: str, bias: float, seed: int) -> Trial:
+def _trial(found: Layers, depth: int, width: int, kind: str, bias: float, growth: float, seed: int) -> Trial:
     last = found.rows[-2]
+    units = last.units
     every = np.concatenate([a for a in found.activity if a is not None])
     ranks = found["stable_rank"][1:-1]
     below = np.flatnonzero(ranks < COLLAPSED)
@@ -185,11 +203,12 @@ def _trial(found: Layers, depth: int, width: int, kind: str, bias: float, seed: 
         width,
         kind,
         bias,
+        growth,
         seed,
         last.polarised or 0.0,
         float(((every <= 0.05) | (every >= 0.95)).mean()),
-        (last.always_on or 0) / width,
-        (last.always_off or 0) / width,
+        (last.always_on or 0) / units,
+        (last.always_off or 0) / units,
         last.stable_rank,
         last.stable_rank_uncentred,
         last.participation_ratio,

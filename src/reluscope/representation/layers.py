@@ -10,6 +10,7 @@ per channel. Norms, angles, distances and counts of active units always use the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -24,7 +25,7 @@ from reluscope._text import table
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.inputs import Law
-from reluscope.network import Network
+from reluscope.network import Network, input_rows
 from reluscope.progress import meter
 from reluscope.representation.activity import OFF, ON, SWITCHES, UNDECIDED, Stability, stable_units
 from reluscope.representation.channels import channels_of
@@ -32,6 +33,7 @@ from reluscope.representation.hooks import caught, is_module
 from reluscope.representation.jacobians import LocalDimensions, local_dimensions
 from reluscope.representation.metrics import ZERO_BELOW, Spectrum, angles, mean_width, row_norms, spectrum_of
 from reluscope.threads import blas_threads, clean_interrupt
+from reluscope.workers import jobs_at_hand, run, with_jobs
 
 POLARISED = 0.05
 """A unit that is on for at most this share of the inputs, or off for at most this share, counts as polarised."""
@@ -56,7 +58,8 @@ class LayerRow:
     name, kind : str
     units, channels : int
     activity : float
-        Mean share of inputs for which a unit is on.
+        Mean share of inputs for which a unit is on: its pre-activation is above its first break (above 0 for ReLU). An
+        activation with several breaks, such as hardtanh, also bends while it is on.
     always_on, always_off : int
         Units that are so on every input.
     polarised : float
@@ -259,6 +262,7 @@ class _Stage:
 
 
 @clean_interrupt()
+@with_jobs
 def layers(
     net: Any,
     X: Any,
@@ -272,6 +276,7 @@ def layers(
     cloud: int = 500,
     zero_below: float = ZERO_BELOW,
     budget: Any = None,
+    jobs: Any = None,
     rng: Any = None,
     progress: Any = None,
 ) -> Layers:
@@ -298,6 +303,9 @@ def layers(
     budget : str or Budget, optional
         For `stable_units`: 20,000 regions if not given. A time is for the whole call: where it does not allow all
         rows of `X`, some are chosen at random, and `note` says so.
+    jobs : int, optional
+        Workers that share the layers, -1 for all cores; each holds the values of a layer. Without a time, the table is
+        the same for any number of them.
     rng : None, int, SeedSequence or Generator
     progress : optional
 
@@ -341,7 +349,7 @@ def layers(
         raise InputError(f"net must be a Network or a live torch module, got {describe(net)}; see reluscope.load")
     if modules is not None:
         raise InputError("modules names submodules of a torch module; a Network's layers are all measured")
-    rows = X.sample(_LAW_DRAWS, rng) if isinstance(X, Law) else net._rows(X)[0]
+    rows = X.sample(_LAW_DRAWS, rng) if isinstance(X, Law) else input_rows(net, X)[0]
     if len(rows) < 2:
         raise InputError(f"X must have at least two rows, got {len(rows)}")
     split = _channels(net, channels)
@@ -416,59 +424,78 @@ def _measure(
     report: Any,
     shares: list[FloatArray] | None,
 ) -> _Found:
-    """One pass over the stages; the first of them is the input that distances are compared with."""
-    rows: list[dict[str, Any]] = []
-    activity: list[FloatArray | None] = []
-    pair_angles, pair_ratios, pca, coordinates = [], [], [], []
-    first = second = shown = base = None
-    for k, stage in enumerate(stages):
-        Z = stage.values
-        if first is None or second is None:
-            n = len(Z)
-            first = rng.integers(0, n, draws["pairs"])
-            second = (first + rng.integers(1, n, draws["pairs"])) % n
-            shown = np.sort(rng.choice(n, min(draws["cloud"], n), replace=False))
-        cloud = _channel_cloud(Z, stage.channels, rng)
-        spectrum = spectrum_of(cloud, zero_below)
-        width = mean_width(cloud, directions=draws["directions"], rng=rng, spectrum=spectrum)
-        gaps, between = _pairs(Z, first, second)
-        if base is None:
-            base = gaps
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(base > 0, gaps / base, np.nan)
-        row: dict[str, Any] = {
-            "layer": k - 1 if k else None,
-            "name": stage.name,
-            "kind": stage.kind,
-            "units": Z.shape[1],
-            "channels": stage.channels,
-            "mean_norm": float(row_norms(Z).mean()),
-            "stable_rank": spectrum.stable_rank(),
-            "stable_rank_uncentred": spectrum.stable_rank(centred=False),
-            "participation_ratio": spectrum.participation_ratio,
-            "nonzero_eigenvalues": spectrum.rank,
-            "mean_width": width.value,
-            "mean_width_error": width.error,
-            "mean_width_exact": width.exact,
-            "distance_factor": _factor(gaps, base),
-        }
-        row |= _quantiles("angle", between, spread=True) | _quantiles("distance", ratio)
-        share = None
-        if stage.on is not None:
-            given = shares[k - 1] if shares is not None else stage.on.mean(axis=0)
-            share = _by_channel(given, stage.affine, stage.channels)
-            row |= _activity_row(share, given, stage.affine)
-        if stage.active is not None:
-            row |= {"active": float(stage.active.mean()), "active_min": int(stage.active.min())}
-        rows.append(row)
-        activity.append(share)
-        pair_angles.append(between)
-        pair_ratios.append(ratio)
-        pca.append(_leading(Z, shown, spectrum if cloud is Z else None))
-        pick = rng.choice(Z.shape[1], 2, replace=Z.shape[1] < 2)
-        coordinates.append(Z[shown][:, pick])
-        report(k + 1, f"{k + 1} of {count} layers")
-    return _Found(rows, activity, np.array(pair_angles), np.array(pair_ratios), np.array(pca), np.array(coordinates))
+    """One pass over the stages, each measured on its own; the first is the input that distances are compared with."""
+    start = next(stages)
+    n = len(start.values)
+    first = rng.integers(0, n, draws["pairs"])
+    second = (first + rng.integers(1, n, draws["pairs"])) % n
+    shown = np.sort(rng.choice(n, min(draws["cloud"], n), replace=False))
+    base = _pairs(start.values, first, second)[0]
+    common = _Common(zero_below, draws, first, second, shown, base, shares)
+    # Each stage has a seed of its own, so that it does not matter who measures it.
+    seeds = rng.integers(0, 2**63, count + 1).tolist()
+    jobs = jobs_at_hand()
+    tasks = ((k, stage, seeds[k % len(seeds)]) for k, stage in enumerate(itertools.chain([start], stages)))
+    found = []
+    for each in run(_measure_stage, tasks, jobs=jobs, shared=(common,), ahead=jobs + 1):
+        found.append(each)
+        report(len(found), f"{len(found)} of {count} layers")
+    rows, activity, pair_angles, pair_ratios, pca, coordinates = zip(*found, strict=True)
+    return _Found(
+        list(rows), list(activity), np.array(pair_angles), np.array(pair_ratios), np.array(pca), np.array(coordinates)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Common:
+    """What all stages are measured on."""
+
+    zero_below: float
+    draws: dict[str, int]
+    first: npt.NDArray[np.int64]
+    second: npt.NDArray[np.int64]
+    shown: npt.NDArray[np.int64]
+    base: FloatArray
+    shares: list[FloatArray] | None
+
+
+def _measure_stage(task: tuple[int, _Stage, int], common: _Common) -> tuple[Any, ...]:
+    """The row of a stage, its activity, angles and ratios of the pairs, and the two clouds."""
+    k, stage, seed = task
+    rng, draws, base, Z = np.random.default_rng(seed), common.draws, common.base, stage.values
+    cloud = _channel_cloud(Z, stage.channels, rng)
+    spectrum = spectrum_of(cloud, common.zero_below)
+    width = mean_width(cloud, directions=draws["directions"], rng=rng, spectrum=spectrum)
+    gaps, between = _pairs(Z, common.first, common.second)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(base > 0, gaps / base, np.nan)
+    row: dict[str, Any] = {
+        "layer": k - 1 if k else None,
+        "name": stage.name,
+        "kind": stage.kind,
+        "units": Z.shape[1],
+        "channels": stage.channels,
+        "mean_norm": float(row_norms(Z).mean()),
+        "stable_rank": spectrum.stable_rank(),
+        "stable_rank_uncentred": spectrum.stable_rank(centred=False),
+        "participation_ratio": spectrum.participation_ratio,
+        "nonzero_eigenvalues": spectrum.rank,
+        "mean_width": width.value,
+        "mean_width_error": width.error,
+        "mean_width_exact": width.exact,
+        "distance_factor": _factor(gaps, base),
+    }
+    row |= _quantiles("angle", between, spread=True) | _quantiles("distance", ratio)
+    share = None
+    if stage.on is not None:
+        given = common.shares[k - 1] if common.shares is not None else stage.on.mean(axis=0)
+        share = _by_channel(given, stage.affine, stage.channels)
+        row |= _activity_row(share, given, stage.affine)
+    if stage.active is not None:
+        row |= {"active": float(stage.active.mean()), "active_min": int(stage.active.min())}
+    leading = _leading(Z, common.shown, spectrum if cloud is Z else None)
+    pick = rng.choice(Z.shape[1], 2, replace=Z.shape[1] < 2)
+    return row, share, between, ratio, leading, Z[common.shown][:, pick]
 
 
 def _pairs(Z: FloatArray, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:

@@ -25,6 +25,7 @@ NAMES = (
     "taiwancredit",
     "recover",
     "invariance",
+    "lens",
 )
 
 
@@ -66,7 +67,7 @@ def reproduce(name: str, folder: Path, *, quick: bool = False, rng: Any = None, 
     Parameters
     ----------
     name : {"moons", "mnist", "spectrum", "complex", "boundedness", "thesis4", "cocircles", "taiwancredit", "recover", \
-"invariance"}
+"invariance", "lens"}
     folder : Path
         Where its pictures are written.
     quick : bool

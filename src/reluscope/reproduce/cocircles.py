@@ -17,6 +17,7 @@ import numpy as np
 from reluscope._extras import require
 from reluscope._tables import write_csv
 from reluscope.cells.regions import regions
+from reluscope.local_models.l1_path import l1_path
 from reluscope.local_models.unwrap import Unwrapped, unwrap
 from reluscope.network import Network
 from reluscope.progress import meter
@@ -74,7 +75,7 @@ def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
         )
     toy = len(regions(toy_network(), progress=None))
     write_csv({"seed": np.arange(seeds)} | {k: np.array([f[k] for f in found]) for k in found[0]}, folder / "seeds.csv")
-    files = ["seeds.csv", *([] if quick else _pictures(first, folder))]
+    files = ["seeds.csv", *_pictures(first, folder, quick)]
     remarks = [
         f"{seeds} seeds; largest relative difference between local models and network: {worst:.1e}",
         f"the small network on the slides has {toy} regions (printed: {TOY_REGIONS})",
@@ -146,10 +147,16 @@ def _one(seed: int) -> tuple[dict[str, float], Unwrapped]:
     }, u
 
 
-def _pictures(u: Unwrapped, folder: Path) -> list[str]:
+def _pictures(u: Unwrapped, folder: Path, quick: bool) -> list[str]:
     from reluscope.plot._axes import save
 
-    chosen = u.merge()
+    chosen = u.merge(**({"most": 4, "rng": 0} if quick else {}))
+    X, y, X_test, y_test = data()
+    # The slides' own example of the penalty: the same data, and the same network at each penalty.
+    path = l1_path(
+        X, y, (0.0, 1e-3) if quick else (0.0, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3), X_test=X_test, y_test=y_test,
+        hidden=(8, 8) if quick else (40,) * 4, epochs=10 if quick else 300, rng=0,
+    )  # fmt: skip
     pictures = {
         "regions": u.plot("regions"),
         "profile": u.plot("profile"),
@@ -158,6 +165,9 @@ def _pictures(u: Unwrapped, folder: Path) -> list[str]:
         "dendrogram": chosen.plot("dendrogram"),
         "validation": chosen.plot("validation"),
         "explanation": u.explain(0).plot(),
+        "models": u.plot("models"),
+        "instances": u.plot("instances"),
+        "l1": path.plot(),
     }
     for name, ax in pictures.items():
         save(ax, folder / f"{name}.png")

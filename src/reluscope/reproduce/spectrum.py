@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray, generator
-from reluscope.answers._marginals import advance, marginals
 from reluscope.answers.spectrum import decomposed, narrowed, singular_values
-from reluscope.answers.support import Support, support
+from reluscope.answers.support import support
 from reluscope.inputs import Gaussian
 from reluscope.measure.lines import segment_patterns
-from reluscope.network import Network, Pattern
+from reluscope.network import Network
 from reluscope.progress import meter
 from reluscope.reproduce import Reproduction
 from reluscope.reproduce._images import classifier, digits, images
@@ -108,27 +107,10 @@ def _spectra(
         parts = [(w * mass, pattern) for w, _, mass, pattern in segment_patterns(net, law, lines, rng=rng)]
         share, pattern = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         out["lines"] = decomposed(narrow, pattern, share, None)[0], share
-        chosen = _from_set(support(net, law, _THRESHOLD, _CAP), draws, rng)
+        chosen = support(net, law, _THRESHOLD, _CAP).sample(draws, rng)
         out["Algorithm 1"] = decomposed(narrow, chosen, weight, None)[0], weight
         out["mean Jacobian"] = singular_values(mean[None]), np.ones(1)
     return out
-
-
-def _from_set(found: Support, n: int, rng: np.random.Generator) -> Pattern:
-    """Patterns (n, units) of the set, piece by piece with Algorithm 1's marginal probabilities."""
-    net, (run_,) = found.network, found.runs
-    maps = [np.repeat(m, n, axis=1) for m in run_.first]
-    pieces = []
-    for layer, hidden in enumerate(net.hidden):
-        probability = marginals(hidden.units, maps, run_.weights)
-        probability = np.where(found._allowed(layer, probability), probability, 0.0)
-        steps = np.cumsum(probability, axis=2)
-        u = rng.random(steps.shape[:2])[:, :, None] * steps[:, :, -1:]
-        piece = (u > steps[:, :, :-1]).sum(axis=2).astype(np.uint8)
-        pieces.append(piece)
-        if layer + 1 < len(net.hidden):
-            maps = advance(net, layer, maps, piece)
-    return np.concatenate(pieces, axis=1)
 
 
 def _pooled(parts: list[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:

@@ -16,7 +16,7 @@ from reluscope._check import generator
 from reluscope._extras import require
 from reluscope.progress import meter
 from reluscope.representation.claims import check_claims
-from reluscope.representation.laboratory import measure, random_cloud, random_network, sweep
+from reluscope.representation.laboratory import layer_widths, measure, random_cloud, random_network, sweep
 from reluscope.representation.layers import Layers, layers
 from reluscope.reproduce import Reproduction
 
@@ -24,6 +24,8 @@ BIAS = 0.1
 """Standard deviation of biases in the figures that have them."""
 
 _WIDTHS = (15, 30, 60, 100)
+_GROWTH = 1.1
+"""Growing networks of Figure 4.6 and of the table: each layer 10 % wider than the one before, 15 units to 101."""
 
 
 def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
@@ -42,6 +44,9 @@ def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
             rng=seed,
         )
         rows = found.means("depth", "width")
+        grown = sweep(depths=(12,) if quick else (12, 21), widths=(15,), inputs=("normal",), growths=(1.0, _GROWTH),
+                      seeds=1 if quick else 6, points=200 if quick else 1000, rng=seed)  # fmt: skip
+        grown_rows = grown.means("depth", "width", "growth")
         report(1, "claims")
         claims = check_claims(draws=40_000 if quick else 400_000, rng=rng)
         files = _figures(folder, seed, quick, report)
@@ -51,6 +56,13 @@ def run(folder: Path, *, quick: bool, rng: Any, progress: Any) -> Reproduction:
             f"{c.name}: printed {c.printed_value:.4g} ({c.printed}), measured {c.measured:.4g}, "
             f"right {c.right_value:.4g} ({c.right}): {'holds' if c.holds else 'fails as printed'}"
             for c in claims
+        ),
+        "layers that grow (section 4.4.3), first layer whose centred stable rank is below 1.1:",
+        *(
+            f"depth {row['depth']}, from {row['width']} units, growth {row['growth']:g}: "
+            f"{'none' if row['collapse'] is None else format(row['collapse'], 'g')}; at the end stable rank "
+            f"{row['stable_rank']:.3g}, {row['nonzero_eigenvalues']:.0f} non-zero eigenvalues"
+            for row in grown_rows
         ),
         f"pictures in {folder}/: {', '.join(files)}",
     ]
@@ -79,9 +91,17 @@ _ONE_OF_EACH_KIND = (1, 3, 7, 12)
 def _plans(seed: int, points: int, deep: int) -> dict[int, Callable[[], Any]]:
     """What draws each figure, by its number in chapter 4."""
 
-    def net(width: int, depth: int, kind: str, bias: float = BIAS, mean: float = 0.0, scale: float = 1.0) -> Layers:
+    def net(
+        width: int,
+        depth: int,
+        kind: str,
+        bias: float = BIAS,
+        mean: float = 0.0,
+        scale: float = 1.0,
+        growth: float = 1.0,
+    ) -> Layers:
         child = np.random.default_rng([seed, width, depth])
-        drawn = random_network([width] * (depth + 1) + [1], bias=bias * scale, rng=child)
+        drawn = random_network([width, *layer_widths(width, depth, growth), 1], bias=bias * scale, rng=child)
         return measure(drawn, random_cloud(kind, points, width, mean=mean, scale=scale, rng=child), cloud=400)
 
     def page(widths: list[int], kind: str, bias: float = BIAS, scale: float = 1.0) -> Any:
@@ -102,7 +122,11 @@ def _plans(seed: int, points: int, deep: int) -> dict[int, Callable[[], Any]]:
         3: lambda: by_width(3),
         4: lambda: by_width(12),
         5: lambda: by_width(deep),
-        6: lambda: _histograms([net(w, 21, "normal") for w in _WIDTHS], [0, 2, 6, 9, 14, 20], "by layer and width"),
+        6: lambda: _histograms(
+            [*(net(w, 21, "normal") for w in _WIDTHS), net(15, 21, "normal", growth=_GROWTH)],
+            [0, 2, 6, 9, 14, 20],
+            "by layer and width",
+        ),
         7: lambda: net(20, deep - 1, "sphere").plot_clouds(),
         8: lambda: net(20, deep - 1, "sphere", bias=0.0, scale=100.0).plot_clouds(),
         9: lambda: net(100, deep - 1, "normal", scale=20.0).plot_clouds(),
@@ -129,7 +153,8 @@ def _histograms(found: list[Layers], chosen: list[Any], title: str) -> Any:
     cells = [(f, layer) for f in found for layer in chosen]
     for k, (ax, (one, layer)) in enumerate(zip(panels.ravel(), cells, strict=True)):
         plot_activity(one, ax, layer=layer)
-        width = f"width {one.rows[1].units}"
+        first, last = one.rows[1].units, one.rows[-2].units
+        width = f"width {first}" if first == last else f"width {first} to {last}"
         where = "all layers" if layer is None else f"layer {layer}"
         ax.set_title(where if len(found) == 1 else width if layer is None else f"{width}, {where}", fontsize="small")
         if k % shape[1]:

@@ -245,7 +245,7 @@ def _polygon_below(cut: _Cut) -> None:
         low, high = _levels(points, start, stop, coef[i], offset[i], y)
         k = np.searchsorted(t, low, side="right")
         while k < t.size and t[k] < high:
-            count = 0
+            count: Any = np.int64(0)  # a plain 0 would compile the polygon kernels once more
             for v in range(stop - start):
                 following = v + 1 if v + 1 < stop - start else 0
                 if y[v] <= t[k]:
@@ -255,7 +255,7 @@ def _polygon_below(cut: _Cut) -> None:
                     _crossing(points, start + v, start + following, y[v], y[following], t[k], polygon, count)
                     count += 1
             if gaussian:
-                first = count - count  # a plain 0 would compile the polygon kernels once more
+                first: Any = np.int64(0)
                 mass, bound = polygon_mass_with(polygon, first, count, buffer)
             else:
                 mass = _area(polygon, count)
@@ -380,7 +380,7 @@ def _solid_below(cut: _Cut) -> None:
                         for q in range(count):
                             polygon[q, 0] = low[q, 0] * (1.0 - done) + high[q, 0] * done
                             polygon[q, 1] = low[q, 1] * (1.0 - done) + high[q, 1] * done
-                        first = count - count
+                        first: Any = np.int64(0)
                         around = polygon_mass_with(polygon, first, count, buffer)[0] * normal_pdf(under + done * ds)
                     error[0, k] += scale * (total_error + shift * around)
                     if whole[i] > 0.0:
@@ -459,7 +459,7 @@ def _solid_density(cut: _Cut) -> None:
                 if count >= 3:
                     ends_of_corners(local, pairs, chain, count, level, corners)
                     if gaussian:
-                        first = count - count
+                        first: Any = np.int64(0)
                         value, bound = polygon_mass_with(corners, first, count, buffer)
                         value, bound = value * normal_pdf(level), bound * normal_pdf(level)
                     else:

@@ -5,6 +5,7 @@
 - `directions`: candidates for the direction of the lines
 - `pilot`: which plan to take, and how many lines
 - `plan`: a plan and its run
+- `boxes`: points in boxes, for the finite-sample interval of one event
 - `estimates`: from sums to estimates
 """
 

@@ -205,21 +205,11 @@ class AnswerMaker:
         return self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, top))
 
     def _patterns(self) -> PatternMasses:
-        keys: dict[bytes, int] = {}
-        kept: list[Pattern] = []
         rest = 0.0
         sampled = self.sampled
         n = sum(t.count.sum() for _, t in self.found if t.replicates_are_draws)
-        places = []
-        for _, tally in self.found:
-            table = tally.patterns
-            assert table is not None
-            place = np.empty(table.used, np.int64)
-            for i in range(table.used):
-                place[i] = keys.setdefault(table.known[i].tobytes(), len(kept))
-                if place[i] == len(kept):
-                    kept.append(table.known[i])
-            places.append(place)
+        tables = [tally.patterns for _, tally in self.found if tally.patterns is not None]
+        kept, places = _told_apart([table.known[: table.used] for table in tables])
         masses, squares, fixed = np.zeros((len(kept), self.groups)), np.zeros(len(kept)), np.zeros(len(kept))
         reach = Reach.none((len(kept),))
         for (w, tally), place in zip(self.found, places, strict=True):
@@ -251,7 +241,7 @@ class AnswerMaker:
         found = found if self.kind == "exact" else self._blurred(found)
         order = np.argsort(-found.value, kind="stable")
         clipped = self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
-        known = np.array([row[self.units] for row in kept], np.uint8).reshape(len(kept), len(self.units))
+        known = kept[:, self.units]
         return PatternMasses(known[order], clipped[order], rest)
 
     def _atoms(self, which: int) -> Atoms:
@@ -277,6 +267,19 @@ class AnswerMaker:
             found = self._blurred(self._widened(found, reach))
             found = self._answers(found.value, np.maximum(found.lower, 0.0), np.minimum(found.upper, 1.0))
         return Atoms(np.array(values)[order], found)
+
+
+def _told_apart(lists: list[Pattern]) -> tuple[Pattern, list[npt.NDArray[np.int64]]]:
+    """The different rows of several lists, in the order in which they first appear, and where each row of each is."""
+    rows = np.concatenate(lists)
+    if not rows.size:
+        return rows[:1], [np.zeros(len(each), np.int64) for each in lists]
+    names = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel()
+    _, first, place = np.unique(names, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rows[first[order]], np.split(rank[place], np.cumsum([len(each) for each in lists])[:-1])
 
 
 def _transposed(atoms: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:

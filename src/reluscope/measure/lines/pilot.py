@@ -13,7 +13,7 @@ from reluscope import intervals
 from reluscope._check import FloatArray, generator
 from reluscope.measure.lines.directions import sources_of
 from reluscope.measure.lines.plan import MOST_PILOTS, LinePlan, Settings, run_plan, single_forms
-from reluscope.measure.points import LEAST_OWN, MORE_OWN, MOST_DIMENSIONS, aimed_points, aims_pay
+from reluscope.measure.points import LEAST_OWN, MORE_OWN, MOST_DIMENSIONS, aimed_points, aims_pay, warm_up_strata
 from reluscope.measure.points import warm_up as warm_up_aimed
 from reluscope.measure.shared import (
     MOST_POINTS,
@@ -370,6 +370,19 @@ def expected_of(plans: list[LinePlan], job: Job) -> dict[str, tuple[FloatArray, 
     }
 
 
+def half_width_of(plans: list[LinePlan], seconds: float, settings: Settings) -> float:
+    """About the widest finite-sample half-width that the plans give after so many seconds of CPU."""
+    known = expected_of(plans, settings.job)
+    if not known:
+        return np.inf
+    weight = np.array([plan.component.weight for plan in plans])
+    cost = float(weight @ [plan.cost for plan in plans] / weight.sum())
+    variance = np.concatenate([known["below"][1], known["events"][1]])
+    worst = max(plans, key=lambda plan: plan.span)
+    pooled = replace(worst, single=variance, rare=np.full(len(variance), np.nan), cost=cost)
+    return float(weight.sum() * np.sqrt(pooled.predicted(seconds, settings).max(initial=0.0)))
+
+
 def _even(n: float) -> int:
     """A Sobol-friendly number of at most n: sixteen to 31 times a power of two."""
     n = max(int(n), _SMALLEST_SAMPLE)
@@ -385,6 +398,7 @@ def warm_up(component: Component, law: Law, job: Job, method: str) -> None:
     tracer = Tracer(component.network, job.forms)
     if method in ("auto", "aimed"):
         warm_up_aimed()
+        warm_up_strata()
     for kind in ("lines", "points"):
         if method in (kind, "auto") and not (kind == "points" and (job.density or job.atom_forms)):
             run_plan(LinePlan(component, source, kind, job, tracer), 2, 2, rng, 2)

@@ -41,6 +41,9 @@ _SMALL_CHUNK = 2048
 _BY_COUNTING, _BY_BETTING, _UNMET = 6.6, 12.0, 3.0
 """Squared half-widths over variances of the mean, and half-widths over the span of one number, at the usual level."""
 
+INTERVAL_SHARE = 0.7
+"""Share of the time for a finite-sample interval; the rest is for the value, by Sobol points."""
+
 MOST_PILOTS = 16
 """Components that have pilots of their own; further ones follow the heaviest."""
 
@@ -143,9 +146,10 @@ class LinePlan:
         """The variance of each quantity after a run of the given CPU time."""
         lines = max(seconds / self.cost, 1.0)
         if settings.interval == "finite-sample":
-            # The square of the half width, in half of the time. Counts of points have an interval of their own.
+            # The square of the half width, in its share of the time. Counts of points have an interval of their own.
             wide = _BY_COUNTING if self.method == "points" else _BY_BETTING
-            half = np.sqrt(wide * self.single / (0.5 * lines)) + self.span * _UNMET / (0.5 * lines)
+            n = INTERVAL_SHARE * lines
+            half = np.sqrt(wide * self.single / n) + self.span * _UNMET / n
             return np.where((self.single > 0.0) | (np.nan_to_num(self.rare, nan=1.0) > 0.0), half * half, 0.0)
         if settings.interval == "block":
             return self.variance * max(lines / self.n, 1e-3) ** -self.slope

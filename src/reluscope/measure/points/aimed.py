@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.measure.normal import exp_minus, kernel
-from reluscope.measure.points.single import SIDE, Bits, SingleForms, normal_row
-from reluscope.measure.points.small import SmallForms, packed
+from reluscope.measure.points.single import SIDE, Bits, Evaluate, evaluator, normal_row, normals_of
+from reluscope.measure.points.small import packed
 from reluscope.measure.shared import (
     CHI,
     HALFWAY,
@@ -51,7 +51,6 @@ from reluscope.measure.simd import POINTS, mix_rows
 from reluscope.network import Network
 
 Columns = npt.NDArray[np.intp]
-Evaluate = Callable[[Bits, int], FloatArray]
 
 RARE = 0.1
 """Levels and events (or their complements) below this probability are aimed at."""
@@ -117,7 +116,7 @@ class AimedPoints:
         # Any root of a covariance serves; one whose first columns move the outputs most suits Sobol points.
         root = np.array([f @ np.linalg.qr(f.T @ frame)[0] for f in [np.eye(r), *fitted.factor]])
         parts = _in_parts(np.append(_FIRST_OWN, (1.0 - _FIRST_OWN) * fitted.share))
-        evaluate = [_evaluator(net, job, m, f) for m, f in zip(mean, root, strict=True)]
+        evaluate = [evaluator(net.after(f, m), job.forms, job.limits) for m, f in zip(mean, root, strict=True)]
         return cls(job, sides, mean, root, parts, evaluate)
 
     def run(self, each: int, groups: int, rng: np.random.Generator, per_scramble: int, tally: Tally) -> None:
@@ -273,7 +272,7 @@ def warm_up() -> None:
     fitted = Directions(np.ones(1), np.ones((1, 2)), np.eye(2)[None])
     aimed = AimedPoints.around(net, job, np.eye(2), Sides(np.ones(1, bool), np.ones(1, bool)), fitted)
     aimed.share_out(np.random.default_rng(0)).run(64, 2, np.random.default_rng(0), 2, Tally(job, net, 2))
-    _normals(np.zeros((2, SIDE), np.uint32), np.empty((SIDE, 2)))
+    normals_of(np.zeros((2, SIDE), np.uint32), np.empty((SIDE, 2)))
 
 
 def aims_pay(job: Job, below: FloatArray, events: FloatArray) -> bool:
@@ -319,26 +318,6 @@ def _union(net: Network, forms: FloatArray, cases: list[Case]) -> RayRows:
     form, bound, strict = (np.concatenate(part) for part in zip(*cases, strict=True))
     start = np.cumsum([0, *(len(case[0]) for case in cases)])
     return RayRows(net, forms, form, np.zeros((len(form), net.n_inputs)), np.zeros(len(form)), bound, strict, start)
-
-
-def _evaluator(net: Network, job: Job, mean: FloatArray, root: FloatArray) -> Evaluate:
-    """The forms at points `mean + root z` with z given by random bits (inputs, m), of which the first n columns count.
-
-    Good for comparison with the thresholds only: in single precision where that pays (see `_line_single`).
-    """
-    placed = net.after(root, mean)
-    unit = np.eye(net.n_inputs)
-    single = SingleForms.suited(placed, job.forms, unit, job.limits)
-    if single is not None:
-        return single
-    exact = SmallForms(placed, job.forms, unit) if SmallForms.suits(placed) else None
-
-    def double(bits: Bits, n: int) -> FloatArray:
-        Z = np.empty((n, len(bits)))
-        _normals(bits, Z)
-        return placed(Z) @ job.forms.T if exact is None else exact(Z)
-
-    return double
 
 
 def _in_parts(share: FloatArray, least: int = LEAST_OWN) -> npt.NDArray[np.int64]:
@@ -387,19 +366,6 @@ def _best_shares(logs: FloatArray, marks: Flags, share: FloatArray, seen: Sequen
         moment = (event / mixed[:, None]).sum(axis=0)
         s = s * (ratio @ (event / (mixed * mixed)[:, None]) / moment).mean(axis=1)
     return s
-
-
-@kernel
-def _normals(bits: Any, out: Any) -> None:
-    """The first columns of random bits as standard normal points (n, r)."""
-    n, r = out.shape
-    lanes = np.empty((r, SIDE), np.float32)
-    for begin in range(0, n, SIDE):
-        for k in range(r):
-            normal_row(lanes, np.uint64(k), bits, np.uint64(k), np.uint64(begin))
-        for p in range(min(SIDE, n - begin)):
-            for k in range(r):
-                out[begin + p, k] = lanes[k, p]
 
 
 @kernel

@@ -31,6 +31,7 @@ from reluscope.network import Network
 
 Bits = npt.NDArray[np.uint32]
 Singles = npt.NDArray[np.float32]
+Evaluate = Callable[[Bits, int], FloatArray]
 
 SIDE = 64
 """Points side by side."""
@@ -173,6 +174,25 @@ class SingleForms:
         self._margin[:] = margin * (1.0 + 4.0 * _EPS)
         self._scale[:] = 1.0 / np.where(sizes > 1.0 / _LARGEST, sizes, np.inf)
         return self._rough(bits, n)[1] / n
+
+
+def evaluator(net: Network, forms: FloatArray, limits: Sequence[FloatArray]) -> Evaluate:
+    """The forms at standard normal points that are given by random bits (inputs, m); the first n columns count.
+
+    Good for comparison with the thresholds only: in single precision where that pays.
+    """
+    unit = np.eye(net.n_inputs)
+    single = SingleForms.suited(net, forms, unit, limits)
+    if single is not None:
+        return single
+    exact = SmallForms(net, forms, unit) if SmallForms.suits(net) else None
+
+    def double(bits: Bits, n: int) -> FloatArray:
+        Z = np.empty((n, len(bits)))
+        normals_of(bits, Z)
+        return net(Z) @ forms.T if exact is None else exact(Z)
+
+    return double
 
 
 def _bent(
@@ -475,6 +495,19 @@ def _plain_mix_singles(
 
 normal_row: Any = _plain_normal_row if config.DISABLE_JIT else intrinsic(_normal_row)
 mix_singles: Any = _plain_mix_singles if config.DISABLE_JIT else intrinsic(_mix_singles)
+
+
+@kernel
+def normals_of(bits: Any, out: Any) -> None:
+    """The first columns of random bits as standard normal points (n, r)."""
+    n, r = out.shape
+    lanes = np.empty((r, SIDE), np.float32)
+    for begin in range(0, n, SIDE):
+        for k in range(r):
+            normal_row(lanes, np.uint64(k), bits, np.uint64(k), np.uint64(begin))
+        for p in range(min(SIDE, n - begin)):
+            for k in range(r):
+                out[begin + p, k] = lanes[k, p]
 
 
 @kernel

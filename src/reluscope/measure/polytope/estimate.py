@@ -72,7 +72,7 @@ def along_rays(
     sums: Any,
     stop: Any,
 ) -> bool:
-    """The mass by rays (see `_rays`), if that promises to cost less than `other_cost` nanoseconds; else False.
+    """The mass by rays (see `rays`), if that promises to cost less than `other_cost` nanoseconds; else False.
 
     Fills `result` and `sums` like `estimate`. A lane is a replicate; the standard error comes from all bases.
     """

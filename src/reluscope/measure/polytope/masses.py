@@ -6,7 +6,7 @@ in a basis that makes the most restrictive rows triangular), and the last coordi
 share of exponentially tilted draws of unit variance (in the manner of Botev 2017) keeps the importance weights
 bounded. The points are 16 independently scrambled Sobol sets; their spread gives the interval. Everything is kept
 in log space, so masses below 1e-300 are as good as any. Large masses around the origin are integrated along rays
-instead (`_rays`) where a short trial shows that this is cheaper. The interval is statistical: it holds at the stated
+instead (`rays`) where a short trial shows that this is cheaper. The interval is statistical: it holds at the stated
 confidence for this randomised estimate, it is not a sound enclosure.
 
 Cost per point: O(m n) multiplications plus a few special functions per coordinate, about 0.3 + 0.05 n µs.

@@ -25,6 +25,8 @@ from reluscope._check import FloatArray
 from reluscope._lazy import late
 from reluscope.answer import Answers, Status, Stop, status_of
 from reluscope.budget import Budget
+from reluscope.errors import InputError
+from reluscope.measure.checkpoint import MASSES, Checkpoint, checkpoint_at_hand
 from reluscope.measure.polytope.masses import Draws, seeded_masses
 from reluscope.progress import Report
 from reluscope.threads import OutOfTimeError, deadline
@@ -94,7 +96,8 @@ def measure_together(
     """
     seeds = rng.integers(0, 2**64, size=(2, count), dtype=np.uint64)
     upper = half_space_bounds(rows_of, count)
-    state = _State(np.zeros(count), np.zeros(count), upper, np.zeros(count))
+    state = _State(np.zeros(count), np.zeros(count), upper.copy(), np.zeros(count))
+    kept = _Kept.at_hand(count)
     order = np.argsort(-upper, kind="stable")
     if relative is None:
         assert tolerance is not None
@@ -102,9 +105,11 @@ def measure_together(
         order = order[~vanishing]
     goal = np.full(count, relative if relative is not None else _CHEAP)
     work = _Work(rows_of, level, max_points, budget, report)
-    stopped = work.run(order, goal, seeds[0], state)
+    begin = kept.restore(0, state)
+    stopped = None if begin is None else work.run(order, goal, seeds[0], state, begin, kept)
     if stopped is None and relative is None:
         assert tolerance is not None
+        kept.first_turn(state)
         half = state.upper[order] - state.value[order]
         wanted = wanted_half_widths(half, state.points[order], tolerance - float(np.delete(upper, order).sum()))
         again = order[wanted < half]
@@ -113,7 +118,8 @@ def measure_together(
         target[order] = wanted
         with np.errstate(divide="ignore", invalid="ignore"):
             goal = np.where(state.value > 0, target / state.value, _CHEAP)
-        stopped = work.run(again, np.clip(goal, 1e-9, _CHEAP), seeds[1], state)
+        begin = kept.restore(1, state)
+        stopped = work.run(again, np.clip(goal, 1e-9, _CHEAP), seeds[1], state, begin or 0, kept)
     return Answers(
         state.value, state.lower, state.upper, "confidence", level, note=stopped or "", status=status_of(stopped)
     )
@@ -126,6 +132,57 @@ class _State(NamedTuple):
     points: FloatArray
 
 
+_FIRST = ("value1", "upper1", "points1")
+
+
+class _Kept:
+    """The masses that are in the file of the call at hand, if it has one."""
+
+    def __init__(self, file: Checkpoint | None, count: int) -> None:
+        self.file, self.key = file, "" if file is None else file.next_key()
+        self.turn, self.first = 0, [np.zeros(0)] * 3
+        found = None if file is None else file.states.get(self.key)
+        if found is not None and (
+            any(len(found[name]) != count for name in _State._fields)
+            or any(len(found[name]) not in (0, count) for name in _FIRST)
+            or any(len(found[name]) != 1 for name in ("turn", "done"))
+        ):
+            raise InputError("checkpoint is damaged: it has another number of regions; remove it to begin anew")
+        self.found = found
+
+    @classmethod
+    def at_hand(cls, count: int) -> _Kept:
+        """The file of the call at hand."""
+        return cls(checkpoint_at_hand(MASSES), count)
+
+    def restore(self, turn: int, state: _State) -> int | None:
+        """Into `state` what was kept of this turn, and how many cells of it are done; None: all of them."""
+        self.turn = turn
+        if self.found is None or int(self.found["turn"][0]) < turn:
+            return 0
+        if int(self.found["turn"][0]) > turn:
+            for mine, name in zip((state.value, state.upper, state.points), _FIRST, strict=True):
+                mine[:] = self.found[name]
+            return None
+        for mine, name in zip(state, _State._fields, strict=True):
+            mine[:] = self.found[name]
+        return max(0, int(self.found["done"][0]))
+
+    def first_turn(self, state: _State) -> None:
+        """What the second turn is planned from."""
+        self.first = [state.value.copy(), state.upper.copy(), state.points.copy()]
+
+    def save(self, state: _State, done: int, *, now: bool = False) -> None:
+        """To the file, if it is time."""
+        if self.file is None or not (now or self.file.is_due()):
+            return
+        arrays = {name: array.copy() for name, array in zip(_State._fields, state, strict=True)}
+        arrays |= dict(zip(_FIRST, self.first, strict=True))
+        arrays |= {"turn": np.array([float(self.turn)]), "done": np.array([float(done)])}
+        self.file.states[self.key] = arrays
+        self.file.save()
+
+
 class _Work(NamedTuple):
     rows_of: RowsOf
     level: float
@@ -133,18 +190,46 @@ class _Work(NamedTuple):
     budget: Budget
     report: Report
 
-    def run(self, order: Index, goal: FloatArray, seeds: npt.NDArray[np.uint64], state: _State) -> Stop | None:
-        """Measure the cells of `order`, each to its relative goal, in portions; why it ended early, or None."""
-        jobs = jobs_at_hand()
-        if not alone(jobs):
-            return self._together(order, goal, seeds, state, jobs)
-        done, size = 0, 1
+    def run(
+        self,
+        order: Index,
+        goal: FloatArray,
+        seeds: npt.NDArray[np.uint64],
+        state: _State,
+        begin: int,
+        kept: _Kept,
+    ) -> Stop | None:
+        """Measure the cells of `order` from `begin` on, each to its relative goal; why it ended early, or None."""
+        done = begin
+
+        def report(now: int) -> None:
+            nonlocal done
+            done = now
+            kept.save(state, done)
+            self.report(done, f"{done:,} of {len(order):,} regions measured")
+
+        walk = self._alone if alone(jobs_at_hand()) else self._together
+        try:
+            return walk(order, goal, seeds, state, begin, report)
+        finally:
+            kept.save(state, done, now=True)
+
+    def _alone(
+        self,
+        order: Index,
+        goal: FloatArray,
+        seeds: npt.NDArray[np.uint64],
+        state: _State,
+        begin: int,
+        report: Callable[[int], None],
+    ) -> Stop | None:
+        done, size = begin, 1
         try:
             while done < len(order):
-                spent = self.budget.spent(done)
+                spent = self.budget.spent(done - begin)
                 if spent is not None:
-                    return Stop(f"{spent}: {done:,} of {len(order):,} cells measured", spent.status)
-                size = int(max(1, min(size, len(order) - done, self.budget.regions - done)))
+                    return Stop(f"{spent}: {done:,} of {len(order):,} regions measured", spent.status)
+                size = int(max(1, min(size, len(order) - done, self.budget.regions - (done - begin))))
                 cells = order[done : done + size]
                 started = time.perf_counter()
                 with deadline(lambda: self.budget.spent() is not None):
@@ -156,29 +241,36 @@ class _Work(NamedTuple):
                 done += size
                 pace = (time.perf_counter() - started) / size
                 size = int(np.clip(_PORTION / max(pace, 1e-9), 1, 4 * size))
-                self.report(done, f"{done:,} of {len(order):,} cells measured")
+                report(done)
         except OutOfTimeError:  # the cells at hand are not measured
-            return Stop(f"{self.budget.spent()}: {done:,} of {len(order):,} cells measured", Status.BUDGET)
+            return Stop(f"{self.budget.spent()}: {done:,} of {len(order):,} regions measured", Status.BUDGET)
         except KeyboardInterrupt:
             if done == 0 and not state.points.any():
                 raise
-            return Stop(f"interrupted: {done:,} of {len(order):,} cells measured", Status.INTERRUPTED)
+            return Stop(f"interrupted: {done:,} of {len(order):,} regions measured", Status.INTERRUPTED)
         return None
 
     def _together(
-        self, order: Index, goal: FloatArray, seeds: npt.NDArray[np.uint64], state: _State, jobs: int
+        self,
+        order: Index,
+        goal: FloatArray,
+        seeds: npt.NDArray[np.uint64],
+        state: _State,
+        begin: int,
+        report: Callable[[int], None],
     ) -> Stop | None:
         """The same by several workers: each cell has a seed of its own, so portions may be of any size."""
-        wanted = order[: int(min(len(order), max(self.budget.regions, 1)))]
-        done, size = 0, 1
+        jobs = jobs_at_hand()
+        wanted = order[: int(min(len(order), begin + max(self.budget.regions, 1)))]
+        done, size = begin, 1
         took: list[float] = []
 
         def portions() -> Iterator[Index]:
-            begin = 0
-            while begin < len(wanted):
-                end = begin + size  # which grows while the portion is out
-                yield wanted[begin:end]
-                begin = end
+            at = begin
+            while at < len(wanted):
+                end = at + size  # which grows while the portion is out
+                yield wanted[at:end]
+                at = end
 
         def measured(cells: Index) -> tuple[Index, Answers, Draws, float]:
             started = time.perf_counter()
@@ -186,7 +278,7 @@ class _Work(NamedTuple):
             return cells, found, draws, (time.perf_counter() - started) / len(cells)
 
         def words(reason: str) -> str:
-            return f"{reason}: {done:,} of {len(order):,} cells measured"
+            return f"{reason}: {done:,} of {len(order):,} regions measured"
 
         try:
             for cells, found, draws, pace in run(measured, portions(), jobs=jobs, budget=self.budget):
@@ -196,12 +288,12 @@ class _Work(NamedTuple):
                 took = [*took[-15:], pace]
                 ahead = max(1, (len(wanted) - done) // (8 * jobs))
                 size = int(np.clip(_PORTION / max(sum(took) / len(took), 1e-9), 1, min(4 * size, ahead)))
-                self.report(done, f"{done:,} of {len(order):,} cells measured")
+                report(done)
         except OutOfTimeError:
             return Stop(words(str(self.budget.spent())), Status.BUDGET)
         except KeyboardInterrupt:
             if done == 0 and not state.points.any():
                 raise
             return Stop(words("interrupted"), Status.INTERRUPTED)
-        spent = self.budget.spent(done) if done < len(order) else None
+        spent = self.budget.spent(done - begin) if done < len(order) else None
         return None if spent is None else Stop(words(spent), spent.status)

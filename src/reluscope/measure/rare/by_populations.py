@@ -139,7 +139,7 @@ class PopulationRun:
                 if len(known):
                     part = _Part(weight, target, settle(target, known, size, self.rng, stop), settled=True)
             if part.climbed.inside.any():
-                self._bridged(part, stop)
+                self._bridged(part)
             took = self.limit.elapsed() - begin
             enough = stop() or self.limit.elapsed() + 4.0 * took > ends or 4 * RUNS * size * target.r > _MOST_NUMBERS
             if not part.doubt or attempt + 1 == ATTEMPTS or enough:
@@ -156,7 +156,7 @@ class PopulationRun:
         usual *= max(math.log(2.0 / (1.0 - self.level)) / math.log(2.0 / (1.0 - _LEVEL)), 1.0)
         return int(min(max(min(usual, afforded), SMALLEST), max(_MOST_NUMBERS // (RUNS * target.r), 8)))
 
-    def _bridged(self, part: _Part, stop: object) -> None:
+    def _bridged(self, part: _Part) -> None:
         """Make the bridge, and note what is to be doubted."""
         climbed = part.climbed
         found = np.flatnonzero(climbed.inside)

@@ -7,10 +7,10 @@ mixture with density f instead of the law's own f0, and
 
     p = E_f [fraction(w) f0(w) / f(w)].
 
-1. *Search.* A population of points walks down a ladder of easier events (`shared/search.py`); if it gets stuck, a
-   population of rays climbs up.
+1. *Search.* A population of points walks down a ladder of easier events (`measure/shared/search.py`); if it gets
+   stuck, a population of rays climbs up.
 2. *Fit.* Gaussians are fitted to what was found; their projections onto the sphere have a closed density
-   (`shared/mixture.py`). A few rounds of rays adapt them.
+   (`measure/shared/mixture.py`). A few rounds of rays adapt them.
 3. *Sample.* A fresh set of rays, a tenth of them in the law's own directions, which bounds every contribution; a part
    from a wide fit made half-way up the ladder. Search and adaptation are never part of the answer.
 """

@@ -99,7 +99,7 @@ def rare_moments(
     bottom = np.tile(own_moments(component), (REPLICATES, 1)) if other is None else means[1]
     n = size * REPLICATES
     unmet = intervals.unseen(n, level) * largest / float(bottom[:, 0].mean())
-    return RareMoments(_pseudo_values(means[0], bottom, r), n, True, 1.0, plan.lost, unmet)
+    return RareMoments(_pseudo_values(means[0], bottom), n, True, 1.0, plan.lost, unmet)
 
 
 def _by_populations(
@@ -118,7 +118,7 @@ def _by_populations(
         none = np.zeros((RUNS, 1 + r + r * r))
         return RareMoments(none, n, False, min(intervals.unseen(n, level), 1.0), 0.0, none[0])
     bottom = np.tile(own_moments(component), (RUNS, 1)) if whole is None else whole.moments()
-    rows = _pseudo_values(piece.factor * part.moments(), bottom, r)
+    rows = _pseudo_values(piece.factor * part.moments(), bottom)
     unmet = answer.upper - answer.value
     first, square, product = largest_moments(unmet)
     squares = np.full((r, r), product) + np.diag(np.full(r, square - product))
@@ -150,7 +150,7 @@ def own_moments(component: Component) -> FloatArray:
     return np.concatenate([[1.0], mean, square.ravel()])
 
 
-def _centred(top: FloatArray, bottom: FloatArray, r: int) -> FloatArray:
+def _centred(top: FloatArray, bottom: FloatArray) -> FloatArray:
     """P given the restriction, and the moments less P times those of the restriction."""
     top, own = top / bottom[0], bottom / bottom[0]
     out = top - top[0] * own
@@ -158,12 +158,12 @@ def _centred(top: FloatArray, bottom: FloatArray, r: int) -> FloatArray:
     return out
 
 
-def _pseudo_values(top: FloatArray, bottom: FloatArray, r: int) -> FloatArray:
+def _pseudo_values(top: FloatArray, bottom: FloatArray) -> FloatArray:
     """Numbers whose mean and spread are those of `_centred` at the means (jackknife); plain where it is linear."""
     n = len(top)
-    whole = _centred(top.mean(axis=0), bottom.mean(axis=0), r)
+    whole = _centred(top.mean(axis=0), bottom.mean(axis=0))
     others = (top.sum(axis=0) - top) / (n - 1), (bottom.sum(axis=0) - bottom) / (n - 1)
-    return np.array([n * whole - (n - 1) * _centred(a, b, r) for a, b in zip(*others, strict=True)])
+    return np.array([n * whole - (n - 1) * _centred(a, b) for a, b in zip(*others, strict=True)])
 
 
 def largest_moments(p: float) -> tuple[float, float, float]:

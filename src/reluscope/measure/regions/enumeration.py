@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from reluscope._check import EPS, generator
-from reluscope.answer import Answers, Stop, unless_interrupted
+from reluscope.answer import Answers, Status, Stop, unless_interrupted
 from reluscope.budget import Budget, parse_budget
+from reluscope.cells.facets import facet_rows
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.regions import Regions, regions
 from reluscope.cells.vertex import VertexCells
@@ -17,8 +18,10 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_VOLUME_DIMENSIONS
 from reluscope.measure.polytope import measure_together
 from reluscope.measure.regions.masses import exact, gaussian_masses, uniform_masses
-from reluscope.measure.regions.polytopes import chosen_rows, gaussian_mass, given, standard_domain
+from reluscope.measure.regions.polytopes import gaussian_mass, given, standard_domain
 from reluscope.progress import Report, meter
+from reluscope.threads import OutOfTimeError
+from reluscope.workers import jobs_at_hand, run
 
 if TYPE_CHECKING:
     from reluscope.cells.split import Geometry
@@ -68,15 +71,16 @@ def enumerate_law(
 
     Exact for Gaussian laws that the network sees in up to three dimensions, for uniform laws in up to six, and for
     particles (one region per pattern that occurs); quasi-Monte Carlo masses otherwise. All components share the budget;
-    in three and more dimensions the search for regions may take half of it. Where it ends before all regions of three
-    dimensions are measured, the others are left out.
+    in three and more dimensions the search for regions may take half of it. Where it, or Ctrl-C, ends before all
+    regions of three dimensions are measured, the others are left out.
     """
     from reluscope.inputs import standard
 
     limit, rng = parse_budget(budget), generator(rng)
     options: dict[str, Any] = {"relative": relative, "level": level, "rng": rng}
     out = []
-    for component in standard(law, net):
+    components = standard(law, net)
+    for component in components:
         if component.kind == "point":
             out.append(_particles(component))
             continue
@@ -90,8 +94,9 @@ def enumerate_law(
             unless_interrupted(found.stopped)
         with meter(progress, "masses") as report:
             exact_in_blocks = slow and component.r <= MOST_EXACT_DIMENSIONS and isinstance(found.cells, VertexCells)
-            if exact_in_blocks and limit.seconds < np.inf:
-                found, joint = _measured_in_time(found, limit, report)
+            if exact_in_blocks:
+                # After Ctrl-C no other component may begin.
+                found, joint = _measured_in_time(found, limit, report, component is components[-1])
                 masses = _conditional(component, joint, options)
             else:
                 masses = component_masses(component, found, limit, report, options)
@@ -99,8 +104,11 @@ def enumerate_law(
     return tuple(out)
 
 
-def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Regions, Answers]:
-    """Exact masses, block by block from the centre outwards; what a budget leaves unmeasured is left out."""
+def _measured_in_time(found: Regions, limit: Budget, report: Report, keep: bool) -> tuple[Regions, Answers]:
+    """Exact masses, block by block from the centre outwards; what a budget leaves unmeasured is left out.
+
+    So is what Ctrl-C leaves, if `keep`.
+    """
     if not len(found):
         return found, gaussian_masses(found.cells)
     starts = np.arange(0, len(found), _BLOCK)
@@ -109,14 +117,20 @@ def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Re
     centre = found.find(np.zeros((1, found.cells.dimension)))
     corner[centre[centre >= 0]] = 0.0  # its corners may be far
     distance = np.minimum.reduceat(corner, starts)
-    masses: dict[int, Answers] = {}
+    first, *others = starts[np.argsort(distance, kind="stable")].tolist()
+    masses = {first: _block(first, found.cells)}
     stopped = found.stopped
-    for start in starts[np.argsort(distance, kind="stable")].tolist():
-        if masses and (words := limit.spent()) is not None:
-            stopped = words
-            break
-        masses[start] = gaussian_masses(found.cells.part(start, min(start + _BLOCK, len(found))))
-        report(_BLOCK * len(masses), "cells")
+    try:
+        work = run(_block, others, shared=(found.cells,), jobs=jobs_at_hand(), budget=limit)
+        for start, mine in zip(others, work, strict=True):
+            masses[start] = mine
+            report(_BLOCK * len(masses), "cells")
+    except OutOfTimeError:
+        stopped = limit.spent()
+    except KeyboardInterrupt:
+        if not keep:
+            raise
+        stopped = Stop("interrupted", Status.INTERRUPTED)
     kept = sorted(masses)
     if len(kept) < len(starts):
         rows = np.concatenate([np.arange(k, min(k + _BLOCK, len(found))) for k in kept])
@@ -126,6 +140,11 @@ def _measured_in_time(found: Regions, limit: Budget, report: Report) -> tuple[Re
         np.concatenate([getattr(masses[k], name) for k in kept]) for name in ("value", "lower", "upper")
     )
     return found, replace(masses[kept[0]], value=value, lower=lower, upper=upper)
+
+
+def _block(start: int, cells: Any) -> Answers:
+    """Exact masses of some cells."""
+    return gaussian_masses(cells.part(start, min(start + _BLOCK, len(cells))))
 
 
 def component_masses(
@@ -138,7 +157,7 @@ def component_masses(
     if found.cells.dimension <= MOST_EXACT_DIMENSIONS and not isinstance(found.cells, HPolytopes):
         return _conditional(component, gaussian_masses(found.cells), options)
     joint = measure_together(
-        lambda cells: chosen_rows(found, cells), len(found), tolerance=None, budget=limit, report=report, **options
+        lambda cells: facet_rows(found, cells), len(found), tolerance=None, budget=limit, report=report, **options
     )
     return _conditional(component, joint, options)
 

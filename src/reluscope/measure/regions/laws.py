@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,15 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray, real, real_array, seeded
+from reluscope._files import as_path
 from reluscope._text import count, in_dimensions
-from reluscope.answer import Answer, Answers, status_of
+from reluscope.answer import Answer, Answers, Status, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import clip, half_spaces, starting_cell
+from reluscope.cells.facets import facet_rows
 from reluscope.cells.interval import Intervals
 from reluscope.cells.polygon import Polygons
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL, binomial
+from reluscope.measure.checkpoint import MASSES, Checkpoint, keeping
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_VOLUME_DIMENSIONS, all_exact
 from reluscope.measure.regions.enumeration import enumerate_law
 from reluscope.measure.regions.masses import (
@@ -26,8 +32,9 @@ from reluscope.measure.regions.masses import (
     gaussian_masses,
     scaled,
     uniform_masses,
+    unmeasured,
 )
-from reluscope.measure.regions.polytopes import chosen_rows, gaussian_mass, given
+from reluscope.measure.regions.polytopes import gaussian_mass, given
 from reluscope.progress import Report, meter
 from reluscope.threads import clean_interrupt
 
@@ -221,16 +228,33 @@ def region_masses(
     level: float,
     rng: Any,
     budget: Any = None,
+    checkpoint: Any = None,
     progress: Any = None,
 ) -> Answers:
     """See `Regions.masses`."""
-    from reluscope.inputs import check_law
+    from reluscope.inputs import known_law
 
-    check_law(law, regions.network)
+    known_law(law, regions.network)
     real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
     if relative is not None:
         real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(level, "level", low=0.0, high=1.0, open_=True)
+    if checkpoint is not None:
+        as_path(checkpoint, "checkpoint")
+        question = _question(regions, law, (tolerance, relative, level))
+        with keeping(checkpoint, MASSES, question) as kept:
+            assert kept is not None
+            rng = _same_seed(kept, rng)
+            return region_masses(
+                regions,
+                law,
+                tolerance=tolerance,
+                relative=relative,
+                level=level,
+                rng=rng,
+                budget=budget,
+                progress=progress,
+            )
     rng, seed = seeded(rng)
     parse_budget(budget)
     if law.atoms is not None:
@@ -248,17 +272,17 @@ def region_masses(
         with meter(progress, "masses") as report:
             level = _share_doubt(level, len(gaussians))
             options = _Options(tolerance, relative, level, rng, parse_budget(budget), report)
-            found = added([scaled(_gaussian_regions(regions, g, options), w) for w, g in gaussians])
+            found = _of_mixture(len(regions), gaussians, lambda k, g: _gaussian_regions(regions, g, options))
             return replace(found, seed=seed if found.guarantee == "confidence" else None)
     if law.is_mixture:
         shares = [(w, part) for w, part in law.components if w > 0]
         each = {"tolerance": tolerance, "relative": relative, "level": _share_doubt(level, len(shares)), "rng": rng}
         limit = parse_budget(budget)
-        measured = [
-            scaled(region_masses(regions, part, **each, budget=limit.part(1.0 / (len(shares) - k))), w)
-            for k, (w, part) in enumerate(shares)
-        ]
-        found = added(measured)
+        found = _of_mixture(
+            len(regions),
+            shares,
+            lambda k, part: region_masses(regions, part, **each, budget=limit.part(1.0 / (len(shares) - k))),
+        )
         return replace(found, seed=seed if found.guarantee == "confidence" else None)
     _inside(regions, law)
     if law.unrestricted is not law:  # a Gaussian given its box
@@ -278,7 +302,66 @@ def region_masses(
         raise InputError("a uniform law with fixed inputs has no volume: drop those inputs from the network first")
     if regions.network.n_inputs > MOST_VOLUME_DIMENSIONS:
         return replace(_counted_regions(regions, law, level, rng), seed=seed)
-    return uniform_masses(regions.cells, float(np.prod(upper - lower)))
+    with meter(progress, "masses") as report:
+        return uniform_masses(regions.cells, float(np.prod(upper - lower)), report)
+
+
+def _of_mixture(n: int, shares: Sequence[tuple[float, Any]], measure: Callable[[int, Any], Answers]) -> Answers:
+    """Masses of n regions by the components of a law; after Ctrl-C nothing is known of those that come later."""
+    parts: list[Answers] = []
+    for k, (weight, component) in enumerate(shares):
+        if parts and parts[-1].status is Status.INTERRUPTED:
+            parts.append(unmeasured(n, weight, 0, n))
+            continue
+        try:
+            parts.append(scaled(measure(k, component), weight))
+        except KeyboardInterrupt:
+            if not parts:
+                raise
+            parts.append(unmeasured(n, weight, 0, n))
+    return added(parts)
+
+
+def _question(regions: Regions, law: Law, asked: tuple[Any, ...]) -> dict[str, str]:
+    """Digests of what is measured: a checkpoint about anything else is refused."""
+    found = hashlib.sha256()
+    for layer in regions.network.layers:
+        for array in (layer.dense(), layer.bias, layer.units.breaks, layer.units.slopes, layer.units.intercepts):
+            found.update(np.ascontiguousarray(array).tobytes())
+    network = found.hexdigest()
+    found = hashlib.sha256()
+    step = max(1, (1 << 24) // max(regions.network.n_units, 1))
+    for i in range(0, len(regions), step):
+        found.update(np.ascontiguousarray(regions.pattern[i : i + step]).tobytes())
+    for pair in (regions.domain.box, regions.domain.half_spaces):
+        for array in pair or ():
+            found.update(np.ascontiguousarray(array).tobytes())
+    try:
+        text = json.dumps(law.to_dict(), sort_keys=True)
+    except (AttributeError, TypeError, NotImplementedError) as error:
+        raise InputError("checkpoint= needs a law that plain data can hold, such as those of reluscope") from error
+    return {
+        "network": network,
+        "set of regions": found.hexdigest(),
+        "law": hashlib.sha256(text.encode()).hexdigest(),
+        "tolerance, relative or level": repr(asked),
+    }
+
+
+def _same_seed(kept: Checkpoint, rng: Any) -> int:
+    """The seed of the call that the file is from, which a call without `rng` goes on with."""
+    seed = seeded(rng)[1]
+    if seed is None:
+        raise InputError("rng must be None or a whole number with checkpoint=, so that the same call can go on")
+    if kept.seed is None or not kept.states:
+        kept.seed = seed
+        kept.save()
+    elif rng is not None and kept.seed != seed:
+        raise InputError(
+            f"checkpoint {kept.path.name} is about another rng than this call; ask with the same one again, or give "
+            "the name of a new file"
+        )
+    return kept.seed
 
 
 def _counted_regions(regions: Regions, law: Law, level: float, rng: np.random.Generator) -> Answers:
@@ -368,15 +451,20 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Ans
                 ends = np.sort((ends - law.mean[0]) / L[0, 0], axis=0)
             return gaussian_masses(replace(cells, low=ends[0], high=ends[1]))
         if not isinstance(cells, (Polygons, VertexCells)):
-            raise InputError("cells reach to infinity: look for regions with law= or a box that holds the law")
-        points = np.linalg.solve(L, (cells.points - law.mean).T).T
-        if n == 2 and np.linalg.det(L) < 0:
-            points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric
-        return gaussian_masses(replace(cells, points=np.ascontiguousarray(points)))
+            raise InputError("regions reach to infinity: look for them with law= or a box that holds the law")
+        turned = n == 2 and np.linalg.det(L) < 0
+
+        def place(part: Any) -> Any:  # some at a time: there may be more than memory should hold twice
+            points = np.linalg.solve(L, (part.points - law.mean).T).T
+            if turned:
+                points = points * np.array([1.0, -1.0])  # keep polygons counter-clockwise: the law is symmetric
+            return replace(part, points=np.ascontiguousarray(points))
+
+        return gaussian_masses(cells, options.report, place)
     from reluscope.measure.polytope import measure_together
 
     def rows_of(cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
-        A, b, offsets = chosen_rows(regions, cells)
+        A, b, offsets = facet_rows(regions, cells)
         return np.ascontiguousarray(A @ L), b - A @ law.mean, offsets
 
     return measure_together(rows_of, len(regions), **options._asdict())

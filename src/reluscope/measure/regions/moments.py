@@ -11,7 +11,7 @@ import numpy.typing as npt
 from reluscope._check import FloatArray, generator, real, real_array
 from reluscope.cells.domain import clip, half_spaces, starting_cell
 from reluscope.errors import InputError
-from reluscope.inputs import FAR, check_law
+from reluscope.inputs import FAR, known_law
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_SIMPLEX_DIMENSIONS
 from reluscope.measure.regions.cell_moments import gaussian_moments, volume_moments
@@ -26,10 +26,20 @@ _RANK = 1e-13
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Moments:
-    """Moments of `x` on the polytope: `mass` = P, `first` (n,) = E[x 1], `second` (n, n) = E[x x' 1].
+    """What `moments` returns: moments of `x` on a polytope, with `1` for being inside.
 
-    `guarantee` is "exact" (rounding or quadrature only) or "confidence"; then `first_error` and `second_error` hold
-    standard errors (zeros otherwise).
+    Attributes
+    ----------
+    mass : float
+        P(inside).
+    first : (n,) array
+        E[x 1].
+    second : (n, n) array
+        E[x x' 1].
+    guarantee : str
+        "exact" (rounding or quadrature only) or "confidence".
+    first_error, second_error : arrays
+        Standard errors of `first` and `second`; zeros where they are exact.
     """
 
     mass: float
@@ -64,11 +74,41 @@ def moments(
 ) -> Moments:
     """Mass, first and second moments of `x` from `law` on `A x <= b`.
 
+    Parameters
+    ----------
+    A, b : (rows, inputs) and (rows,)
+    law : Law
+        The distribution of the inputs.
+    relative : float
+        Half-width of an estimated mass, relative to its value.
+    level : float
+        Confidence level of an estimated mass.
+    rng : optional
+        None, an int, a SeedSequence or a Generator.
+
+    Returns
+    -------
+    Moments
+
+    Raises
+    ------
+    InputError
+        If rows and law do not fit, or the law has no closed form here.
+
+    Notes
+    -----
     Gaussian laws and mixtures: exact when the rows see at most three directions, else quasi-Monte Carlo with standard
     errors. Uniform laws: exact, by simplices, in up to five dimensions. Truncated laws: those of the Gaussian on
     both sets of rows, divided by the mass of the box. Particles: sums.
+
+    Examples
+    --------
+    >>> import reluscope as rs
+    >>> half = rs.measure.moments([[-1.0]], [0.0], rs.Gaussian([0.0]))  # x >= 0
+    >>> round(half.mass, 6), half.mean.round(6).tolist()
+    (0.5, [0.797885])
     """
-    check_law(law)
+    known_law(law)
     real(relative, "relative", low=0.0, high=1.0, open_=True)
     real(level, "level", low=0.0, high=1.0, open_=True)
     options: dict[str, Any] = {"relative": relative, "level": level, "rng": generator(rng)}

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.answer import Answers
 from reluscope.cells.domain import clip, starting_cell
-from reluscope.cells.facets import facet_rows
 from reluscope.errors import InputError
 from reluscope.inputs import FAR, far_sides
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
-from reluscope.measure.regions.masses import exact, gaussian_masses
+from reluscope.measure.regions.masses import exact, gaussian_masses, weaker
 
 if TYPE_CHECKING:
-    from reluscope.cells.regions import Regions
     from reluscope.inputs import Component
-
-_ROWS_AT_ONCE = 1 << 22
-"""Numbers in the hidden maps of one batch of regions whose inequalities are written out."""
 
 
 def given(joint: Answers, condition: Answers) -> Answers:
     """`P(cell and box) / P(box)` with the brackets divided the safe way round."""
-    weaker = "confidence" if "confidence" in (joint.guarantee, condition.guarantee) else "exact"
     levels = [m.level for m in (joint, condition) if m.level is not None]
     late = condition if joint.complete else joint
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -35,7 +27,7 @@ def given(joint: Answers, condition: Answers) -> Answers:
             np.minimum(joint.value / condition.value, 1.0),
             joint.lower / condition.upper,
             np.minimum(np.nan_to_num(joint.upper / condition.lower, nan=1.0, posinf=1.0), 1.0),
-            weaker,
+            weaker(joint.guarantee, condition.guarantee),
             1.0 - sum(1.0 - x for x in levels) if levels else None,
             note=late.note,
             status=late.status,
@@ -101,22 +93,3 @@ def standard_domain(component: Component) -> dict[str, Any]:
         return {"box": far_sides(component.lower, component.upper)}
     box = np.full(n, -FAR), np.full(n, FAR)
     return {"box": box} if component.rows is None else {"box": box, "polytope": component.rows}
-
-
-def chosen_rows(regions: Regions, cells: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
-    """The inequalities `A x <= b` of any regions in any order, and offsets; in portions of bounded memory."""
-    labels, offsets = regions._facets
-    size = np.diff(offsets)[cells]
-    starts = np.concatenate([[0], np.cumsum(size)])
-    place = np.arange(starts[-1]) + np.repeat(offsets[:-1][cells] - starts[:-1], size)
-    view: Any = SimpleNamespace(
-        network=regions.network, domain=regions.domain, pattern=regions.pattern[cells], _facets=(labels[place], starts)
-    )
-    step = _cells_at_once(regions)
-    parts = [facet_rows(view, i, min(i + step, len(cells))) for i in range(0, len(cells), step)]
-    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), starts
-
-
-def _cells_at_once(regions: Regions) -> int:
-    net = regions.network
-    return int(max(1, _ROWS_AT_ONCE // (max(net.widths) * (net.n_inputs + 1))))

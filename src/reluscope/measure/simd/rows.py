@@ -1,4 +1,4 @@
-"""Steps on padded rows of numbers, written as vector instructions (see `_simd` for why).
+"""Steps on padded rows of numbers, written as vector instructions (`steps` says why).
 
 Rows start at a place counted in doubles, are whole blocks of eight long and never overlap.
 """

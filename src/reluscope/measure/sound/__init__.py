@@ -1,10 +1,10 @@
 """Sound brackets of the probability of an event: linear bounds, branch and bound.
 
 - `bracket`: `bound_event`: a portfolio of the three searches below, and its answer
-- `checkpoint`: a search in a file, saved on the way and gone on with
 - `frame`: the coordinates of each component of the law
 - `seen`: the part of the network that an event reads
 - `boxes`: splits boxes of those coordinates
+- `turn`: coordinates of a normal law in which it needs few of them
 - `chain`, `search`, `tasks`: the layers as its kernels read them, bounds of one box, boxes in batches
 - `mass`: rounded-outward masses of boxes
 - `points`, `witness`: what sampled points say, and an input inside
@@ -18,8 +18,7 @@
 """
 
 from reluscope.measure.sound.bracket import bound_event
-from reluscope.measure.sound.checkpoint import keeping
 from reluscope.measure.sound.moves import bound_changes
 from reluscope.measure.sound.noise import Noise
 
-__all__ = ["Noise", "bound_changes", "bound_event", "keeping"]
+__all__ = ["Noise", "bound_changes", "bound_event"]

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.answer import Status, Stop
@@ -23,7 +24,7 @@ from reluscope.budget import Budget
 from reluscope.events import PlacedEvent
 from reluscope.measure.sound.chain import Chain, chain
 from reluscope.measure.sound.frame import Frame
-from reluscope.measure.sound.tasks import Result, Task, bisect, halves, look, start
+from reluscope.measure.sound.tasks import Result, Task, bisect, bisect_all, halves, look, start
 from reluscope.measure.sound.witness import around, witnesses
 from reluscope.progress import Report
 from reluscope.workers import jobs_at_hand
@@ -33,6 +34,9 @@ _TASKS = 3000
 
 _LOOK_EVERY = 1000
 """Boxes after which a run by count looks whether its bracket is good."""
+
+_PARCEL = 256
+"""Boxes, in the round before, of the tasks that a worker takes at a time."""
 
 _STEP = 24.0
 """How much finer each round is than the one before."""
@@ -102,6 +106,8 @@ class BoxSearch:
     horizon: float = np.inf
     """The second at which the time of this search ends, at this call or a later one: rounds are sized for it."""
     started: bool = False
+    _numbers: tuple[list[Task], npt.NDArray[np.int64]] | None = None
+    """The frame of each task, by number, for the tasks at hand."""
     known: bool = False
     """Whether the tasks cover everything: not before the first boxes have been looked at."""
 
@@ -179,13 +185,16 @@ class BoxSearch:
             return 0.0, 1.0
         low, high = self.fixed
         complete = high == 0.0
-        sums = {id(f): list(self.settled.get(i, [0.0, 0.0])) for i, f in enumerate(self.frames)}
-        for task, result in zip(self.tasks, self.results, strict=True):
-            both = sums[id(task.frame)]
-            both[0] += result.inside
-            both[1] += result.possible
+        tasks, results, settled = self.tasks, self.results, self.settled
+        if self._numbers is None or self._numbers[0] is not tasks:
+            index = {id(frame): i for i, frame in enumerate(self.frames)}
+            self._numbers = tasks, np.array([index[id(task.frame)] for task in tasks], np.int64)
+        sums = [
+            np.bincount(self._numbers[1], [getattr(r, name) for r in results], minlength=len(self.frames)).tolist()
+            for name in ("inside", "possible")
+        ]
         for i, frame in enumerate(self.frames):
-            inside, possible = sums[id(frame)]
+            inside, possible = (s[i] + before for s, before in zip(sums, settled.get(i, [0.0, 0.0]), strict=True))
             inside = max(inside, self.floor.get(i, 0.0))
             complete &= possible == inside == 0.0
             low += frame.weight * max(0.0, inside / frame.total[1] - frame.unsure)
@@ -270,7 +279,7 @@ class BoxSearch:
             reason = self.limit.spent(self.boxes)
             if reason is not None:
                 break
-            if self.boxes - looked > _LOOK_EVERY if self._counted else time.monotonic() - checked > 0.2:
+            if self.boxes - looked > _look_every(looked) if self._counted else time.monotonic() - checked > 0.2:
                 checked, looked = time.monotonic(), self.boxes
                 take_stock([t for *_, t in heap] + stuck)
                 low, high = self.bracket()
@@ -381,18 +390,23 @@ class BoxSearch:
         complete: set[int] = set()
         with ThreadPoolExecutor(workers) as pool:
             queue: Iterator[int] = iter(list(now.order))
-            running: deque[tuple[int, Future[Result]]] = deque()
+            running: deque[tuple[list[int], Future[list[Result]]]] = deque()
 
             def threshold(i: int) -> float:
                 return now.threshold / now.finer[i] / shares[i]
 
             def feed() -> None:
                 while reason is None and len(running) < 4 * workers:
-                    i = next(queue, None)
-                    if i is None:
+                    parcel: list[int] = []
+                    boxes = 0
+                    while boxes < _PARCEL and (i := next(queue, None)) is not None:
+                        parcel.append(i)
+                        now.finer[i] = finer
+                        boxes += self.costs[i]
+                    if not parcel:
                         return
-                    now.finer[i] = finer
-                    running.append((i, pool.submit(bisect, self.tasks[i], self.rows, threshold(i), most, stop)))
+                    given = [(self.tasks[i], threshold(i)) for i in parcel]
+                    running.append((parcel, pool.submit(bisect_all, given, self.rows, most, stop)))
 
             def take(i: int, found: Result) -> None:
                 left = self.limit.regions - self.boxes
@@ -417,14 +431,15 @@ class BoxSearch:
                 while running:
                     wait([running[0][1]], timeout=0.05)
                     while running and running[0][1].done():
-                        i, future = running.popleft()
-                        if reason is not None and self._counted:
-                            continue
-                        take(i, future.result())
-                        if reason is None:
-                            reason = self.limit.spent(self.boxes)
-                        if reason is None and self._counted and self.boxes - looked > _LOOK_EVERY:
-                            looked, reason = self.boxes, check()
+                        parcel, future = running.popleft()
+                        for i, found in zip(parcel, future.result(), strict=True):
+                            if reason is not None and self._counted:
+                                break
+                            take(i, found)
+                            if reason is None:
+                                reason = self.limit.spent(self.boxes)
+                            if reason is None and self._counted and self.boxes - looked > _look_every(looked):
+                                looked, reason = self.boxes, check()
                     if reason is None:
                         reason = self.limit.spent(self.boxes)
                     if reason is None and not self._counted and time.monotonic() - shown > 0.2:
@@ -439,6 +454,11 @@ class BoxSearch:
                 stop[0] = 1
                 now.order = [i for i in now.order if i not in complete]
         return reason
+
+
+def _look_every(boxes: int) -> int:
+    """Boxes between two looks at the bracket, where nothing may depend on the clock: a look takes as long as some."""
+    return max(_LOOK_EVERY, boxes // 16)
 
 
 def _tighter(a: Result, b: Result) -> Result:

@@ -24,12 +24,13 @@ from reluscope.budget import Budget, parse_budget
 from reluscope.errors import InputError
 from reluscope.events import Event, PlacedEvent, as_event, decided, place
 from reluscope.inputs import Law, check_law
+from reluscope.measure.checkpoint import SEARCH, Checkpoint, checkpoint_at_hand
 from reluscope.measure.sound.boxes import BoxSearch, good_enough
-from reluscope.measure.sound.checkpoint import Checkpoint, checkpoint_at_hand
 from reluscope.measure.sound.components import LawSearch, slice_search, unit_search
 from reluscope.measure.sound.frame import Frame, frames
 from reluscope.measure.sound.points import point_masses
 from reluscope.measure.sound.seen import seen
+from reluscope.measure.sound.turn import turned
 from reluscope.network import Network
 from reluscope.progress import Report, meter
 from reluscope.threads import OutOfTimeError, blas_threads, deadline
@@ -229,21 +230,23 @@ class _Portfolio:
     def run(self) -> Answer:
         rows = self.rows
         parts, fixed = _without_points(rows, frames(self.law, rows.network, rows.within))
-        boxes = BoxSearch(rows, parts, self.limit, self.tolerance, self.report, fixed)
+        turnable = not rows.everything and int((rows.network.pieces - 1).sum()) <= MOST_UNITS
+        own = tuple(turned(frame, rows) for frame in parts) if turnable else parts
+        boxes = BoxSearch(rows, own, self.limit, self.tolerance, self.report, fixed)
         if rows.everything:
             return _answer(*boxes.whole(), "mass of the event's box", "", 0, self.limit)
         if not parts:
             return _answer(*boxes.bracket(), "points evaluated with error bounds", "", 0, self.limit)
-        self.keeper = checkpoint_at_hand()
+        self.keeper = checkpoint_at_hand(SEARCH)
         if self.keeper is not None:
-            self._resume(parts, boxes)
+            self._resume(own, boxes)
         try:
             with blas_threads(max(rows.network.widths)), deadline(lambda: self.limit.spent() is not None):
                 self.few = max(frame.d for frame in parts) <= _FEW
                 self.runners = self._searches(parts, fixed, boxes)
                 note = self._work()
         except KeyboardInterrupt:
-            note = Stop("interrupted; the bracket so far", Status.BUDGET)
+            note = Stop("interrupted; the bracket so far", Status.INTERRUPTED)
         except OutOfTimeError:
             note = self.limit.spent() or ""
         self._keep()

@@ -22,6 +22,7 @@ from reluscope.inputs import Law, standard
 from reluscope.measure.sound.boxes import BoxSearch
 from reluscope.measure.sound.frame import Frame, frames
 from reluscope.measure.sound.search import NORM_1, NORM_2, NORM_INF
+from reluscope.measure.sound.turn import turned
 from reluscope.network import Network
 from reluscope.progress import Report
 from reluscope.threads import blas_threads
@@ -39,13 +40,14 @@ def bound_changes(
             "ask for confidence"
         )
     rows = place(scores, law, _keeps(scores))
-    parts = tuple(_widened(frame, scores, radius, _NORMS[norm]) for frame in frames(law, scores, None))
+    own = (turned(frame, rows) for frame in frames(law, scores, None))
+    parts = tuple(_widened(frame, scores, radius, _NORMS[norm]) for frame in own)
     search = BoxSearch(rows, parts, limit, tolerance, report)
     try:
         with blas_threads(max(scores.widths)):
             note = search.advance(limit)
     except KeyboardInterrupt:
-        note = Stop("interrupted; the bracket so far", Status.BUDGET)
+        note = Stop("interrupted; the bracket so far", Status.INTERRUPTED)
     if note and status_of(note) is Status.UNDECIDED:
         note = Stop("what is left open is left open by the moves, which are not split", Status.UNDECIDED)
     keeps = search.bracket()

@@ -23,6 +23,8 @@ from reluscope.measure.sound.mass import fraction, side_mass
 MOST_NODES = 1200
 """Boxes that may wait on the stack of one search."""
 
+HUGE = 1e290
+"""Bounds beyond this are not believed: sums on the way to them may have left the range of the numbers."""
 ABSENT, IMPOSSIBLE = -1, -2
 
 NORM_INF, NORM_2, NORM_1 = 0, 1, 2
@@ -30,6 +32,9 @@ NORM_INF, NORM_2, NORM_1 = 0, 1, 2
 
 MOVES_REST = 0.02
 """Boxes that stretch the relaxed units by less than this share of what moves do are not split further."""
+
+FAINTLY, NEARLY = 0.05, 2.0
+"""A box is looked at more closely if what is undecided in it seems to be between these shares of the threshold."""
 
 MOST_LEVELS = 64
 """Networks that one search may hold, each a reduction of the one before."""
@@ -48,6 +53,133 @@ def farthest(form: np.ndarray, start: int, stop: int, radius: float, norm: int) 
         else:
             total = max(total, a)
     return radius * (math.sqrt(total) if norm == NORM_2 else total)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def on_boundary(
+    d: int,
+    k: int,
+    kind: np.ndarray,
+    weight: np.ndarray,
+    unit_low: np.ndarray,
+    unit_high: np.ndarray,
+    head: int,
+    least: np.ndarray,
+    most: np.ndarray,
+    largest: np.ndarray,
+    own_slack: np.ndarray,
+    roundoff: float,
+    edge: np.ndarray,
+    centre: np.ndarray,
+    half: np.ndarray,
+    size: np.ndarray,
+    moments: np.ndarray,
+    slope_low: np.ndarray,
+    slope_high: np.ndarray,
+    intercept: np.ndarray,
+    doubt: np.ndarray,
+    work: np.ndarray,
+) -> None:
+    """Linear bounds of every unit that hold where a row g is 0: there its lower bound is <= 0, its upper bound >= 0.
+
+    `edge` holds both bounds of g over the box, `unit_low`, `unit_high` those of units, errors included. Where g is 0 a
+    unit is at most the maximum over the box of its upper bound minus t times a bound of g, for any t: the lower
+    one if t > 0, the upper one if t < 0. Two t are tried: the slope of the regression of the unit on g, and the one
+    that takes out the input along which g varies most. The lower slope of a unit's relaxation is 0 or 1, as its mean on
+    the boundary is negative or positive.
+    """
+    heads = head // 8
+    middle = edge[d] + edge[head + d]
+    spread = 0.0
+    for i in range(head):
+        work[i] = work[head + i] = 0.0
+    main, widest, main_slope = 0, -1.0, 1.0
+    for i in range(d):
+        g = edge[i] + edge[head + i]
+        middle += g * moments[i]
+        spread += g * g * moments[d + i]
+        work[i] = g * moments[d + i]
+        work[head + i] = moments[i]
+        if abs(g) * half[i] > widest:
+            main, widest, main_slope = i, abs(g) * half[i], g
+    work[head + d] = 1.0
+    row_size = dot_absolute(edge, 0, size, 0, heads) + dot_absolute(edge, head, size, 0, heads)
+    rounding = 3e-16 * (head + 8)
+    both, bound = 2 * head, 3 * head
+    for j in range(k):
+        if kind[j] != 2 or not weight[j] > 0.0:
+            continue
+        place = j * head
+        copy(work, both, unit_low, place, heads)
+        axpy(work, both, unit_high, place, 1.0, heads)
+        t = dot(work, both, work, 0, heads) / (spread + 1e-300)
+        mean = dot(work, both, work, head, heads) - t * middle
+        r, left = most[j], least[j]
+        high_own = dot_absolute(unit_high, place, size, 0, heads)
+        low_own = dot_absolute(unit_low, place, size, 0, heads)
+        for attempt in range(2):
+            if attempt == 1:
+                t = work[both + main] / main_slope
+            if not abs(t) < 1e150:
+                continue
+            above, below = (0, head) if t > 0.0 else (head, 0)
+            blur = abs(t) * row_size
+            copy(work, bound, unit_high, place, heads)
+            axpy(work, bound, edge, above, -t, heads)
+            value = dot(work, bound, centre, 0, heads) + dot_absolute(work, bound, half, 0, heads)
+            r = min(r, value + rounding * (high_own + blur))
+            copy(work, bound, unit_low, place, heads)
+            axpy(work, bound, edge, below, -t, heads)
+            value = dot(work, bound, centre, 0, heads) - dot_absolute(work, bound, half, 0, heads)
+            left = max(left, value - rounding * (low_own + blur))
+        if not r > 0.0:
+            slope_low[j] = slope_high[j] = intercept[j] = doubt[j] = 0.0
+            size[head + j] = 0.0
+            continue
+        if left >= 0.0:
+            slope_low[j] = slope_high[j] = 1.0
+            intercept[j] = 0.0
+        else:
+            s = r / (r - left)
+            slope_high[j] = s
+            intercept[j] = max(-s * left, (1.0 - s) * r) * (1.0 + 1e-15) + 1e-300
+            slope_low[j] = 1.0 if mean > 0.0 else 0.0
+        doubt[j] = roundoff * (largest[j] + intercept[j]) + own_slack[j]
+        size[head + j] = largest[j] + intercept[j]
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def crosses(
+    d: int,
+    old: np.ndarray,
+    at: int,
+    new: np.ndarray,
+    centre: np.ndarray,
+    half: np.ndarray,
+    size: np.ndarray,
+    sign: float,
+) -> bool:
+    """Whether `sign * old` and `sign * new` are both positive somewhere in the box, beyond rounding."""
+    first, second = sign * old[at + d], sign * new[d]
+    first_size, second_size = abs(first), abs(second)
+    for i in range(d):
+        a, b = sign * old[at + i], sign * new[i]
+        x = centre[i] + half[i] if a + b > 0.0 else centre[i] - half[i]
+        first += a * x
+        second += b * x
+        first_size += abs(a) * size[i]
+        second_size += abs(b) * size[i]
+    return first > 1e-14 * first_size and second > 1e-14 * second_size
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def tail_guess(form: np.ndarray, at: int, d: int, moments: np.ndarray, sign: float) -> float:
+    """About how much of the box has `sign * form <= 0`: as if the form were normal."""
+    mean, variance = form[at + d], 0.0
+    for i in range(d):
+        mean += form[at + i] * moments[i]
+        variance += form[at + i] * form[at + i] * moments[d + i]
+    return 0.5 * math.erfc(sign * mean / math.sqrt(2.0 * variance + 1e-300))
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -95,7 +227,8 @@ def search(
     stride = head + 8 * ((n_units + 7) // 8)
     length = (n_units + n_rows) * stride
     store = np.zeros(4 * length + 64 * stride)
-    store[:length] = net[:length]
+    for i in range(length):  # a slice assigned to a slice compiles its error message too: three seconds
+        store[i] = net[i]
     firsts = np.zeros(6 * (n_units + n_rows) + 64, np.int64)
     slacks = np.zeros(6 * (n_units + n_rows) + 64)
     row_ids = np.zeros((MOST_LEVELS, n_rows), np.int64)
@@ -154,6 +287,19 @@ def search(
     case_low = np.zeros(n_cases)
     case_open = np.zeros(n_cases, np.int64)
     renumber = np.zeros(n_units + 1, np.int64)
+    # The same where a row is 0, and bounds of units in the inputs, with their errors.
+    unit_low = np.zeros((n_units + 1) * head)
+    unit_high = np.zeros((n_units + 1) * head)
+    lows = np.zeros(n_units + 1)
+    highs = np.zeros(n_units + 1)
+    near_low = np.zeros(n_units + 8)
+    near_high = np.zeros(n_units + 8)
+    near_intercept = np.zeros(n_units + 8)
+    near_doubt = np.zeros(n_units + 8)
+    near_size = np.zeros(stride)
+    near_slack = np.zeros(n_units + 1)
+    edge = np.zeros(2 * head)
+    spare = np.zeros(4 * head)
     work = np.zeros(2 * d + 512)
 
     inside = 0.0
@@ -222,11 +368,12 @@ def search(
             least = value_low - radius_low - error_low
             most = value_high + radius_high + error_high
             weight[j] = 0.0
-            if most <= 0.0:
+            clear = abs(least) < HUGE and abs(most) < HUGE  # else a sum may have left the range of the numbers
+            if clear and most <= 0.0:
                 kind[j] = 0
                 slope_low[j] = slope_high[j] = intercept[j] = doubt[j] = 0.0
                 size[head + j] = 0.0
-            elif least >= 0.0:
+            elif clear and least >= 0.0:
                 kind[j] = 1
                 slope_low[j] = slope_high[j] = 1.0
                 intercept[j] = 0.0
@@ -235,22 +382,33 @@ def search(
             else:
                 kind[j] = 2
                 unstable += 1
-                if most - least > 64.0 * (error_low + error_high):
+                if not clear or most - least > 64.0 * (error_low + error_high):
                     loose += 1
-                if least > -1e150 and most < 1e150:
+                if clear and least > -1e150 and most < 1e150:
                     s = most / (most - least)
                     slope_high[j] = s
                     intercept[j] = max(-s * least, (1.0 - s) * most) * (1.0 + 1e-15) + 1e-300
                     slope_low[j] = 1.0 if most > -least else 0.0
                     mid = (most + least) / (most - least)
                     gain[j] = 1.0 - mid * mid
-                else:
-                    slope_low[j] = 0.0
-                    slope_high[j] = 1.0
-                    intercept[j] = 1e300
+                else:  # a constant above, or nothing at all
+                    if not clear:
+                        least, most = -np.inf, np.inf
+                    slope_low[j] = slope_high[j] = 0.0
+                    intercept[j] = most
                     gain[j] = 1.0
                 doubt[j] = roundoff * (largest[j] + intercept[j]) + slacks[fbase + j]
                 size[head + j] = max(slope_low[j], slope_high[j]) * largest[j] + intercept[j]
+                lows[j], highs[j] = least, most
+                near_slack[j] = slacks[fbase + j]
+                if f == 0:
+                    copy(unit_low, j * head, store, place, heads)
+                    copy(unit_high, j * head, store, place, heads)
+                else:
+                    copy(unit_low, j * head, below, 0, heads)
+                    copy(unit_high, j * head, above, 0, heads)
+                unit_low[j * head + d] -= error_low
+                unit_high[j * head + d] += error_high
         # -- bounds of the event's rows ------------------------------------------------------------------------
         for c in range(n_cases):
             case_open[c] = ABSENT
@@ -308,12 +466,15 @@ def search(
             value_high = dot(above, 0, centre, 0, heads)
             radius_low = dot_absolute(below, 0, half, 0, heads)
             radius_high = dot_absolute(above, 0, half, 0, heads)
-            firm[q] = value_high + radius_high - (value_low - radius_low) <= 64.0 * (error_low + error_high)
+            clear = abs(value_low - radius_low) < HUGE and abs(value_high + radius_high) < HUGE
+            if not clear:
+                form_low[at + own], form_high[at + own] = -np.inf, np.inf
+            firm[q] = clear and value_high + radius_high - (value_low - radius_low) <= 64.0 * (error_low + error_high)
             if case_open[c] == ABSENT:
                 case_open[c] = 0
-            if value_low - radius_low > 0.0:
+            if clear and value_low - radius_low > 0.0:
                 case_open[c] = IMPOSSIBLE
-            elif value_high + radius_high <= 0.0:
+            elif clear and value_high + radius_high <= 0.0:
                 state[q] = 1
             else:
                 state[q] = 0
@@ -347,30 +508,81 @@ def search(
             if abs(beta) > 30.0 or half[i] > 4.0:
                 beta = 0.0
             moments[i] = centre[i] - half[i] * (beta / (3.0 + abs(beta)))
-            moments[d + i] = half[i] * half[i] / (3.0 + 0.5 * beta * beta)
-        guess_high = 0.0
-        guess_low = 0.0
-        for q in range(rows_here):
-            if state[q] != 0:
-                continue
-            c = case_of[row_ids[e, q]]
-            at = q * (own + 1)
-            mean_low, mean_high = form_low[at + own], form_high[at + own]
-            var_low, var_high = 0.0, 0.0
-            for i in range(own):
-                a, b = form_low[at + i], form_high[at + i]
-                mean_low += a * moments[i]
-                mean_high += b * moments[i]
-                var_low += a * a * moments[d + i]
-                var_high += b * b * moments[d + i]
-            p = 0.5 * math.erfc(mean_low / math.sqrt(2.0 * var_low + 1e-300))
-            case_high[c] = min(case_high[c], p)
-            p = 0.5 * math.erfc(-mean_high / math.sqrt(2.0 * var_high + 1e-300))
-            case_low[c] -= p
-        for c in range(n_cases):
-            guess_high += case_high[c]
-            guess_low = max(guess_low, case_low[c])
-        guess = mass * (min(1.0, guess_high) - guess_low)
+            moments[own + i] = half[i] * half[i] / (3.0 + 0.5 * beta * beta)
+        guess = 1.0
+        for attempt in range(2):
+            if attempt == 1:
+                # A box that may be split no further: bounds that hold where the row is 0 are enough, and tighter. A
+                # linear function phi <= g on {g = 0} with one point at which g > 0 and phi > 0 has
+                # {g <= 0} in {phi <= 0}: on the way from a point with g <= 0 < phi to that one, phi > 0 and g has a 0.
+                if unstable == 0 or free > 0:
+                    break
+                if most_boxes > 1 and not FAINTLY * threshold < guess < NEARLY * threshold:
+                    break
+                for q in range(rows_here):
+                    if state[q] != 0:
+                        continue
+                    at = q * (own + 1)
+                    for i in range(step):
+                        near_size[i] = size[i]
+                    for j in range(k):
+                        near_low[j], near_high[j] = slope_low[j], slope_high[j]
+                        near_intercept[j], near_doubt[j] = intercept[j], doubt[j]
+                    for i in range(own + 1):
+                        edge[i], edge[head + i] = form_low[at + i], form_high[at + i]
+                    on_boundary(
+                        d, k, kind, weight, unit_low, unit_high, head, lows, highs, largest, near_slack, roundoff,
+                        edge, centre, half, near_size, moments, near_low, near_high, near_intercept, near_doubt, spare,
+                    )  # fmt: skip
+                    place = base + (k + q) * step
+                    copy(below, 0, store, place, step // 8)
+                    copy(above, 0, store, place, step // 8)
+                    error_low = error_high = roundoff * dot_absolute(store, place, near_size, 0, step // 8) + abs(
+                        slacks[fbase + k + q]
+                    )
+                    for i in range(4):
+                        sums[i] = 0.0
+                    end = firsts[fbase + k + q]
+                    while end > 0:
+                        begin = firsts[fbase + end - 1]
+                        relax(
+                            below, above, head + begin, near_low, near_high, near_intercept, near_doubt, begin,
+                            end - begin, for_below, for_above, sums,
+                        )  # fmt: skip
+                        add_rows(
+                            below, above, store, base + begin * step, step, end - begin, for_below, for_above,
+                            heads + (begin + 7) // 8,
+                        )  # fmt: skip
+                        end = begin
+                    below[d] += sums[0] - error_low - sums[2]
+                    above[d] += sums[1] + error_high + sums[3]
+                    below[d] -= 4e-16 * (abs(below[d]) + error_low + sums[2])
+                    above[d] += 4e-16 * (abs(above[d]) + error_high + sums[3])
+                    better = tail_guess(below, 0, own, moments, 1.0) < tail_guess(form_low, at, own, moments, 1.0)
+                    better = better and abs(below[d]) < HUGE
+                    if better and crosses(own, form_low, at, below, centre, half, size, 1.0):
+                        for i in range(own + 1):
+                            form_low[at + i] = below[i]
+                    better = tail_guess(above, 0, own, moments, -1.0) < tail_guess(form_high, at, own, moments, -1.0)
+                    better = better and abs(above[d]) < HUGE
+                    if better and crosses(own, form_high, at, above, centre, half, size, -1.0):
+                        for i in range(own + 1):
+                            form_high[at + i] = above[i]
+                for c in range(n_cases):
+                    case_high[c] = case_low[c] = 1.0 if case_open[c] > 0 else 0.0
+            guess_high = 0.0
+            guess_low = 0.0
+            for q in range(rows_here):
+                if state[q] != 0:
+                    continue
+                c = case_of[row_ids[e, q]]
+                at = q * (own + 1)
+                case_high[c] = min(case_high[c], tail_guess(form_low, at, own, moments, 1.0))
+                case_low[c] -= tail_guess(form_high, at, own, moments, -1.0)
+            for c in range(n_cases):
+                guess_high += case_high[c]
+                guess_low = max(guess_low, case_low[c])
+            guess = mass * (min(1.0, guess_high) - guess_low)
         high = 1.0
         low = 0.0
         resolved = not guess > 1.3 * threshold

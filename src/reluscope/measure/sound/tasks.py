@@ -99,6 +99,11 @@ def bisect(task: Task, rows: PlacedEvent, threshold: float, most: int, stop: Fla
     return _bounds(out, task.frame)
 
 
+def bisect_all(tasks: list[tuple[Task, float]], rows: PlacedEvent, most: int, stop: Flag) -> list[Result]:
+    """`bisect` of several tasks, each with its threshold."""
+    return [bisect(task, rows, threshold, most, stop) for task, threshold in tasks]
+
+
 def _call(
     frame: Frame,
     rows: PlacedEvent,

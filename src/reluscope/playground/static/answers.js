@@ -59,7 +59,7 @@ function probability(a) {
   if (a.error) { S.place = null; fill($('probability'), '—'); fill($('probability-more')); return; }
   fill($('probability'), value(a), ' ', badge(a.guarantee, a.level));
   const rows = S.data && a.rows !== undefined ? `${a.rows.toLocaleString('en')} of ${plural(S.data.rows, 'row')} of ${S.data.name}` : '';
-  fill($('probability-more'), [interval(a), a.method, a.note, rows].filter(Boolean).join('; '));
+  fill($('probability-more'), [interval(a), a.method, a.note?.replace(/^exact: [^;]*;? ?/, ''), rows].filter(Boolean).join('; '));
 }
 
 function moments(f) {

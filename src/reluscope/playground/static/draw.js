@@ -223,7 +223,7 @@ export function ticks(low, high, most) {
   const raw = (high - low) / most, power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 2.5, 5, 10].find(m => power * m >= raw * 0.999), out = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) out.push(k * step);
-  return out.map(t => [t, String(Number(t.toPrecision(6)))]);
+  return out.map(t => [t, String(Number(t.toPrecision(6))).replace(/^-/, '−')]);
 }
 
 function halo(ctx, width, dash, colour = '#000') {

@@ -11,7 +11,7 @@ const tidy = (v, unit) => Math.abs(v) < 1e-9 * unit ? 0 : v;  // rounding of a m
 export function controls() {
   const { net, view } = S, several = net.inputs.length > 2;
   const kinds = net.own ? [['own', 'the network’s own: ' + net.law]] : [];
-  kinds.push(['shown', several ? 'Gaussian in the two shown inputs, the others held' : 'Gaussian']);
+  kinds.push(['shown', several ? 'Gaussian in the two shown inputs, the others fixed' : 'Gaussian']);
   if (several) kinds.push(['all', 'Gaussian in all inputs']);
   fill($('vary'), ...kinds.map(([value, text]) => el('label', {}, el('input', {
     type: 'radio', name: 'vary', value, checked: view.vary === value,

@@ -47,7 +47,13 @@ export function repaint() {
   redraw();
 }
 
+// At most once a frame, however many answers and movements ask for it.
+let frameAsked = 0;
 export function redraw() {
+  if (!frameAsked) frameAsked = requestAnimationFrame(() => { frameAsked = 0; drawNow(); });
+}
+
+function drawNow() {
   const { view } = S, line = view?.axes.length === 1;
   if (!view || !canvas.clientWidth) return;
   draw(canvas, model());

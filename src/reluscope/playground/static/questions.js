@@ -7,13 +7,14 @@ import { ask, page } from './server.js';
 import { remember } from './share.js';
 import { KINDS, LAW, S, planeOf } from './state.js';
 
-const SETTLE = 350, QUICK = 110;
+const SETTLE = 350, QUICK = 110, TURN = 300;
 const PANELS = { event: 'chance', outputs: 'output-panel', linear_models: 'regions-panel', point: 'point', code: 'code-panel', picture: 'stage' };
 const dirty = new Set(), wanted = {}, took = {}, asks = {};   // to be asked; the change that asked for it; ms it took; when it was asked
-let changes = 0, turn = 0, running = false, settle = 0;
+let changes = 0, turn = 0, running = false, settle = 0, between = 0;   // between: when something else than the event was asked
 
 function mark(kind, stale) {
   const panel = $(PANELS[kind]);
+  if (panel.getAttribute('aria-busy') === String(stale)) return;
   panel.classList.toggle('stale', stale);
   panel.setAttribute('aria-busy', String(stale));
 }
@@ -27,9 +28,13 @@ async function pump() {
     for (;;) {
       // While something moves, only what is quick is asked, in turns; the rest waits until it rests.
       const ready = KINDS.filter(k => dirty.has(k) && (!S.live || k === 'picture' || k === 'event' || (k !== 'code' && took[k] < QUICK)));
-      const kind = S.live ? ready.sort((a, b) => (asks[a] ?? 0) - (asks[b] ?? 0))[0] : ready[0];
+      // The number follows the hand: while it moves, the other questions take turns, one every so many milliseconds.
+      const others = ready.filter(k => k !== 'event').sort((a, b) => (asks[a] ?? 0) - (asks[b] ?? 0));
+      const first = ready.includes('event') && performance.now() - between < TURN;
+      const kind = !S.live ? ready[0] : first || !others.length ? ready.find(k => k === 'event') : others[0];
       if (!kind) break;
       asks[kind] = performance.now();
+      if (kind !== 'event') between = asks[kind];
       dirty.delete(kind);
       if (kind === 'point' && !S.point) { mark(kind, false); continue; }
       const methods = ['outputs', 'linear_models'].map(k => S.got[k]?.asked ?? 'auto');

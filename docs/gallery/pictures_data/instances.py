@@ -1,0 +1,18 @@
+"""
+Rows of the largest regions
+===========================
+
+``plot_instances`` draws single rows of the largest regions, input by input.
+"""
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_diabetes
+
+import reluscope as rs
+from reluscope.plot import plot_instances
+
+data = load_diabetes()
+model = rs.ReluRegressor(hidden=(16,), epochs=200, random_state=0).fit(data.data, data.target)
+u = rs.unwrap(model, data.data, data.target, feature_names=data.feature_names)
+figure, ax = plt.subplots(figsize=(6.0, 4.2), layout="constrained")
+plot_instances(u, ax=ax)

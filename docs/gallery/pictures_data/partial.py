@@ -1,0 +1,18 @@
+"""
+The contribution of one input
+=============================
+
+``plot_partial`` draws the centred contribution of one input in every row, and a smooth curve.
+"""
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_diabetes
+
+import reluscope as rs
+from reluscope.plot import plot_partial
+
+data = load_diabetes()
+model = rs.ReluRegressor(hidden=(16,), epochs=200, random_state=0).fit(data.data, data.target)
+u = rs.unwrap(model, data.data, data.target, feature_names=data.feature_names)
+figure, ax = plt.subplots(figsize=(6.0, 4.2), layout="constrained")
+plot_partial(u, feature="bmi", ax=ax)

@@ -1,0 +1,18 @@
+"""
+Local and global scores
+=======================
+
+``plot_performance`` draws the score of each local model on its own rows and on all rows.
+"""
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_diabetes
+
+import reluscope as rs
+from reluscope.plot import plot_performance
+
+data = load_diabetes()
+model = rs.ReluRegressor(hidden=(16,), epochs=200, random_state=0).fit(data.data, data.target)
+u = rs.unwrap(model, data.data, data.target, feature_names=data.feature_names)
+figure, ax = plt.subplots(figsize=(6.0, 4.2), layout="constrained")
+plot_performance(u, ax=ax)

@@ -192,5 +192,5 @@ def test_ctrl_c_keeps_the_masses_that_were_measured():
 
 def test_time_ends_the_work_of_all_workers():
     began = time.monotonic()
-    found = rs.regions(network(2, 200, 200, 200, 1), (-3, 3), jobs=3, budget="0.5s")
+    found = rs.regions(network(2, 800, 800, 800, 1), (-3, 3), jobs=3, budget="0.5s")
     assert "0.5 s" in found.stopped and time.monotonic() - began < 60

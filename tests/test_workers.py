@@ -282,6 +282,28 @@ def test_a_dask_worker_that_dies_loses_nothing(dask_client, tmp_path):
     assert found == list(range(12)) and (tmp_path / "died").exists()
 
 
+def die_once_with(task, folder):
+    """Kills the first worker that comes here, then gives what it was given."""
+    number, block = task
+    return die_once(number, folder), float(block.sum())
+
+
+def test_large_tasks_go_past_the_scheduler_of_dask(dask_client, tmp_path):
+    """Tasks of megabytes: no warning of a large graph (an error in tests), lists arrive whole, death loses none."""
+    blocks = [(i, np.full(2_500_000, float(i))) for i in range(8)]
+    record = rs.Gaussian(np.zeros(200_000), np.ones(200_000))
+    assert workers._size(record) >= 3_200_000 and workers._size((1, "a", [record])) >= 3_200_000 > workers._size(
+        (1, "a")
+    )
+    with joblib.parallel_config(backend="dask", client=dask_client):
+        found = list(
+            run(lambda task: (task[0][0], float(task[0][1].sum()), len(task)), [[b, []] for b in blocks], jobs=2)
+        )
+        assert found == [(i, 2_500_000.0 * i, 2) for i in range(8)]
+        again = list(run(die_once_with, blocks, jobs=2, shared=(str(tmp_path),)))
+    assert again == [(i, 2_500_000.0 * i) for i in range(8)] and (tmp_path / "died").exists()
+
+
 def test_a_cluster_is_named_by_its_address(dask_client):
     with workers.cluster(dask_client.scheduler.address):
         assert os.getpid() not in set(run(lambda x: os.getpid(), range(4), jobs=2))

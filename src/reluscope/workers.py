@@ -51,6 +51,9 @@ _LOOK = 0.05
 _PATIENCE = 10.0
 """Seconds within which a cluster must answer."""
 
+_LARGE = 1 << 20
+"""Bytes of a task from which on it does not pass through the scheduler of a cluster."""
+
 _IDLE = 120
 """Seconds after which worker processes without work end."""
 
@@ -566,9 +569,12 @@ class _Crew:
     def _submit(self, task: Any) -> Future[Any]:
         if self._kind == "threads":
             return self._executor.submit(_in_thread, self._function, task, self._shared, self._halt, self._workers_over)
-        left = None if self._budget is None else self._budget
-        name = self._name if self._kind == "dask" else None
-        return self._executor.submit(_in_process, self._blob, task, left, name)
+        if self._kind == "dask":
+            # Large tasks go to a worker straight away, past the scheduler; with the task they would pass through it.
+            if _size(task) > _LARGE:
+                task = self._client.scatter([task], hash=False)[0]
+            return self._executor.submit(_in_process, self._blob, task, self._budget, self._name)
+        return self._executor.submit(_in_process, self._blob, task, self._budget, None)
 
     def finished(self) -> dict[int, _Outcome]:
         """What has been done since, at least one task; `OutOfTimeError` when the time is over."""
@@ -676,6 +682,25 @@ def _in_thread(
     with _as_worker(), stoppable(halt.is_set), deadline(over):
         look()
         return function(task, *shared)
+
+
+def _size(task: Any, depth: int = 8) -> int:
+    """About how many bytes the arrays and texts of a task take, those inside of records included."""
+    nbytes = getattr(task, "nbytes", None)
+    if isinstance(nbytes, int):
+        return nbytes
+    if depth == 0 or isinstance(task, (int, float, complex, type, type(None))):
+        return 0
+    if isinstance(task, (bytes, bytearray, str)):
+        return len(task)
+    if isinstance(task, dict):
+        inside: Iterable[Any] = task.values()
+    elif isinstance(task, (list, tuple, set, frozenset, deque)):
+        inside = task
+    else:
+        slots = getattr(type(task), "__slots__", ())
+        inside = [*getattr(task, "__dict__", {}).values(), *(getattr(task, name, None) for name in slots)]
+    return sum(_size(each, depth - 1) for each in inside)
 
 
 def _in_process(blob: Any, task: Any, budget: Budget | None, name: str | None) -> Any:

@@ -413,3 +413,12 @@ def test_every_component_of_a_large_mixture_has_its_own_value():
         found = rs.probability(net, law, event, guarantee="confidence", interval=interval, budget="3s", rng=0)
         assert found.lower <= truth <= found.upper
         assert abs(found.value - truth) < 0.02, interval
+
+
+def test_boxes_of_inputs_have_one_story():
+    """An event on inputs alone, of a law in many dimensions: exact, and no note of a confidence interval."""
+    net, law = random_net((8, 16, 2), 0), rs.Gaussian(np.full(8, 1.2), 0.1)
+    half = rs.probability(net, law, "x[1] > 1.2")
+    assert half.guarantee == "exact" and half.value == pytest.approx(0.5, abs=1e-12)
+    assert "always" not in repr(half) and "confidence" not in repr(half) and "box of inputs" in half.method
+    assert "always happens" in rs.probability(net, law, "x[1] > -1000").method

@@ -180,6 +180,39 @@ def test_witnesses_survive_float32():
             assert event.contains(safe.x.astype(np.float32).astype(float), z.astype(float))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_step_inwards_stays_small_in_deep_networks(seed):
+    """Seven layers: rounding as the local slopes carry it on, and no step that leads to another input."""
+    widths = (4, 30, 30, 30, 30, 30, 30, 3)
+    rng = np.random.default_rng(seed)
+    he = [(np.sqrt(2 / n), n, m) for n, m in itertools.pairwise(widths)]
+    net = rs.Network([(s * rng.normal(size=(m, n)), rng.uniform(-1, 1, m) / np.sqrt(n)) for s, n, m in he])
+    law = rs.Gaussian(rng.normal(size=4), 0.04)
+    U = rng.standard_normal((200_000, 4))
+    y = net(law.mean + 0.2 * U)[:, 0]
+    c = float(np.quantile(y, 0.99))
+    text = f"y[0] > {c!r}"
+    found = rs.witness(net, law, text, rng=0, budget="20s")
+    edge = rs.witness(net, law, text, margin=0.0, rng=0, budget="20s")
+    assert found.distance <= edge.distance + 0.1 * (1 + edge.distance)
+    assert found[0].step <= 0.1 * (1 + edge.distance) and found[0].margin > edge[0].margin
+    # Against draws: none of them is nearer than what was proved.
+    nearest = np.linalg.norm(U[y > c], axis=1).min()
+    assert found.proved_nearest and nearest >= found.distance - found[0].step - 1e-6
+
+
+def test_no_step_that_leads_far_away():
+    """The output stays 1e-9 above the limit up to x = 5, and only there the margin grows: no step to there."""
+    net = rs.Network([([[1.0], [1.0]], [-1.0, -5.0]), ([[1.0, 1.0]], [1.0])])
+    flat = rs.Network([([[1.0], [1.0], [1.0]], [-1.0, -1.0 - 1e-9, -5.0]), ([[1.0, -1.0, 1.0]], [0.0])])
+    found = rs.witness(flat, rs.Gaussian([0.0]), "y[0] > 5e-10", rng=0)
+    assert found.distance == pytest.approx(1.0, abs=1e-6) and found[0].step < 1e-6
+    assert "float32 may decide otherwise" in found.note
+    found = rs.witness(net, rs.Gaussian([0.0]), "y[0] > 1", rng=0)
+    assert found.distance < 1.001 and "float32" not in found.note
+    assert "proved nearest" in repr(found) or "none is nearer than 1" in repr(found)
+
+
 def test_fixed_inputs_do_not_stop_the_step():
     net, law = random_net((3, 8, 2), 0), rs.Gaussian([0.0, 0.0, 0.2], [1.0, 1.0, 0.0])
     text = "y[0] < y[1] - 1 and x[2] >= 0.2 and x[2] <= 0.2"

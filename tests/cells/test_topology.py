@@ -164,7 +164,7 @@ def test_persistence_agrees_with_sublevel_sets(seed):
 
 
 def test_nothing_and_everything():
-    assert topology(ball(2), (-1, 1), of="level", value=5.0).betti == ()
+    assert topology(ball(2), (-1, 1), of="level", value=5.0).betti == (0,)
     assert topology(ball(2), (-1, 1), of="sublevel", value=5.0).betti == (1, 0, 0)
     with pytest.raises(InputError, match="needs a box"):
         topology(ball(2), None)

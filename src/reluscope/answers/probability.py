@@ -587,7 +587,8 @@ def _part_estimate(
     if not part.n_cases:
         return Answer(0.0, 0.0, 0.0, "exact", method="the law never meets the event", evaluations=0)
     if part.everything:
-        return Answer(1.0, 1.0, 1.0, "exact", method="the event always happens", evaluations=0)
+        why = "the event always happens" if part.mass == 1.0 else "the mass of a box of inputs"
+        return Answer(1.0, 1.0, 1.0, "exact", method=why, evaluations=0)
     if part.event.linear and not alone:
         return _by_lines(part, tolerance, seconds, level, interval, rng)
     if interval == "replicate" and not alone and not part.G.any():
@@ -877,7 +878,7 @@ def _auto(
         worst = max(high, key=lambda c: c.r)
         why = f"{worst.r} dimensions are too many for exact masses"
     found = estimated(net, law, event, tolerance, limit, level, interval, rng, parts=parts, proof=True)
-    if found.guarantee == "sound":
+    if found.guarantee != "confidence":
         return found
     note = f"confidence: {why}" + (f"; {found.note}" if found.note else "")
     if partial is not None:  # what enumeration has decided holds for certain

@@ -37,6 +37,11 @@ _PUSHES = 10
 
 _TRIES = 12
 
+_MOST_STEP = 0.1
+"""A step inwards may cost so much of the distance, and as many standard deviations (of a box: so much of its width).
+
+Further inside is another input, and no longer the most probable one: then the witness stays on the edge."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Witness:
@@ -56,7 +61,7 @@ class Witness:
     model_y, model_margin : array, float or None
         Those of the model file given as `replay`.
     step : float
-        How much of `distance` was paid to come inside by more than rounding.
+        How much of `distance` was paid to come inside by more than rounding: at most a tenth of it, and 0.1.
     schema : Schema or None
         What inputs and outputs mean.
     """
@@ -95,6 +100,14 @@ class Witness:
             parts.append(f"{column.name} {shown}{f' {column.unit}' if column.unit else ''}")
         return ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
 
+    @property
+    def proof(self) -> str:
+        """What was proved of the distance, in words; empty if nothing was."""
+        if not self.proved_nearest or self.distance is None:
+            return ""
+        nearest = self.distance - self.step
+        return "proved nearest" if f"{nearest:.4g}" == f"{self.distance:.4g}" else f"none is nearer than {nearest:.4g}"
+
     def to_dict(self) -> dict[str, Any]:
         """The fields in plain lists and numbers, fit for JSON."""
         return {
@@ -114,7 +127,7 @@ class Witness:
         with np.printoptions(precision=6, threshold=8):
             far = "" if self.distance is None else f", {self.distance:.6g} standard deviations away"
             paid = f" ({self.step:.2g} for the margin)" if self.step > 0 else ""
-            proved = ", proved nearest" if self.proved_nearest else ""
+            proved = f", {self.proof}" if self.proved_nearest else ""
             again = "" if self.replayed is None else f", replayed: {'yes' if self.replayed else 'no'}"
             where = f"x={self.x}" if self.values is None else self.words
             return f"Witness({where}, y={self.y}, margin {self.margin:.3g}{far}{paid}{proved}{again})"
@@ -210,8 +223,8 @@ def witness(
     margin : float, optional
         How far inside every row and bound the input must lie, in their units (rounding in float64 is always allowed
         for). By default each witness of an event on inputs and outputs is moved inwards, by the least distance, until
-        its margin is more than float32 runtimes can round away, where its surroundings allow that; `margin=0` leaves
-        it on the edge.
+        its margin is more than float32 runtimes can round away, where that costs at most a tenth of its distance and
+        0.1 standard deviations; `margin=0` leaves it on the edge.
     replay : path, optional
         An ONNX file of the same model to run as well (with onnxruntime: `pip install onnxruntime`); witnesses are moved
         further inwards until that run agrees.
@@ -326,6 +339,8 @@ def _nearest(
     witnesses = _distinct([checker.settled(w, components[w.component], limit) for w in witnesses])
     if witnesses:
         note = "all nearer regions were searched" if proved else "the best of a search; nearer ones may exist"
+        if not all(checker.deep(w) for w in witnesses):
+            note += "; some lie so close to the edge of the event that float32 may decide otherwise"
     else:
         proved &= not met
         note = "no input of the event within 38.5 standard deviations" if proved else "the search found no input"
@@ -493,6 +508,10 @@ class _Replay:
         rounding: FloatArray = np.abs(case.A) @ ex + np.abs(case.G) @ ey
         return np.maximum(rounding, self.depth)
 
+    def deep(self, witness: Witness) -> bool:
+        """Whether float32 can tell that the witness is inside; not asked where a margin was given."""
+        return not self.safe or not self.event.linear or witness.replayed is True or self._deep(witness, _FLOAT32 / 4)
+
     def _deep(self, witness: Witness, scale: float) -> bool:
         """Whether some case holds at the witness with the slack wanted in each row."""
         x, y = witness.x, witness.y
@@ -543,8 +562,13 @@ class _Replay:
         u = min(found, key=lambda u: float(np.sum((u - centre) ** 2)))
         x = component.to_x(u)
         if witness.distance is None:
-            return self(x, None, witness.component, witness.proved_nearest)
+            near = (
+                component.lower is None or (np.abs(u - start) <= _MOST_STEP * (component.upper - component.lower)).all()
+            )
+            return self(x, None, witness.component, witness.proved_nearest) if near else None
         distance = float(np.linalg.norm(u))
+        if distance - witness.distance > _MOST_STEP * (1.0 + witness.distance):
+            return None
         made = self(x, distance, witness.component, witness.proved_nearest)
         return None if made is None else replace(made, step=max(distance - witness.distance, 0.0))
 
@@ -591,17 +615,31 @@ def _nearest_x(
 
 
 def _float32_errors(net: Network, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """About how far a forward pass in float32 can be off: of the input as it is stored, and of the outputs."""
+    """About how far a forward pass in float32 can be off: of the input as it is stored, and of the outputs.
+
+    Each layer rounds its own sums; how much of that reaches the outputs is what the slopes of the later layers say, of
+    the pieces at this input. (Products of absolute weights would be hundreds of times larger in deep networks.)
+    """
     eps = 2.0**-24
     z = np.asarray(x, dtype=np.float64)
-    first = error = eps * np.abs(z)
+    first = eps * np.abs(z)
+    made, slopes = [first], list[FloatArray]()
     for layer in net.layers:
-        weight = np.abs(layer.dense())
-        error = weight @ error + eps * max(2.0, weight.shape[1] ** 0.5) * (weight @ np.abs(z) + np.abs(layer.bias))
-        h = layer.dense() @ z + layer.bias
+        weight = layer.dense()
+        most = np.abs(weight) @ np.abs(z) + np.abs(layer.bias)
+        made.append(eps * max(2.0, weight.shape[1] ** 0.5) * most)
+        h = weight @ z + layer.bias
+        # A unit at its kink may be on either side in float32: the steeper slope counts.
+        below, above = (layer.units.on(layer.units.pattern(side))[0] for side in (h - made[-1], h + made[-1]))
+        slopes.append(np.where(np.abs(below) > np.abs(above), below, above))
         z = layer.units(h[None])[0]
-        error = error * max((abs(s) for act in layer.units.kinds for s in act.slopes), default=1.0)
-    return first, error
+    error = np.zeros(net.n_outputs)
+    back = np.eye(net.n_outputs)
+    for layer, own, slope in zip(net.layers[::-1], made[:0:-1], slopes[::-1], strict=True):
+        back = back * slope
+        error += np.abs(back) @ own
+        back = back @ layer.dense()
+    return first, error + np.abs(back) @ first
 
 
 def forward(net: Network, x: FloatArray) -> FloatArray:

@@ -349,7 +349,7 @@ def betti_numbers(part: Subcomplex, prime: int = _PRIME) -> tuple[int, ...]:
     sizes = part.f_vector
     top = max((k for k, n in enumerate(sizes) if n), default=-1)
     if top < 0:
-        return ()
+        return (0,)
     matrices = part.complex.boundaries
     rank = [0] * (top + 2)
     cleared: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from reluscope.schema import Label, Output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+PYPLOT = "matplotlib.pyplot"
 
 EDGE = "#33415c"
 """Colour of lines between regions."""
@@ -30,7 +33,7 @@ def expect(value: Any, kind: type | tuple[type, ...], name: str, source: str) ->
 
 
 def axes(ax: Axes | None = None, *, figsize: tuple[float, float] = (5.2, 4.4)) -> Axes:
-    """`ax` itself, or the Axes of a new figure that belongs to no window."""
+    """`ax` itself, or the Axes of a new figure."""
     if ax is None:
         return figure(None, figsize).add_subplot()
     require("matplotlib", "plot")
@@ -40,13 +43,27 @@ def axes(ax: Axes | None = None, *, figsize: tuple[float, float] = (5.2, 4.4)) -
 
 
 def figure(given: Any, size: tuple[float, float], dpi: int = 150) -> Any:
-    """`given` itself, or a new figure that belongs to no window."""
+    """`given` itself, or a new figure.
+
+    Where pyplot is at work (it was imported, or this is a notebook) the figure is pyplot's: `plt.show()` and
+    `plt.savefig()` know it, and notebooks show it. Elsewhere it belongs to no window and needs no closing.
+    """
     require("matplotlib", "plot")
     from matplotlib.figure import Figure, FigureBase
 
     if given is not None:
         return instance(given, "figure", FigureBase, "a matplotlib Figure")
+    if PYPLOT in sys.modules or "ipykernel" in sys.modules:
+        from matplotlib import pyplot
+
+        return pyplot.figure(figsize=size, dpi=dpi, layout="constrained")
     return Figure(figsize=size, dpi=dpi, layout="constrained")
+
+
+def close(figure: Any) -> None:
+    """A figure that was written to a file: pyplot, if it knows it, need not show it as well."""
+    if PYPLOT in sys.modules:
+        sys.modules[PYPLOT].close(figure)
 
 
 def name_axes(ax: Axes, x: str | None = None, y: str | None = None, title: str | None = None) -> None:
@@ -130,6 +147,7 @@ def save(ax: Axes, path: Any) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure: Any = ax.figure  # SubFigures have no savefig
+    close(figure)
     FigureCanvasAgg(figure)
     figure.savefig(path)
 

@@ -37,7 +37,7 @@ def plot_regions(
 
     `colour="output"` shows the output itself (pixels under the exact edges), `"mass"` the probabilities given in
     `masses` (of `Regions.masses`, or one number per region), `"gradient"` the length of the output's gradient,
-    `"pattern"` arbitrary colours. `view=(lo, hi)` is the part of the plane shown (needed when regions are unbounded).
+    `"pattern"` arbitrary colours. `view=(lo, hi)` is the part of the plane shown.
 
     Parameters
     ----------
@@ -52,7 +52,8 @@ def plot_regions(
     masses : Answers or (regions,), optional
         Probabilities, for `colour="mass"`.
     view : (lower, upper), optional
-        The part of the plane to show; needed when regions are unbounded.
+        The part of the plane to show. By default the box of the regions; in the whole plane, and with `masses`, the
+        part of it around the middle 80 % of their corners.
     edges : bool
         Draw the edges of the regions.
     **patch
@@ -76,7 +77,7 @@ def plot_regions(
     ax = axes(ax)
     from matplotlib.collections import PolyCollection
 
-    lower, upper = _view(regions, view)
+    lower, upper = _view(regions, view, closer=masses is not None)
     count, regions, which = len(regions), *_seen(regions, lower, upper)
     if masses is not None:
         given = real_array(masses.value if isinstance(masses, Answers) else masses, "masses", ndim=1)
@@ -264,17 +265,22 @@ def _met(points: FloatArray, offsets: npt.NDArray[np.int64], lower: FloatArray, 
     return int((near & np.logical_and.reduceat((reach > 0) | flat, starts)).sum())
 
 
-def _view(regions: Regions, view: Any) -> tuple[FloatArray, FloatArray]:
+def _view(regions: Regions, view: Any, closer: bool = False) -> tuple[FloatArray, FloatArray]:
+    """The part to show; `closer`: not the whole box, which for a law reaches far beyond what there is to see."""
     if view is not None:
         return box_bounds(view, 2, "view")
-    if regions.domain.box is not None:
-        return regions.domain.box
+    box = regions.domain.box
+    if box is not None and not closer:
+        return box
     points = np.concatenate([regions.vertices(i) for i in range(len(regions))])
+    if box is not None:
+        points = points[((points > box[0]) & (points < box[1])).all(axis=1)]
     if not len(points):
-        return np.full(2, -1.0), np.full(2, 1.0)
-    low, high = points.min(axis=0), points.max(axis=0)
-    margin = 0.2 * np.maximum(high - low, 1.0)
-    return low - margin, high + margin
+        return (np.full(2, -1.0), np.full(2, 1.0)) if box is None else box
+    low, high = np.quantile(points, [0.1, 0.9], axis=0)
+    margin = 0.3 * np.maximum(high - low, 1e-3 * (1.0 + np.abs(low)))
+    low, high = low - margin, high + margin
+    return (low, high) if box is None else (np.maximum(low, box[0]), np.minimum(high, box[1]))
 
 
 def _image(regions: Regions, ax: Any, output: int, lower: FloatArray, upper: FloatArray, cmap: str) -> Any:

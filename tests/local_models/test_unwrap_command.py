@@ -61,6 +61,18 @@ def test_table_and_pictures(files, capsys):
     assert "importance:" in text and "rows of the largest regions against all rows:" in text and " sd, " in text
 
 
+def test_two_runs_agree_and_a_seed_changes_the_folds(files, capsys):
+    call = ["unwrap", str(files / "m.npz"), str(files / "train.csv"), "--target", "y", "--drop", "id", "--merge"]
+    texts = []
+    for more in ([], [], ["--seed", "3"]):
+        assert main([*call, *more]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] and "(seed 0)" in texts[0] and "(seed 3)" in texts[2]
+    assert main([*call, "--seed", "3", "--json"]) == 0
+    merged = json.loads(capsys.readouterr().out)["merged"]
+    assert merged["seed"] == 3 and merged["within_one_error"][0] == merged["models"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -115,7 +115,7 @@ class Dendrogram:
 
 @dataclass(frozen=True)
 class Validation:
-    """Cross-validated loss of `n` clusters: mean over the folds (lower is better) and its standard error.
+    """Cross-validated loss of `n` clusters: mean over the rows (lower is better) and its standard error.
 
     Attributes
     ----------
@@ -634,6 +634,7 @@ class MergedModels:
                 f"{len(self):,} of {regions} kept ({self.task}): {own:,} rows of their own, {rows - own:,} rows "
                 f"({share:.1f} %) adopted from smaller regions"
             )
+        head += self._choice()
         if self.penalty:
             head += f"; refitted with a ridge of {self.penalty:g} towards the one model of all rows"
         elif self.penalty is not None:
@@ -642,6 +643,32 @@ class MergedModels:
         if u is None or np.isnan(self.data_score):
             return head
         return f"{head}; {self.metric} {self.data_score:.4f} on these data (network {u.score:.4f})"
+
+    def within_one_error(self) -> list[int]:
+        """The numbers of models whose cross-validated loss is within one standard error of the best; the smallest was
+        chosen. Empty when the number was given.
+
+        Returns
+        -------
+        list of int
+        """
+        best = min(self.validation, key=lambda v: v.loss, default=None)
+        return [] if best is None else [v.n for v in self.validation if v.loss <= best.loss + best.error]
+
+    def _choice(self) -> str:
+        """How the number of models came about."""
+        good = self.within_one_error()
+        if not good:
+            return ""
+        best = min(self.validation, key=lambda v: v.loss)
+        seed = "" if self.seed is None else f" (seed {self.seed})"
+        said = f"; {len(self)} chosen by cross-validation{seed}, "
+        if len(good) == 1:
+            return f"{said}the only number within one standard error of the best"
+        tried = [v.n for v in self.validation]
+        gaps = tried[tried.index(good[0]) : tried.index(good[-1]) + 1] != good
+        shown = ", ".join(map(str, good)) if gaps or len(good) == 2 else f"{good[0]} to {good[-1]}"
+        return f"{said}the smallest within one standard error of the best ({best.n}); so are {shown}"
 
     def _origin(self, i: int) -> dict[str, int]:
         if self.own_count is None or self.kept_region is None:

@@ -875,9 +875,13 @@ class Unwrapped:
         Parameters
         ----------
         n : int, optional
-            Number of models; by default cross-validation chooses it.
+            Number of models; by default cross-validation chooses it: the smallest number within one standard error of
+            the best.
         **options
-            Those of `reluscope.local_models.merge.merge`.
+            `penalty=1.0`, the ridge of the refits towards the one model of all rows (0: maximum likelihood);
+            `most=30`, the largest number that is tried; `folds=5` and `repeats=5` of the cross-validation, and `rng=0`,
+            which deals the rows to them; `adjacency="auto"`, `neighbours=10`, `breadth=0.1`, `rounds=10` for which
+            regions are joined; `budget`, `jobs`, `progress`. `reluscope.local_models.merge.merge` says more of each.
 
         Returns
         -------
@@ -885,7 +889,8 @@ class Unwrapped:
 
         Notes
         -----
-        The last results are kept: the same call again costs nothing.
+        Two calls on the same data give the same models; another `rng` shows how far the choice of their number depends
+        on the deal. The last results are kept: the same call again costs nothing.
         """
         from reluscope.local_models.merge import merge
 

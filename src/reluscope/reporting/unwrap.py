@@ -31,6 +31,7 @@ def unwrap_file(
     cutoff: float | None = None,
     merge: int | None = None,
     folder: Path | None = None,
+    rng: int = 0,
     progress: Any = None,
 ) -> tuple[dict[str, Any], str]:
     """Unwrap a network on the rows of a CSV file; `merge=0` chooses the number of merged models, None merges nothing.
@@ -49,7 +50,7 @@ def unwrap_file(
     facts["portraits"] = [{"region": p.region, "count": p.count, "features": p.rows()} for p in whose]
     lines = [f"{name}: {u!r}", str(u.certificate), _counts(u), "", repr(u.table.head(10)), ""]
     lines += ["rows of the largest regions against all rows:", *map(repr, whose), "", "importance:", repr(top)]
-    covered = u.coverage(budget=_COVERAGE_BUDGET, draws=5000)
+    covered = u.coverage(budget=_COVERAGE_BUDGET, draws=5000, rng=rng)
     facts["coverage"] = {
         "regions_in_box": covered.n_regions,
         "unseen_volume": covered.unseen_volume.to_dict(),
@@ -62,8 +63,9 @@ def unwrap_file(
         lines += ["", _outcome(u, new, facts)]
     models = None
     if merge is not None:
-        models = u.merge(merge or None, progress=progress)
+        models = u.merge(merge or None, rng=rng, progress=progress)
         facts["merged"] = {"models": len(models), u.metric: models.score(X, y), "penalty": models.penalty}
+        facts["merged"] |= {"seed": models.seed, "within_one_error": models.within_one_error()}
         lines += ["", repr(models)]
         if new is not None and new.y is not None:
             score = models.score(new.X, new.y)

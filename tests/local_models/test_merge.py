@@ -254,6 +254,21 @@ def test_two_merges_of_the_same_data_agree_and_say_how_the_number_was_chosen():
     assert "chosen by" not in repr(first.unwrapped.merge(2)) and first.unwrapped.merge(2).within_one_error() == []
 
 
+def test_levels_with_one_class_are_named_beside_the_models():
+    rng = np.random.default_rng(0)
+    kind = np.repeat([0, 1, 2], [100, 60, 3])
+    X = np.column_stack([kind == 0, kind == 1, kind == 2, rng.normal(size=163)]).astype(float)
+    y = np.where(kind == 2, 0, rng.integers(0, 2, 163))
+    names = ["A=0", "A=1", "A=2", "b"]
+    u = rs.unwrap(random_net((4, 3, 1), 0), X, y, feature_names=names)
+    m = u.merge(1)
+    assert m.single_class_levels() == [{"cluster": 0, "feature": "A=2", "rows": 3, "class": 0}]
+    assert "only the ridge gives them their size: A=2 in cluster 0 (3 rows, all 0)" in repr(m)
+    assert "no finite estimate: A=2 in cluster 0" in repr(u.merge(1, penalty=0.0))
+    fine = rs.unwrap(random_net((4, 3, 1), 0), X, np.where(np.arange(163) == 162, 1, y), feature_names=names).merge(1)
+    assert fine.single_class_levels() == [] and "one class alone" not in repr(fine)
+
+
 def test_the_held_out_losses_by_definition():
     net, X, y = folded(60, 3, 0.5)
     w = np.random.default_rng(1).uniform(0.5, 2, 60)

@@ -109,6 +109,23 @@ class ClusterExplanation(Tabular):
         return f"cluster {self.cluster}: {sums}\n{text_table(self.rows()[:20])}"
 
 
+def single_class_levels(m: MergedModels) -> list[dict[str, Any]]:
+    """See `MergedModels.single_class_levels`."""
+    u = m.unwrapped
+    if u is None or u.response.code is None:
+        return []
+    X, code, cluster = read(u.X, slice(None)), u.response.code, m.cluster_of_region[u.region]
+    out = []
+    for j in np.flatnonzero(((X == 0) | (X == 1)).all(axis=0)).tolist():
+        for i in range(len(m)):
+            found = code[(cluster == i) & (X[:, j] == 1)]
+            alone = len(found) and (found == found[0]).all() and not (code[cluster == i] == found[0]).all()
+            if alone:
+                line = {"cluster": i, "feature": m.feature_names[j], "rows": len(found)}
+                out.append(line | {"class": u.response.classes[int(found[0])]})
+    return sorted(out, key=lambda line: line["rows"])
+
+
 def summary(m: MergedModels, X: Any, y: Any, sample_weight: Any, output: int) -> ClusterTable:
     """See `MergedModels.summary`."""
     u = unwrapped_of(m, "summary")

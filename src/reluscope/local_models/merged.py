@@ -435,6 +435,19 @@ class MergedModels:
 
         return summary(self, X, y, sample_weight, output)
 
+    def single_class_levels(self) -> list[dict[str, Any]]:
+        """Levels (features of zeros and ones) whose rows in a cluster are all of one class: the data set no bound to
+        such a coefficient, and its size comes from the ridge alone. Fewest rows first.
+
+        Returns
+        -------
+        list of dict
+            `cluster`, `feature`, `rows`, `class`; empty for numbers, or without the data.
+        """
+        from reluscope.local_models.clusters import single_class_levels
+
+        return single_class_levels(self)
+
     def importance(self, cluster: int | None = None, *, output: int = 0) -> dict[str, float]:
         """Share of each feature in the variance of the models' output, feature by feature, largest first.
 
@@ -615,7 +628,8 @@ class MergedModels:
         left = [f"{len(self) - 12:,} more models"] if len(self) > 12 else []
         more = len(self.feature_names) - 6
         left += [f"{more:,} more coefficients"] if more > 0 else []
-        return "\n".join([*lines, f"{', '.join(left)} (to_pandas())"] if left else lines)
+        lines += [f"{', '.join(left)} (to_pandas())"] if left else []
+        return "\n".join([*lines, *self._thin()])
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle or a copy holds: the models, without the data they were made from."""
@@ -654,6 +668,19 @@ class MergedModels:
         """
         best = min(self.validation, key=lambda v: v.loss, default=None)
         return [] if best is None else [v.n for v in self.validation if v.loss <= best.loss + best.error]
+
+    def _thin(self) -> list[str]:
+        """A line about coefficients that only the ridge holds back."""
+        found = [] if self.penalty is None else self.single_class_levels()
+        if not found:
+            return []
+        shown = ", ".join(
+            f"{row['feature']} in cluster {row['cluster']} ({counted(row['rows'], 'row')}, all {row['class']})"
+            for row in found[:6]
+        )
+        more = f" and {len(found) - 6:,} more (single_class_levels())" if len(found) > 6 else ""
+        size = "only the ridge gives them their size" if self.penalty else "they have no finite estimate"
+        return [f"coefficients of levels with one class alone: {size}: {shown}{more}"]
 
     def _choice(self) -> str:
         """How the number of models came about."""

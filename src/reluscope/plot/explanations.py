@@ -145,7 +145,7 @@ def plot_intervals(intervals: Intervals, ax: Axes | None = None, *, intercept: b
     ax = axes(ax, figsize=(5.4, 1.2 + 0.3 * len(place)))
     estimate = intervals.estimate[first:]
     lower, upper = intervals.lower[first:], intervals.upper[first:]
-    known = np.isfinite(estimate)
+    known = np.isfinite(estimate) & ~intervals.base[first:]
     # An end that is infinite is drawn as none: the axis could not show it.
     gap = np.vstack([estimate[known] - lower[known], upper[known] - estimate[known]])
     ax.errorbar(
@@ -157,8 +157,9 @@ def plot_intervals(intervals: Intervals, ax: Axes | None = None, *, intercept: b
         ax.plot(end[some], place[some], mark, color=BLUE, markersize=6)
     ax.plot(intervals.network[first:], place, "x", color=RED, markersize=5, label=f"{intervals.model} model")
     ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    flags = zip(intervals.aliased[first:].tolist(), intervals.separated[first:].tolist(), strict=True)
-    notes = [" (aliased)" if lost else " (separated)" if apart else "" for lost, apart in flags]
+    kinds = (intervals.base, intervals.aliased, intervals.separated)
+    flags = zip(*(kind[first:].tolist() for kind in kinds), strict=True)
+    notes = [" (base)" if b else " (aliased)" if lost else " (separated)" if apart else "" for b, lost, apart in flags]
     ax.set_yticks(place, [a + b for a, b in zip(intervals.names[first:], notes, strict=True)], fontsize="small")
     ax.set_ylim(-0.7, len(place) - 0.3)
     ax.set_xlabel(f"coefficient ({intervals.method}, {100 * intervals.level:g} %, {intervals.rows_used:,} rows)")

@@ -66,6 +66,7 @@ def unwrap_file(
         models = u.merge(merge or None, rng=rng, progress=progress)
         facts["merged"] = {"models": len(models), u.metric: models.score(X, y), "penalty": models.penalty}
         facts["merged"] |= {"seed": models.seed, "within_one_error": models.within_one_error()}
+        facts["merged"]["single_class_levels"] = models.single_class_levels()
         lines += ["", repr(models)]
         if new is not None and new.y is not None:
             score = models.score(new.X, new.y)

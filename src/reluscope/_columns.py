@@ -103,6 +103,14 @@ def plain(value: Any) -> Any:
     return value
 
 
+def row_name(column: Any, row: int) -> str:
+    """A row of a column for a message: its position, and its name in the index of a pandas table if that is another."""
+    index = getattr(column, "index", None)
+    if index is None or callable(index) or not hasattr(index, "__getitem__") or plain(index[row]) == row:
+        return f"row {row}"
+    return f"row {row} (index {plain(index[row])!r})"
+
+
 def few(names: Sequence[Any]) -> str:
     """The first of some names, for a message."""
     shown = ", ".join(repr(n) for n in names[:_SHOWN])

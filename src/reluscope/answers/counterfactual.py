@@ -669,6 +669,8 @@ def _unit(c: Column, values: Any) -> float:
     if c.kind == "category":
         return 1.0
     spread = float(np.std(values)) if values is not None else 0.0
+    if not spread > 0 and c.moments is not None:
+        spread = c.moments[1]
     if not spread > 0 and c.seen is not None:
         spread = c.seen[1] - c.seen[0]
     return spread if spread > 0 and np.isfinite(spread) else 1.0

@@ -225,6 +225,8 @@ def in_original_units(net: Network, scaling: Scaling) -> Network:
             shift=float(scaling.shift[j]),
             support=moved(c.support, j),
             seen=None if c.seen is None else moved(c.seen, j),
+            within=None if c.within is None else moved(c.within, j),
+            moments=None,  # those of scaled numbers say nothing about original ones
         )
         for j, c in enumerate(schema.columns)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ Index = npt.NDArray[np.intp]
 
 _SHOWN = 6
 """Names or levels listed in a message."""
+
+_LISTED = 30
+"""Names to choose from that are listed."""
 
 
 def columns_of(X: Any) -> Names | None:
@@ -115,6 +119,14 @@ def few(names: Sequence[Any]) -> str:
     """The first of some names, for a message."""
     shown = ", ".join(repr(n) for n in names[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def unknown_name(given: str, known: Sequence[str], name: str) -> InputError:
+    """The error for a name that is none of the known ones, with the nearest of them."""
+    alike = [k for k in known if k.lower() == given.lower()] or get_close_matches(given, known, 1)
+    hint = f"; did you mean {alike[0]!r}?" if alike else ""
+    shown = ", ".join(known[:_LISTED]) + (f" and {len(known) - _LISTED} more" if len(known) > _LISTED else "")
+    return InputError(f"{name} must be one of {shown}, got {given!r}{hint}")
 
 
 def check_names(found: Names, expected: Names, optional: Names, name: str) -> None:

@@ -43,7 +43,7 @@ def test_table_and_pictures(files, capsys):
     assert line["test_auc"] == pytest.approx(facts["test"]["auc"])
     assert line["gap"] == pytest.approx(facts["auc"] - facts["test"]["auc"])
     assert facts["merged"]["clusters"][-1]["test_auc"] == pytest.approx(facts["merged"]["test_auc"])
-    assert facts["drift"]["score"] >= 0
+    assert facts["drift"]["output"] >= 0 and facts["drift"]["limits"]["output"] > 0
     assert set(facts["drift"]["features"]) == {"a", "b"}
     assert "CASE cluster" in (out / "m-merged.sql").read_text()
     with (out / "m-regions.csv").open() as file:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, any_array, choice, describe, real_array, several
-from reluscope._columns import Names, columns_of, few
+from reluscope._check import FloatArray, any_array, choice, describe, integer, real_array, several
+from reluscope._columns import Names, columns_of, few, unknown_name
 from reluscope.errors import InputError, InputTypeError
 from reluscope.local_models._source import arranged
 from reluscope.network import Network
@@ -156,6 +156,15 @@ def names_of(
             f"{columns[i]!r}; leave feature_names out, or reorder the columns of X"
         )
     return names, columns or names
+
+
+def feature_index(feature: Any, names: Names, name: str) -> int:
+    """The number of a feature, from its name or number."""
+    if isinstance(feature, str):
+        if feature not in names:
+            raise unknown_name(feature, names, name)
+        return names.index(feature)
+    return integer(feature, name, low=0, high=len(names) - 1)
 
 
 def weights_of(weight: Any, n: int) -> FloatArray | None:

@@ -17,6 +17,7 @@ from reluscope._check import FloatArray, flag, integer
 from reluscope._columns import Names
 from reluscope._doors import door
 from reluscope._lazy import late
+from reluscope._tables import Lines
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
@@ -448,7 +449,9 @@ class MergedModels:
 
         return single_class_levels(self)
 
-    def importance(self, cluster: int | None = None, *, output: int = 0) -> dict[str, float]:
+    def importance(
+        self, cluster: int | None = None, *, output: int = 0, groups: Any = "columns"
+    ) -> dict[str, float]:
         """Share of each feature in the variance of the models' output, feature by feature, largest first.
 
         Parameters
@@ -456,15 +459,17 @@ class MergedModels:
         cluster : int, optional
             One cluster; by default all, each with its own rows.
         output : int
+        groups : "columns", None or mapping of str to features
+            As for `Unwrapped.importance`: by default the inputs of a category together.
 
         Returns
         -------
         dict of str to float
-            Shares of `coefficient² × variance`, which sum to 1.
+            Shares of the variance of `coefficient × value`, which sum to 1.
         """
         from reluscope.local_models.clusters import importance
 
-        return importance(self, cluster, output)
+        return importance(self, cluster, output, groups)
 
     def portrait(self, cluster: int, features: int = 3) -> Portrait:
         """How the rows of one cluster differ from all rows: the features whose means differ most.
@@ -498,21 +503,23 @@ class MergedModels:
 
         return explain(self, x)
 
-    def monotone(self, *, output: int = 0) -> list[dict[str, Any]]:
+    def monotone(self, *, output: int = 0, groups: str | None = "columns") -> Lines:
         """By feature: the share of rows, and the clusters, in which the output rises or falls with it.
 
         Parameters
         ----------
         output : int
+        groups : "columns" or None
+            Whether categories of several inputs, which have no direction, are left out.
 
         Returns
         -------
-        list of dict
+        Lines
             Exact within clusters, where the models are linear; a row that moves to another cluster may jump.
         """
         from reluscope.local_models.clusters import monotone
 
-        return monotone(self, output)
+        return monotone(self, output, groups)
 
     def to_python(self) -> str:
         """The models as the text of a Python module that imports nothing but `math`: `outputs(row)` of a dictionary.

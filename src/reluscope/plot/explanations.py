@@ -45,15 +45,14 @@ def plot_explanation(
     expect(e, Explanation, "e", "u.explain(row)")
     flag(local, "local")
     k = e.main_output if output is None else integer(output, "output", low=0, high=len(e.output) - 1)
-    value, coefficient, intercept = e.original
-    steps = coefficient[k] * value if local else e.path[k]
-    start = float(intercept[k] if local else e.base[k])
-    order = np.argsort(-np.abs(steps), kind="stable")
+    way = "local" if local else "path"
+    start = float(e.original[2][k] if local else e.base[k])
+    order = sorted(e.rows(k), key=lambda row: -abs(row[way]))
     shown = order[: integer(top, "top", low=1)]
     rest = order[len(shown) :]
-    parts = [(named_value(e, j, float(value[j])), float(steps[j])) for j in shown.tolist()]
-    if len(rest):
-        parts.append((f"{len(rest)} others", float(steps[rest].sum())))
+    parts = [(named_value(e, row), row[way]) for row in shown]
+    if rest:
+        parts.append((f"{len(rest)} others", sum(row[way] for row in rest)))
     ax = axes(ax, figsize=(6.0, 1.4 + 0.34 * (len(parts) + 2)))
     levels = start + np.concatenate([[0.0], np.cumsum([step for _, step in parts])])
     reach = max(float(np.ptp(levels)), 1e-12)
@@ -82,16 +81,13 @@ def plot_explanation(
     return ax
 
 
-def named_value(e: Explanation, j: int, value: float) -> str:
-    """A feature with its value and unit; an input of a one-hot category says yes or no."""
-    name, schema = e.unwrapped.feature_names[j], e.unwrapped.network.schema
-    column = None
-    if schema is not None and schema.columns:
-        column = next((c for c in schema.columns if schema.place(c.name).start <= j < schema.place(c.name).stop), None)
-    if column is not None and column.kind == "category" and value in (0.0, 1.0):
-        return f"{name}: {'yes' if value else 'no'}"
-    unit = "" if column is None or not column.unit else f" {column.unit}"
-    return f"{name} = {value:,.6g}{unit}"
+def named_value(e: Explanation, row: dict[str, Any]) -> str:
+    """A feature of an explanation with its value and unit, or its level."""
+    name, schema = row["feature"], e.unwrapped.network.schema
+    units = {} if schema is None else {c.name: c.unit for c in schema.columns if c.unit}
+    value = row["value"]
+    said = f"{value:,.6g}" if isinstance(value, float) else str(value)
+    return f"{name} = {said}{f' {units[name]}' if name in units else ''}"
 
 
 def _cut(e: Explanation, ax: Axes) -> str:

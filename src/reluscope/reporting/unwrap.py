@@ -44,7 +44,7 @@ def unwrap_file(
     known = net.schema is not None and rows.names == net.schema.inputs
     u = unwrap(net, X, y, feature_names=None if known else rows.names, task=task, cutoff=cutoff, progress=progress)
     facts: dict[str, Any] = {"model": name, "network": repr(u.network), "data": str(data)} | u.describe()
-    top = u.importance(groups="columns")
+    top = u.importance()
     facts["importance"] = {row["feature"]: row["variance"] for row in top.rows()}
     whose = u.portraits(5)
     facts["portraits"] = [{"region": p.region, "count": p.count, "features": p.rows()} for p in whose]
@@ -116,8 +116,9 @@ def _outcome(u: Unwrapped, new: Rows | None, facts: dict[str, Any]) -> str:
     lines = [f"outcome (cut-off {found.cutoff:g} on the probability):", repr(found)]
     if new is not None:
         moved = u.drift(new.X)
-        facts["drift"] = {"score": moved.score, "regions": moved.regions, "features": moved.features}
-        lines.append(f"drift: PSI {moved.score:.3g} of the score, {moved.regions:.3g} of the shares of regions")
+        facts["drift"] = {"output": moved.output, "regions": moved.regions, "features": moved.features}
+        facts["drift"]["limits"] = {row["what"]: row["limit"] for row in moved.rows()}
+        lines.append(f"drift: {repr(moved).splitlines()[0]}")
     return "\n".join(lines)
 
 

@@ -115,6 +115,20 @@ def row_name(column: Any, row: int) -> str:
     return f"row {row} (index {plain(index[row])!r})"
 
 
+def check_rows(X: Any, other: Any, name: str, of: str = "X") -> None:
+    """Refuse labels or weights whose pandas index is not that of the table: they would be taken by position."""
+    own, index = getattr(X, "index", None), getattr(other, "index", None)
+    if callable(own) or not hasattr(own, "equals") or callable(index) or not hasattr(index, "equals"):
+        return
+    if getattr(X, "ndim", 0) != 2 or len(own) != len(index) or own.equals(index):
+        return
+    first = next(i for i in range(len(own)) if own[i] != index[i])
+    raise InputError(
+        f"{name} has another index than {of}: row {first} is {plain(own[first])!r} in {of} and {plain(index[first])!r} "
+        f"in {name}; pass {name}.loc[{of}.index], or {name}.to_numpy() if the rows are in the same order"
+    )
+
+
 def few(names: Sequence[Any]) -> str:
     """The first of some names, for a message."""
     shown = ", ".join(repr(n) for n in names[:_SHOWN])

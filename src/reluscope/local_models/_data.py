@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, any_array, choice, describe, integer, real_array, several
-from reluscope._columns import Names, columns_of, few, unknown_name
+from reluscope._columns import Names, check_rows, columns_of, few, unknown_name
 from reluscope.errors import InputError, InputTypeError
 from reluscope.local_models._source import arranged
 from reluscope.network import Network
@@ -165,6 +165,12 @@ def feature_index(feature: Any, names: Names, name: str) -> int:
             raise unknown_name(feature, names, name)
         return names.index(feature)
     return integer(feature, name, low=0, high=len(names) - 1)
+
+
+def check_beside(X: Any, y: Any, sample_weight: Any) -> None:
+    """Refuse responses and weights that belong to other rows, by their index."""
+    check_rows(X, y, "y")
+    check_rows(X, sample_weight, "sample_weight")
 
 
 def weights_of(weight: Any, n: int) -> FloatArray | None:

@@ -12,7 +12,7 @@ from reluscope._tables import Lines, Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores
-from reluscope.local_models._data import Response, Units, headed, read, weights_of
+from reluscope.local_models._data import Response, Units, check_beside, headed, read, weights_of
 from reluscope.local_models.contributions import Groups, groups_of, values_of
 from reluscope.local_models.merged import MergedModels, unwrapped_of
 from reluscope.local_models.portrait import Portrait
@@ -151,6 +151,7 @@ def summary(m: MergedModels, X: Any, y: Any, sample_weight: Any, output: int) ->
     test: list[dict[str, Any]] = [{} for _ in range(len(m) + 1)]
     if X is not None:
         rows = m._rows(X)
+        check_beside(X, y, sample_weight)
         response = Response("none") if y is None else u.response.encode(y, len(rows))
         weight = weights_of(sample_weight, len(rows))
         new = _measures(m, m._assign(rows), m.outputs(X), response, weight, k)

@@ -22,7 +22,7 @@ from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores, table
-from reluscope.local_models._data import Response, Units, as_rows, headed, read, scaling_of_schema, weights_of
+from reluscope.local_models._data import Response, Units, as_rows, check_beside, headed, read, scaling_of_schema, weights_of
 from reluscope.local_models._grouping import Lookup, Words, pack, spans, trace
 from reluscope.network import Network, chunks
 from reluscope.threads import blas_threads
@@ -313,6 +313,7 @@ class MergedModels:
             AUC (two classes), accuracy (more) or R² (numbers, averaged over outputs).
         """
         eta = self.outputs(X)
+        check_beside(X, y, sample_weight)
         response = self._encoder.encode(y, len(eta))
         weight = weights_of(sample_weight, len(eta))
         rows = table.Rows(None, np.zeros(len(eta), dtype=np.int64), response, eta, weight)

@@ -27,7 +27,7 @@ from reluscope.errors import InputError
 from reluscope.inputs import check_law
 from reluscope.intervals import DEFAULT_LEVEL, binomial, normal_quantile
 from reluscope.local_models import scores
-from reluscope.local_models._data import read, weights_of
+from reluscope.local_models._data import check_beside, read, weights_of
 from reluscope.local_models._decision import chances, cutoff_of, decided
 from reluscope.local_models._grouping import spans
 from reluscope.local_models.contributions import groups_of
@@ -721,6 +721,7 @@ def _other(u: Unwrapped, X: Any, y: Any, sample_weight: Any) -> _Sample:
     if y is None:
         raise InputError("y must be given with X: the outcomes of the test rows")
     rows = u._rows(X)
+    check_beside(X, y, sample_weight)
     response = u.response.encode(y, len(rows))
     region, outputs = u._assign(rows)
     assert response.code is not None

@@ -25,6 +25,7 @@ from reluscope.local_models._data import (
     Response,
     Scaling,
     as_rows,
+    check_beside,
     feature_index,
     in_original_units,
     names_of,
@@ -496,7 +497,8 @@ class Unwrapped:
             Rows, or indices of rows of the data.
         **options
             Those of `reluscope.counterfactuals`. Here the data give the unit of distance (the standard deviation of
-            each column), the bounds, and points to start from.
+            each column), the bounds, which columns are whole numbers, and points to start from; the result says which
+            bounds and steps these are. `bounds={"debt": (-inf, inf)}` and `steps={"debt": 0}` lift them.
 
         Returns
         -------
@@ -511,7 +513,7 @@ class Unwrapped:
         --------
         >>> import reluscope as rs
         >>> net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[2.0, -1.0]], [0.0])])
-        >>> u = rs.unwrap(net, [[0.0, 1.0], [2.0, 3.0]], [0, 1], feature_names=["debt", "income"])
+        >>> u = rs.unwrap(net, [[0.5, 1.0], [2.0, 3.0]], [0, 1], feature_names=["debt", "income"])
         >>> found = u.counterfactuals(1)[0][0]
         >>> found.wanted, {name: (old, round(new, 3)) for name, (old, new) in found.changes.items()}
         (0, {'debt': (2.0, 1.5)})
@@ -1130,6 +1132,7 @@ def unwrap(
     if scaling is not None and not scaling.identity:
         feature_names = _names_with_scaler(X, feature_names, scaler, source)
     rows = as_rows(X, net)
+    check_beside(X, y, sample_weight)
     n = len(rows)
     names, columns = names_of(X, feature_names, source.columns, net.n_inputs, source.inputs)
     if source.columns is None and columns is not None and len(set(columns)) == len(columns):

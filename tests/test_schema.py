@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import reluscope as rs
@@ -105,7 +107,7 @@ def test_fills_constants_and_levels_that_were_never_seen():
     )
     rows = schema.encode({"a": [np.nan, 2.0], "c": [None, "x"]})
     assert rows.tolist() == [[-1.0, 0.0, 1.0, 7.0], [2.0, 1.0, 0.0, 7.0]]
-    with pytest.warns(ReluscopeWarning, match="code of no level"):
+    with pytest.warns(ReluscopeWarning, match=r"c \(unknown level 'z'\)"):
         assert schema.encode({"a": [1.0], "c": ["z"]}).tolist() == [[1.0, 0.0, 0.0, 7.0]]
 
 
@@ -233,3 +235,65 @@ def test_damaged_schemas_are_refused(damage, match):
 def test_schemas_that_do_not_fit_are_refused(make, match):
     with pytest.raises(InputError, match=match):
         make()
+
+
+SCALED = rs.Schema(
+    [
+        rs.Column("AGE", within=(-300, 400), moments=(35.0, 9.0)),
+        rs.Column("LIMIT", moments=(150_000.0, 1e5)),
+        rs.Column("DELAY", moments=(0.1, 1.1)),  # looks scaled in any case
+        rs.Column("SEX", "category", levels=["m", "f"], unknown=(0.0, 0.0)),
+    ]
+)
+
+
+def _people(n=200):
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["m", "f"], n)
+    return {"AGE": rng.normal(35, 9, n), "LIMIT": rng.gamma(2, 7e4, n), "DELAY": rng.normal(0, 1, n), "SEX": sex}
+
+
+def test_a_table_that_was_scaled_already_is_warned_about_by_name():
+    table = _people()
+    SCALED.encode(table)  # filterwarnings = error: nothing to say
+    scaled = table | {c: (table[c] - table[c].mean()) / table[c].std() for c in ("AGE", "LIMIT", "DELAY")}
+    says = r"X: 'AGE', 'LIMIT' have a mean near 0 .* where the training data had 35 and 9 \(AGE\): scaled already\?"
+    with pytest.warns(ReluscopeWarning, match=says):
+        SCALED.encode(scaled)
+    half = table | {"LIMIT": scaled["LIMIT"]}
+    SCALED.encode(half)  # one of two columns is no scaled table
+    SCALED.encode({c: v[:9] for c, v in scaled.items()})  # too few to tell
+    other = dataclasses.replace(SCALED, columns=SCALED.columns[2:])
+    other.encode({c: scaled[c] for c in ("DELAY", "SEX")})  # nothing to tell by
+
+
+def test_a_range_that_nobody_saw_is_not_called_seen():
+    with pytest.warns(ReluscopeWarning) as caught:
+        SCALED.encode(_people() | {"AGE": np.append(np.full(199, 40.0), 500)})
+    said = str(caught[0].message)
+    assert "AGE (500, and all training rows were within -300 to 400)" in said and "seen were" not in said
+    noted = SCALED.seen_in(_people())
+    assert noted.column("AGE").within is None
+    with pytest.warns(ReluscopeWarning, match=r"AGE \(500, seen were \d"):
+        noted.encode(_people() | {"AGE": np.append(np.full(199, 40.0), 500)})
+
+
+def test_an_unknown_level_is_named_and_no_question_of_units():
+    table = _people() | {"SEX": np.where(np.arange(200) == 3, "x", "m")}
+    with pytest.warns(ReluscopeWarning) as caught:
+        rows = SCALED.encode(table)
+    said = str(caught[0].message)
+    assert said.endswith("1 of 200 rows are unlike anything seen in training: SEX (unknown level 'x')")
+    assert "SEX (an unknown level)" in SCALED.strange(rows)
+    assert SCALED.column("SEX").stray_levels(table["SEX"]) == ["x"]
+
+
+def test_rows_of_a_frame_are_named_by_its_index():
+    column = rs.Column("SEX", "category", levels=["m", "f"])
+    for values, where in ((["m", "x"], r"row 1\)"), (pd.Series(["m", "x"]), r"row 1\)")):
+        with pytest.raises(InputError, match=rf"'x' \(first in {where}"):
+            column.encode(values)
+    with pytest.raises(InputError, match=r"first in row 1 \(index 'b7'\)\)"):
+        column.encode(pd.Series(["m", "x"], index=["a1", "b7"]))
+    with pytest.raises(InputError, match=r"got nan in row 1 \(index 40\)"):
+        rs.Column("a").encode(pd.Series([1.0, np.nan], index=[30, 40]))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import reluscope as rs
 from reluscope._tables import read_csv, write_csv
 from reluscope.errors import InputError, InputLimitError
 from reluscope.limits import Limits
@@ -96,3 +98,55 @@ def test_features_choose_and_order_columns(tmp_path):
     assert chosen.names == ("b", "a")
     assert chosen.X.tolist() == [[2.0, 1.0], [4.0, 3.0]]
     assert read_csv(path, target="y", drop=["id"]).names == ("a", "b")
+
+
+def _frames():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"], index=rng.permutation(40) + 100)
+    y = pd.Series((X.a > 0).to_numpy() * 1, index=X.index)
+    net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[1.0, -0.5]], [-0.3])])
+    return net.with_schema(columns=["a", "b"], outputs=["PD"], classes=["0", "1"]), X, y
+
+
+@pytest.mark.parametrize("what", ["unwrap", "weight", "evaluate", "outcome", "benchmarks", "summary", "score", "report"])
+def test_labels_and_weights_of_other_rows_are_refused_by_their_index(what):
+    net, X, y = _frames()
+    u = rs.unwrap(net, X, y)
+    other = y.sort_index()  # the same rows in another order: taken by position, every label would be wrong
+    calls = {
+        "unwrap": lambda y: rs.unwrap(net, X, y),
+        "weight": lambda y: rs.unwrap(net, X, u.response.code, sample_weight=y + 1.0),
+        "evaluate": lambda y: u.evaluate(X, y),
+        "outcome": lambda y: u.outcome(X, y),
+        "benchmarks": lambda y: u.benchmarks(X, y),
+        "summary": lambda y: u.merge(1).summary(X, y),
+        "score": lambda y: u.merge(1).score(X, y),
+        "report": lambda y: rs.report(net, X=X, y=y, budget="1s"),
+    }
+    first = next(i for i in range(40) if X.index[i] != other.index[i])
+    says = rf"has another index than X: row {first} is {X.index[first]} in X and {other.index[first]} in"
+    with pytest.raises(InputError, match=says):
+        calls[what](other)
+    with pytest.raises(InputError, match=says if what == "report" else "has another index than X"):
+        calls[what](other if what == "report" else pd.Series(y.to_numpy()))
+    if what != "report":
+        calls[what](other.loc[X.index])
+        calls[what](y.to_numpy())
+
+
+def test_labels_of_other_rows_are_refused_elsewhere_too():
+    net, X, y = _frames()
+    other, weight = y.sort_index(), pd.Series(1.0, index=y.sort_index().index)
+    for name, call in {
+        "y": lambda: rs.ReluClassifier((2,), epochs=1).fit(X, other),
+        "sample_weight": lambda: rs.ReluClassifier((2,), epochs=1).fit(X, y, sample_weight=weight),
+        "labels": lambda: rs.certify(net, X, 0.1, labels=other),
+    }.items():
+        with pytest.raises(InputError, match=f"{name} has another index than X"):
+            call()
+    job = net.with_schema(columns=["a", rs.Column("b", "category", levels=[0, 1], codes=[[0.0], [1.0]])])
+    table = X.assign(b=(X.b > 0) * 1)
+    with pytest.raises(InputError, match="y has another index than law"):
+        rs.fairness(job, table, "b", y=other)
+    with pytest.raises(InputError, match="y has another index than X"):
+        rs.l1_path(X, other, penalties=[0.1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ Index = npt.NDArray[np.intp]
 
 _SHOWN = 6
 """Names or levels listed in a message."""
+
+_LISTED = 30
+"""Names to choose from that are listed."""
 
 
 def columns_of(X: Any) -> Names | None:
@@ -103,10 +107,40 @@ def plain(value: Any) -> Any:
     return value
 
 
+def row_name(column: Any, row: int) -> str:
+    """A row of a column for a message: its position, and its name in the index of a pandas table if that is another."""
+    index = getattr(column, "index", None)
+    if index is None or callable(index) or not hasattr(index, "__getitem__") or plain(index[row]) == row:
+        return f"row {row}"
+    return f"row {row} (index {plain(index[row])!r})"
+
+
+def check_rows(X: Any, other: Any, name: str, of: str = "X") -> None:
+    """Refuse labels or weights whose pandas index is not that of the table: they would be taken by position."""
+    own, index = getattr(X, "index", None), getattr(other, "index", None)
+    if callable(own) or not hasattr(own, "equals") or callable(index) or not hasattr(index, "equals"):
+        return
+    if getattr(X, "ndim", 0) != 2 or len(own) != len(index) or own.equals(index):
+        return
+    first = next(i for i in range(len(own)) if own[i] != index[i])
+    raise InputError(
+        f"{name} has another index than {of}: row {first} is {plain(own[first])!r} in {of} and {plain(index[first])!r} "
+        f"in {name}; pass {name}.loc[{of}.index], or {name}.to_numpy() if the rows are in the same order"
+    )
+
+
 def few(names: Sequence[Any]) -> str:
     """The first of some names, for a message."""
     shown = ", ".join(repr(n) for n in names[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def unknown_name(given: str, known: Sequence[str], name: str) -> InputError:
+    """The error for a name that is none of the known ones, with the nearest of them."""
+    alike = [k for k in known if k.lower() == given.lower()] or get_close_matches(given, known, 1)
+    hint = f"; did you mean {alike[0]!r}?" if alike else ""
+    shown = ", ".join(known[:_LISTED]) + (f" and {len(known) - _LISTED} more" if len(known) > _LISTED else "")
+    return InputError(f"{name} must be one of {shown}, got {given!r}{hint}")
 
 
 def check_names(found: Names, expected: Names, optional: Names, name: str) -> None:

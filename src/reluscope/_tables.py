@@ -18,6 +18,7 @@ from reluscope._check import FloatArray
 from reluscope._extras import require
 from reluscope._files import atomic_write, read_text
 from reluscope._text import html_table
+from reluscope._text import table as text_table
 from reluscope.errors import InputError, InputLimitError
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
 
@@ -40,6 +41,17 @@ class Tabular:
             columns = {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
         lengths = {len(c) if isinstance(c, (list, tuple, np.ndarray)) else None for c in columns.values()}
         return html_table(columns) if len(lengths) == 1 and None not in lengths else f"<pre>{escape(str(self))}</pre>"
+
+
+class Lines(list[dict[str, Any]], Tabular):
+    """A list of dictionaries, one per row, that prints as a table and becomes a data frame."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per row."""
+        return list(self)
+
+    def __repr__(self) -> str:
+        return text_table(self)
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

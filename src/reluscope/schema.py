@@ -31,6 +31,7 @@ from reluscope._columns import (
     few,
     numbers,
     plain,
+    row_name,
     strange_gaps,
 )
 from reluscope.errors import InputError, InputLimitError, InputTypeError, ReluscopeWarning
@@ -45,6 +46,11 @@ _ANY = (-math.inf, math.inf)
 _MOST_LEVELS = 4096
 """One-hot codes of more levels than this take more memory than they are worth."""
 _VERSION = 1
+_SCALED_MEAN = 0.5
+_SCALED_SPREAD = 2.0
+"""Numbers with a mean below the first and a spread within this factor of 1 look as if they were standardised."""
+_FEWEST_TO_TELL = 10
+"""Rows from which on that is looked at."""
 
 
 def _checked_quantity(record: Column | Output, what: str) -> str:
@@ -77,6 +83,11 @@ class Column:
         What the value can be at all: `(0, inf)` for an amount that is never negative.
     seen : (float, float), optional
         Smallest and largest value of the data the network was trained on; rows outside give a warning.
+    within : (float, float), optional
+        A range that holds all values of those data without being theirs, where only that is known: from the mean, the
+        standard deviation and the number of rows that a scaler keeps. Rows outside give a warning too.
+    moments : (float, float), optional
+        Mean and standard deviation of those data; tables whose columns look scaled already give a warning.
     levels : sequence
         The levels of a category, in order; None stands for a missing entry.
     codes : sequence of rows, optional
@@ -104,6 +115,8 @@ class Column:
     shift: float = 0.0
     support: tuple[float, float] = _ANY
     seen: tuple[float, float] | None = None
+    within: tuple[float, float] | None = None
+    moments: tuple[float, float] | None = None
     levels: tuple[Any, ...] = ()
     codes: tuple[tuple[float, ...], ...] = ()
     unknown: tuple[float, ...] | None = None
@@ -117,6 +130,10 @@ class Column:
         object.__setattr__(self, "support", _pair(self.support, f"support of {where}"))
         if self.seen is not None:
             object.__setattr__(self, "seen", _pair(self.seen, f"seen of {where}"))
+        if self.within is not None:
+            object.__setattr__(self, "within", _pair(self.within, f"within of {where}"))
+        if self.moments is not None:
+            object.__setattr__(self, "moments", _moments(self.moments, f"moments of {where}"))
         if self.kind == "constant" and (self.seen is None or self.seen[0] != self.seen[1]):
             raise InputError(f"{where} is a constant: give its value v as seen=(v, v)")
         object.__setattr__(self, "levels", tuple(_label(v, "levels") for v in several(self.levels, "levels", "labels")))
@@ -193,9 +210,27 @@ class Column:
         bad = ~np.isfinite(x)
         if bad.any():
             if self.fill is None or not np.isnan(x[bad]).all():
-                raise self._missing(int(np.flatnonzero(bad)[0]), int(bad.sum()), str(x[bad][0]))
+                first = row_name(values, int(np.flatnonzero(bad)[0]))
+                raise self._missing(first, int(bad.sum()), str(x[bad][0]))
             x = np.where(bad, float(self.fill), x)
         return np.asarray(x if (self.scale, self.shift) == (1.0, 0.0) else self.scale * x + self.shift)[:, None]
+
+    def stray_levels(self, values: Any) -> list[Any]:
+        """The levels of a category among some values that are none of its own, each once.
+
+        Parameters
+        ----------
+        values : (n,)
+
+        Returns
+        -------
+        list
+        """
+        if self.kind != "category":
+            raise InputError(f"column {self.name!r} is no category: it has no levels")
+        code, found = factorized(values)
+        other = ["None" if self.missing == "nan" else "nan"] * bool(strange_gaps(values, code, self.missing).any())
+        return [v for v in found if self.level_index(v) < 0] + other
 
     def _encode_levels(self, values: Any) -> FloatArray:
         code, found = factorized(values)
@@ -208,21 +243,20 @@ class Column:
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             if code[row] < 0 and self.fill is None and not stranger[row]:
-                raise self._missing(row, int((code[bad] < 0).sum()), "nothing")
+                raise self._missing(row_name(values, row), int((code[bad] < 0).sum()), "nothing")
             if self.unknown is None:
-                never = [v for v, p in zip(found, place[:-1].tolist(), strict=True) if p < 0]
-                never += ["None" if self.missing == "nan" else "nan"] * bool(stranger.any())
                 raise InputError(
-                    f"column {self.name!r} has the level {few(never)} (first in row {row}), which the model never "
-                    f"saw; its levels are {few(self.levels)}: drop or recode those rows"
+                    f"column {self.name!r} has the level {few(self.stray_levels(values))} (first in "
+                    f"{row_name(values, row)}), which the model never saw; its levels are {few(self.levels)}: drop or "
+                    "recode those rows"
                 )
             at = np.where(bad, len(self.levels), at)
         return table[at]
 
-    def _missing(self, row: int, count: int, what: str) -> InputError:
+    def _missing(self, row: str, count: int, what: str) -> InputError:
         more = f" ({count:,} such entries)" if count > 1 else ""
         return InputError(
-            f"column {self.name!r} must be there and finite in every row, got {what} in row {row}{more}; drop those "
+            f"column {self.name!r} must be there and finite in every row, got {what} in {row}{more}; drop those "
             "rows, or fill them as the model was trained (Column(fill=...))"
         )
 
@@ -300,10 +334,12 @@ class Column:
         if self.kind == "category":
             codes = np.array(self.codes)
             off = (x[:, None, :] != codes).any(axis=2).all(axis=1)
-            why = "" if not off.any() else f"{x[off][0].tolist()} is the code of no level"
-            return off, why
+            if not off.any():
+                return off, ""
+            unknown = self.unknown is not None and x[off][0].tolist() == list(self.unknown)
+            return off, "an unknown level" if unknown else f"{x[off][0].tolist()} is the code of no level"
         value = self.decode(x)
-        low, high = self.support if self.seen is None else self.seen
+        low, high = self.seen or self.within or self.support
         # A hair's breadth: rounding by the scale and back is not news.
         slack = 1e-9 * max((abs(v) for v in (low, high) if math.isfinite(v)), default=0.0)
         off = (value < low - slack) | (value > high + slack)
@@ -321,7 +357,32 @@ class Column:
 
     def _known(self, low: float, high: float) -> str:
         whole = "whole numbers " if self.kind == "integer" else ""
-        return f"{'possible are' if self.seen is None else 'seen were'} {whole}{low:.6g} to {high:.6g}"
+        if self.seen is not None:
+            return f"seen were {whole}{low:.6g} to {high:.6g}"
+        if self.within is not None:
+            return f"and all training rows were {whole}within {low:.6g} to {high:.6g}"
+        return f"possible are {whole}{low:.6g} to {high:.6g}"
+
+    @property
+    def tells_scaled(self) -> bool:
+        """Whether scaled values could be told from those of the training data: `moments` are known, and are others."""
+        return self.moments is not None and not _standard(*self.moments)
+
+    def looks_scaled(self, x: FloatArray) -> bool:
+        """Whether inputs have a mean near 0 and a standard deviation near 1, where the training data had others.
+
+        Parameters
+        ----------
+        x : (n, width) array
+            Inputs of the network.
+
+        Returns
+        -------
+        bool
+            False where `moments` are not known, or rows are too few to tell.
+        """
+        value = self.decode(x) if self.tells_scaled else np.zeros(0)
+        return len(value) >= _FEWEST_TO_TELL and _standard(float(value.mean()), float(value.std()))
 
 
 @dataclass(frozen=True)
@@ -628,6 +689,11 @@ class Schema:
         fixed = tuple(c.name for c in self.columns if c.kind == "constant" and c.name not in found)
         check_names(found, tuple(n for n in self.names if n not in fixed), self.unused, name)
         parts = {c.name: c.encode(column_of(table, c.name)) for c in self.columns if c.name not in fixed}
+        strays = {
+            c.name: few(found)
+            for c in self.columns
+            if c.unknown is not None and not quiet and (found := c.stray_levels(column_of(table, c.name)))
+        }
         lengths = {len(p) for p in parts.values()}
         if len(lengths) > 1:
             raise InputError(f"the columns of {name} must have one length, got {sorted(lengths)[:4]}")
@@ -640,7 +706,7 @@ class Schema:
                 parts[c.name] = c.encode(np.full(n, c.seen[0]))
         rows = np.concatenate([parts[c.name] for c in self.columns], axis=1)
         if not quiet:
-            self.warn(rows, name)
+            self._warn(self._strange(rows, strays), name)
         return rows
 
     def positional(self, X: Any) -> dict[str, Any] | None:
@@ -686,9 +752,11 @@ class Schema:
             What the warning calls them.
         """
         text(name, "name")
-        unlike = self.strange(X)
+        self._warn(self.strange(X), name)
+
+    def _warn(self, unlike: str, name: str) -> None:
         if unlike:
-            warnings.warn(f"{name}: {unlike}", ReluscopeWarning, stacklevel=3)
+            warnings.warn(f"{name}: {unlike}", ReluscopeWarning, stacklevel=4)
 
     def strange(self, X: npt.ArrayLike) -> str:
         """What is unlike anything seen in training: how many rows, in which columns; empty if nothing is.
@@ -702,21 +770,32 @@ class Schema:
         -------
         str
         """
-        x = self._rows(X)
+        return self._strange(self._rows(X), {})
+
+    def _strange(self, x: FloatArray, strays: Mapping[str, str]) -> str:
+        """The same; `strays` has the levels of a table that are not known, by column."""
+        scaled = [c for c in self.columns if c.looks_scaled(x[:, self._places[c.name]])]
+        told = sum(c.tells_scaled for c in self.columns)
+        if len(scaled) >= max(min(told, 2), told / 2, 1):
+            mean, spread = scaled[0].moments or (math.nan, math.nan)
+            return (
+                f"{few([c.name for c in scaled])} {'have' if len(scaled) > 1 else 'has'} a mean near 0 and a standard "
+                f"deviation near 1, where the training data had {mean:.6g} and {spread:.6g} ({scaled[0].name}): scaled "
+                "already? The model scales its columns itself; pass them in their own units"
+            )
         off = np.zeros(len(x), dtype=bool)
-        parts = []
+        parts, numbers_off = [], False
         for c in self.columns:
             here, why = c.strange(x[:, self._places[c.name]])
             if here.any():
                 off |= here
-                parts.append(f"{c.name} ({why})")
+                numbers_off |= c.kind != "category"
+                parts.append(f"{c.name} ({f'unknown level {strays[c.name]}' if c.name in strays else why})")
         if not parts:
             return ""
         shown = ", ".join(parts[:6]) + (f" and {len(parts) - 6} more columns" if len(parts) > 6 else "")
-        return (
-            f"{int(off.sum()):,} of {len(x):,} rows are unlike anything seen in training: {shown}; are the columns "
-            "in the model's units (not scaled already, or not yet)?"
-        )
+        asked = "; are the columns in the model's units (not scaled already, or not yet)?" if numbers_off else ""
+        return f"{int(off.sum()):,} of {len(x):,} rows are unlike anything seen in training: {shown}{asked}"
 
     def _rows(self, X: npt.ArrayLike) -> FloatArray:
         x = real_array(X, "X", ndim=2)
@@ -914,7 +993,7 @@ class Schema:
             low, high = float(x.min()), float(x.max())
             kind = "constant" if low == high else "integer" if (x == np.round(x)).all() else "continuous"
             support = (0.0, math.inf) if low >= 0 and c.support == _ANY else c.support
-            columns.append(replace(c, kind=kind, seen=(low, high), support=support))
+            columns.append(replace(c, kind=kind, seen=(low, high), support=support, within=None))
         return replace(self, columns=tuple(columns))
 
     def check(self, n_inputs: int, n_outputs: int) -> None:
@@ -1098,6 +1177,17 @@ def _pair(value: Any, name: str) -> tuple[float, float]:
     return low, high
 
 
+def _standard(mean: float, spread: float) -> bool:
+    return abs(mean) < _SCALED_MEAN and 1 / _SCALED_SPREAD < spread < _SCALED_SPREAD
+
+
+def _moments(value: Any, name: str) -> tuple[float, float]:
+    pair = real_array(value, name, ndim=1)
+    if len(pair) != 2 or not pair[1] >= 0:
+        raise InputError(f"{name} must be (mean, standard deviation), got {describe(value)}")
+    return float(pair[0]), float(pair[1])
+
+
 def _listed(value: Any, name: str) -> None:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise InputError(f"{name} of a schema must be a list, got {describe(value)}")
@@ -1121,7 +1211,7 @@ def _spelling(level: Any) -> str:
 def _sided(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a column or output from JSON, where None stands for an open side."""
     out = dict(given)
-    for name in ("support", "seen"):
+    for name in ("support", "seen", "within"):
         sides = out.get(name)
         if isinstance(sides, (list, tuple)) and len(sides) == 2:
             low, high = sides
@@ -1135,7 +1225,7 @@ def _plain_fields(record: Column | Output) -> dict[str, Any]:
         value = getattr(record, f.name)
         if f.name != "name" and value == f.default:
             continue
-        if f.name in ("support", "seen"):
+        if f.name in ("support", "seen", "within"):
             value = [v if math.isfinite(v) else None for v in value]
         out[f.name] = value
     if isinstance(record, Column) and record.codes == tuple(tuple(r) for r in np.eye(len(record.levels)).tolist()):

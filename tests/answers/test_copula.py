@@ -8,6 +8,7 @@ the draws do not meet.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -401,3 +402,21 @@ class NoQuantiles:
 def test_bad_input_is_refused_by_name(words, call):
     with pytest.raises(rs.InputError, match=words):
         call()
+
+
+def test_an_exact_answer_says_how_far_its_marginals_are_from_those_asked_for():
+    net = rs.Network([(np.eye(2), np.zeros(2)), (np.eye(2), np.zeros(2))])
+    law = rs.Copula([stats.laplace()] * 2)
+    answer = rs.probability(net, law, "x[0] > 2")
+    assert answer.guarantee == "exact"
+    error = law.cdf_error.max()
+    assert abs(answer.value - stats.laplace.sf(2)) > answer.width  # exact, and not of the law asked for ...
+    assert abs(answer.value - stats.laplace.sf(2)) <= error
+    said = float(re.search(r"whose cdfs are within (\S+) of those asked for", answer.note)[1])
+    assert error <= said < 1.1 * error and answer.note in repr(answer)  # ... which the answer says
+    mixed = rs.Mixture([0.5, 0.5], [law, rs.Gaussian(np.zeros(2))])
+    assert mixed.marginal_error == law.marginal_error == error
+    assert "asked for" in rs.probability(net, mixed, "y[0] > 2").note
+    assert "asked for" not in rs.probability(net, rs.Gaussian(np.zeros(2)), "y[0] > 2").note
+    own = rs.Copula([Marginal([-1.0, 1.0], [-1.0, 1.0])])  # given by its knots: as asked
+    assert own.marginal_error == 0.0

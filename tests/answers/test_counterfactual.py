@@ -300,3 +300,29 @@ def test_a_network_without_hidden_units():
     net = rs.Network([([[2.0, -1.0]], [-3.0])])
     (found,) = rs.counterfactuals(net, [[1.0, 0.0]])[0]
     assert found.proved and found.distance == pytest.approx(0.5, rel=1e-4)
+
+
+def test_ranges_and_whole_numbers_come_from_the_rows_and_are_said():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(1, 50, 80) * 1000.0, rng.integers(-2, 4, 80).astype(float), rng.normal(size=80)])
+    net = rs.Network([(np.diag([1e-4, 1.0, 1.0]), np.zeros(3)), ([[-1.0, 1.3, 0.4]], [-1.0])])
+    y = (net(X)[:, 0] > 0) * 1
+    u = rs.unwrap(net, X, y, feature_names=["limit", "delay", "z"])
+    i = int(np.flatnonzero(y == 1)[0])
+    found = u.counterfactuals(i, change=["limit", "delay"])
+    assert found.bounds == {"limit": (X[:, 0].min(), X[:, 0].max()), "delay": (-2.0, 3.0)}
+    assert found.steps == {"limit": 1.0, "delay": 1.0}
+    assert "limit 1000 to 49000 in steps of 1, delay -2 to 3 in steps of 1 (bounds=, steps=)" in repr(found)
+    assert len(found[0][0].changes) >= 1
+    for name, (_, new) in found[0][0].changes.items():
+        assert new == round(new) and found.bounds[name][0] <= new <= found.bounds[name][1]
+    free = u.counterfactuals(i, change=["limit", "delay"], steps={"delay": 0}, bounds={"limit": (-np.inf, np.inf)})
+    assert free.steps["delay"] == 0 and free[0][0].distance < found[0][0].distance
+    assert u.counterfactuals(i, change=["z"]).steps == {"z": 0.0}
+
+
+def test_fewer_ways_than_asked_for_are_explained():
+    net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [5.0, 5.0]), ([[1.0, 0.0]], [-5.0])])
+    found = rs.counterfactuals(net, [[1.0, 1.0]], count=3, scale=[1.0, 1.0], bounds={"x0": (-3, 3), "x1": (-3, 3)})
+    assert len(found[0]) == 1 and found[0][0].note.startswith("no further way was found")
+    assert "1 rows have fewer than asked for: no further way was found" in repr(found)

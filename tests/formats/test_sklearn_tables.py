@@ -25,6 +25,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
+    MaxAbsScaler,
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
@@ -165,7 +166,7 @@ def test_missing_and_unknown_entries_are_what_the_pipeline_makes_of_them():
     holes.loc[[5, 8], "sex"] = np.nan
     assert probability(net, holes) == pytest.approx(model.predict_proba(holes)[:, 1], abs=1e-9)
     holes.loc[9, "sex"] = "unknown"
-    with pytest.warns(ReluscopeWarning, match=r"1 of 300 rows .*sex \(\[0.0, 0.0\] is the code of no level"):
+    with pytest.warns(ReluscopeWarning, match=r"1 of 300 rows .*sex \(unknown level 'unknown'\)"):
         found = probability(net, holes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -254,14 +255,19 @@ def test_names_survive_searches_and_arrays_have_none():
     assert probability(net, table) == pytest.approx(taken.predict_proba(table)[:, 1], abs=1e-9)
 
 
-def test_ranges_that_scalers_have_seen():
+def test_what_scalers_know_of_the_training_data():
     model = make_pipeline(
         ColumnTransformer([("a", MinMaxScaler(), ["limit"]), ("b", StandardScaler(), ["age"])]), mlp()
     )
     s = rs.load(model.fit(FRAME, Y)).schema
-    assert s.column("limit").seen == (FRAME.limit.min(), FRAME.limit.max())
-    low, high = s.column("age").seen
+    assert s.column("limit").seen == (FRAME.limit.min(), FRAME.limit.max()) and s.column("limit").moments is None
+    assert s.column("age").seen is None  # a scaler keeps no ages, and nobody shall be told that it saw one of 450
+    low, high = s.column("age").within
     assert low <= FRAME.age.min() and FRAME.age.max() <= high < 1000
+    assert s.column("age").moments == (pytest.approx(FRAME.age.mean()), pytest.approx(FRAME.age.std(ddof=0)))
+    largest = rs.load(make_pipeline(ColumnTransformer([("a", MaxAbsScaler(), ["age"])]), mlp()).fit(FRAME, Y)).schema
+    assert largest.column("age").within == (-FRAME.age.max(), FRAME.age.max())
+    assert rs.Schema.from_dict(s.to_dict()) == s
 
 
 REFUSED = {

@@ -93,7 +93,7 @@ def test_original_units(kind):
     value, coefficient, intercept = e.original
     assert np.allclose(value, original[7])
     assert np.allclose(coefficient @ value + intercept, net(X[7]))
-    assert sum(row["contribution"] for row in e.rows()) + intercept[0] == pytest.approx(net(X[7])[0])
+    assert sum(row["local"] for row in e.rows()) + intercept[0] == pytest.approx(net(X[7])[0])
     assert len(e.to_pandas()) == 3 and "the nearest boundary is" in repr(e)
 
 

@@ -139,7 +139,20 @@ def test_explanations_add_up_and_shares_sum_to_one(merged):
         assert e.cluster == m.assign(X)[i]
     assert sum(m.importance().values()) == pytest.approx(1.0)
     assert list(m.importance(0).values()) == sorted(m.importance(0).values(), reverse=True)
-    share = {row["feature"]: row for row in m.monotone()}
+    assert set(m.importance()) == {"limit", "job", "late"} and set(m.importance(groups=None)) == set(m.feature_names)
+    mine = m.assign(X) == 0
+    part = u.network.schema.encode(X)[mine] * m.C[0, 0]
+    level = np.flatnonzero([name.startswith("job=") for name in m.feature_names])
+    spread = {"job": part[:, level].sum(axis=1).var()}
+    spread |= {n: part[:, m.feature_names.index(n)].var() for n in ("limit", "late")}
+    assert m.importance(0)["job"] == pytest.approx(spread["job"] / sum(spread.values()))
+    told = {row["feature"]: row for row in m.explain(0).rows()}
+    assert told["job"]["value"] == X.job.iloc[0] and told["job"]["coefficient"] is None
+    assert told["job"]["part"] == pytest.approx(m.explain(0).parts[0, level].sum())
+    assert {row["feature"] for row in m.explain(0).rows(groups=None)} == set(m.feature_names)
+    assert [row["feature"] for row in m.monotone()] == ["limit", "late"]  # a category has no direction
+    assert list(m.monotone().to_pandas()["feature"]) == ["limit", "late"]
+    share = {row["feature"]: row for row in m.monotone(groups=None)}
     C = m.C[:, 0]
     for j, name in enumerate(m.feature_names):
         assert share[name]["rises"] == pytest.approx((m.count * (C[:, j] > 0)).sum() / m.count.sum())
@@ -155,6 +168,7 @@ def test_intervals_of_a_cluster_are_those_of_its_logistic_regression(merged):
     found = m.intervals(0)
     mine = m.assign(X) == 0
     rows = u.network.schema.encode(X)[mine]
+    rows[:, found.base[1:]] = 0.0  # the levels of a category are compared with its base
     free = np.flatnonzero(~found.aliased[1:] & (np.ptp(rows, axis=0) > 0) & ~found.separated[1:])
     assert len(free) >= 2
     fit = LogisticRegression(C=np.inf, max_iter=5000, tol=1e-10)

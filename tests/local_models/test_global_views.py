@@ -206,17 +206,52 @@ def test_two_equal_features_are_aliased_and_the_others_as_without_one_of_them(ta
     assert labels == ["x0 (aliased)", "x1", "x2", "x3 (aliased)"]
 
 
-def test_dummies_alias_the_intercept():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_levels_that_add_up_to_one_are_compared_with_the_most_frequent(weighted):
     rng = np.random.default_rng(0)
-    kind = rng.integers(0, 3, 150)
+    kind = rng.choice(3, 150, p=[0.3, 0.5, 0.2])
     X = np.column_stack([kind == 0, kind == 1, kind == 2, rng.normal(size=150)]).astype(float)
     y = kind + 2.0 * X[:, 3] + 0.1 * rng.normal(size=150)
-    found = rs.unwrap(linear([0.0, 1.0, 2.0, 2.0]), X, y, task="regression").intervals(0)
-    assert found.aliased.tolist() == [True, True, True, True, False]
-    Z = X  # the dummies span the constant
-    beta = np.linalg.solve(Z.T @ Z, Z.T @ y)
-    error = np.sqrt(((y - Z @ beta) ** 2).sum() / 146 * np.linalg.inv(Z.T @ Z)[3, 3])
-    assert found.estimate[4] == pytest.approx(beta[3]) and found.error[4] == pytest.approx(error)
+    w = np.where(kind == 2, 4.0, 1.0) if weighted else None
+    found = rs.unwrap(linear([0.5, 1.0, 2.5, 2.0]), X, y, task="regression", sample_weight=w).intervals(0)
+    base = 2 if weighted else 1
+    others = [j for j in range(4) if j != base]
+    alone = rs.unwrap(linear([0.0] * 3), X[:, others], y, task="regression", sample_weight=w).intervals(0)
+    assert found.base.tolist() == [j == 1 + base for j in range(5)] and not found.aliased.any()
+    for name in ("estimate", "error", "lower", "upper", "p_value"):
+        ours = getattr(found, name)
+        assert np.allclose(np.delete(ours, 1 + base), getattr(alone, name), rtol=1e-6), name
+        assert ours[1 + base] == 0 if name == "estimate" else np.isnan(ours[1 + base])
+    assert np.allclose(found.network, np.array([0, 0.5, 1.0, 2.5, 2.0]) - np.array([-1, 1, 1, 1, 0]) * found.network[0])
+    assert found.network[0] == [0.5, 1.0, 2.5][base]
+    assert found.support.tolist() == [150, *np.bincount(kind).tolist(), 150]
+    assert f"its most frequent one: x{base} (the base, 0)" in repr(found)
+    from matplotlib.figure import Figure
+
+    labels = [t.get_text() for t in found.plot(Figure().add_subplot()).get_yticklabels()]
+    assert labels == [f"x{j}{' (base)' * (j == base)}" for j in range(4)]
+
+
+def test_a_level_with_one_class_is_separated_and_not_hidden_by_the_other_levels():
+    rng = np.random.default_rng(0)
+    kind = np.repeat([0, 1, 2], [100, 60, 3])
+    y = np.where(kind == 2, 0, rng.integers(0, 2, 163))
+    X = np.column_stack([kind == 2, kind == 0, kind == 1, rng.normal(size=163)]).astype(float)
+    found = rs.unwrap(linear([-5.0, 0.0, 0.1, 0.0]), X, y).intervals(0)
+    dropped = rs.unwrap(linear([-5.0, 0.1, 0.0]), X[:, [0, 2, 3]], y).intervals(0)
+    assert found.separated.tolist() == [False, True, False, False, False] and not found.aliased.any()
+    assert found.estimate[1] == -np.inf and np.isfinite(found.upper[1]) and found.support[1] == 3
+    for name in ("estimate", "error", "lower", "upper", "p_value"):
+        kept = getattr(found, name)[[0, 1, 3, 4]]
+        assert np.allclose(kept, getattr(dropped, name), equal_nan=True, rtol=1e-6), name
+
+
+def test_features_of_zeros_and_ones_that_are_no_levels_stay_as_they_are():
+    rng = np.random.default_rng(1)
+    flags = (rng.random((80, 3)) < 0.4).astype(float)  # some rows have none, some several
+    found = rs.unwrap(linear([1.0, 2.0, 3.0]), flags, flags @ [1.0, 2, 3] + rng.normal(size=80)).intervals(0)
+    assert not found.base.any() and found.network.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert found.support.tolist() == [80, *flags.sum(axis=0).astype(int).tolist()]
 
 
 def test_a_feature_that_does_not_vary_is_aliased_and_its_part_is_in_the_intercept():

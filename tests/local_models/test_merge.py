@@ -239,6 +239,59 @@ def test_the_seed_of_a_merge_repeats_it():
     assert m.unwrapped.merge(2).seed is None  # nothing was drawn
 
 
+def test_two_merges_of_the_same_data_agree_and_say_how_the_number_was_chosen():
+    net, X, y = folded(300, 3, 0.5)
+    first, second = (rs.unwrap(net, X, y, task="regression").merge(most=10, penalty=1e-3) for _ in range(2))
+    assert first.seed == second.seed == 0 and first.validation == second.validation
+    assert np.array_equal(first.C, second.C)
+    best = min(first.validation, key=lambda v: v.loss)
+    good = [v.n for v in first.validation if v.loss <= best.loss + best.error]
+    assert len(good) > 2 and good == list(range(good[0], good[-1] + 1))
+    assert first.within_one_error() == good and good[0] == len(first)
+    head = repr(first).splitlines()[0]
+    assert f"{len(first)} chosen by cross-validation (seed 0), the smallest within one standard error" in head
+    assert f"of the best ({best.n}); so are {good[0]} to {good[-1]}" in head
+    assert "chosen by" not in repr(first.unwrapped.merge(2)) and first.unwrapped.merge(2).within_one_error() == []
+
+
+def test_levels_with_one_class_are_named_beside_the_models():
+    rng = np.random.default_rng(0)
+    kind = np.repeat([0, 1, 2], [100, 60, 3])
+    X = np.column_stack([kind == 0, kind == 1, kind == 2, rng.normal(size=163)]).astype(float)
+    y = np.where(kind == 2, 0, rng.integers(0, 2, 163))
+    names = ["A=0", "A=1", "A=2", "b"]
+    u = rs.unwrap(random_net((4, 3, 1), 0), X, y, feature_names=names)
+    m = u.merge(1)
+    assert m.single_class_levels() == [{"cluster": 0, "feature": "A=2", "rows": 3, "class": 0}]
+    assert "only the ridge gives them their size: A=2 in cluster 0 (3 rows, all 0)" in repr(m)
+    assert "no finite estimate: A=2 in cluster 0" in repr(u.merge(1, penalty=0.0))
+    fine = rs.unwrap(random_net((4, 3, 1), 0), X, np.where(np.arange(163) == 162, 1, y), feature_names=names).merge(1)
+    assert fine.single_class_levels() == [] and "one class alone" not in repr(fine)
+
+
+def test_the_held_out_losses_by_definition():
+    net, X, y = folded(60, 3, 0.5)
+    w = np.random.default_rng(1).uniform(0.5, 2, 60)
+    u = rs.unwrap(net, X, y, task="regression", sample_weight=w)
+    m = u.merge(most=2, folds=3, repeats=2, penalty=0.0, rng=5)
+    rng, loss = np.random.default_rng(5), np.zeros((2, 60))
+    clusters = [u.merge(k).cluster_of_region[u.region] for k in (1, 2)]
+    for _ in range(2):
+        fold = np.empty(60, dtype=int)
+        fold[rng.permutation(60)] = np.arange(60) % 3
+        for (f, k), c in zip(np.ndindex(3, 2), clusters * 3, strict=True):
+            for own in np.unique(c):
+                fit, held = (fold != f) & (c == own), (fold == f) & (c == own)
+                Z = np.column_stack([X, np.ones(60)])
+                root = np.sqrt(w[fit])[:, None]
+                beta = np.linalg.lstsq(root * Z[fit], root[:, 0] * y[fit], rcond=None)[0]
+                loss[k, held] += (y[held] - Z[held] @ beta) ** 2 / 2
+    for v, rows in zip(m.validation, loss, strict=True):
+        mean = np.average(rows, weights=w)
+        error = np.sqrt(60 / 59 * (w**2 @ (rows - mean) ** 2)) / w.sum()
+        assert (v.loss, v.error) == (pytest.approx(mean, rel=1e-9), pytest.approx(error, rel=1e-9))
+
+
 def test_the_rule_of_one_standard_error():
     net, X, y = folded(300, 3, 0.5)  # noise, so that the best number is not the smallest good one
     m = rs.unwrap(net, X, y, task="regression").merge(most=10, penalty=1e-3, rng=0)
@@ -291,7 +344,7 @@ def test_a_merge_is_not_made_twice(monkeypatch):
     monkeypatch.setattr(merge, "agglomerate", lambda *a: made.append(len(a[0])) or slow(*a))
     notes = []
     m = u.merge(most=5, progress=lambda done, text: notes.append(text))
-    assert any("fold 3 of 5" in text for text in notes) and any("cutting the tree" in text for text in notes)
+    assert any("fold 3 of 25" in text for text in notes) and any("cutting the tree" in text for text in notes)
     assert u.merge(most=5) is m and len(made) == 1
     assert u.merge(4) is u.merge(4) and len(made) == 1  # another number of models: the same tree
     u.flatten(4, tune=False)

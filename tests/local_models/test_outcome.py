@@ -118,7 +118,7 @@ def test_the_calibration_curve_counts_rows(desk):
 
 def test_drift_is_zero_for_the_same_rows_and_as_by_hand_for_others(desk):
     X, _, T, _, _, u = desk
-    assert u.drift(X).score == 0.0
+    assert u.drift(X).output == 0.0
     assert u.drift(X).regions == 0.0
     moved = T.assign(a=T.a + 0.7)
     found = u.drift(moved, min_rows=30)
@@ -131,7 +131,95 @@ def test_drift_is_zero_for_the_same_rows_and_as_by_hand_for_others(desk):
     assert sum(s["psi"] for s in found.shares) == pytest.approx(found.regions)
     assert sum(s["now"] for s in found.shares) == pytest.approx(1.0)
     assert found.unseen == pytest.approx((u.find(moved) < 0).mean())
-    assert list(found.to_pandas()["what"])[:2] == ["score", "regions"]
+    assert list(found.to_pandas()["what"])[:2] == ["output", "regions"]
+
+
+def test_without_drift_a_psi_stays_below_its_limit_as_often_as_it_says(desk):
+    """300 splits of one population: the mean of the PSI of ten bins, and how often it passes the 95 % point. A rate of
+    5 % gives fewer than 4 or more than 29 of 300 with probability below 0.001.
+    """
+    *_, model, _ = desk
+    rng, psi, over = np.random.default_rng(0), [], 0
+    for _ in range(300):
+        x = rng.normal(size=(900, 3))
+        found = rs.unwrap(model, pd.DataFrame(x[:500], columns=list("abc"))).drift(x[500:], level=0.95)
+        line = next(row for row in found.rows() if row["what"] == "a")
+        psi.append(line["psi"])
+        over += line["drift"]
+        assert line["no_drift"] == pytest.approx(9 * (1 / 500 + 1 / 400))
+        assert line["limit"] == pytest.approx((1 / 500 + 1 / 400) * stats.chi2.ppf(0.95, 9))
+    assert np.mean(psi) == pytest.approx(line["no_drift"], rel=0.15) and 4 <= over <= 29
+
+
+def test_sparse_regions_are_no_drift():
+    """Most regions hold one row, and most new rows fall into regions without data: by chance, as Good and Turing say."""
+    rng = np.random.default_rng(0)
+    net = rs.Network([(rng.normal(size=(40, 6)), rng.normal(size=40)), (rng.normal(size=(1, 40)), [0.0])])
+    u = rs.unwrap(net, rng.normal(size=(800, 6)), rng.integers(0, 2, 800))
+    assert (u.count == 1).mean() > 0.9 and f"({(u.count == 1).sum()} of a single row)" in repr(u)
+    found = u.drift(rng.normal(size=(800, 6)))
+    assert found.unseen > 0.8 and found.unseen == pytest.approx(found.unseen_expected, abs=0.06)
+    assert np.isnan(found.regions) and not found.rows()[1]["drift"]
+    assert "none of the regions (all are too small)" in repr(found) and "without drift" in repr(found)
+
+
+def test_an_unseen_level_is_drift_and_no_error():
+    rng = np.random.default_rng(0)
+    columns = [rs.Column("a"), rs.Column("job", "category", levels=["x", "y"])]
+    net = rs.Network([(rng.normal(size=(3, 3)), np.zeros(3)), (rng.normal(size=(1, 3)), [0.0])]).with_schema(columns=columns)
+    old = pd.DataFrame({"a": rng.normal(size=200), "job": rng.choice(["x", "y"], 200)})
+    new = pd.DataFrame({"a": rng.normal(size=100), "job": np.repeat(["x", "y", "z"], [40, 50, 10])})
+    u = rs.unwrap(net, old)
+    found = u.drift(new)
+    p = np.array([(old.job == "x").mean(), (old.job == "y").mean(), 1e-4])
+    q = np.array([0.4, 0.5, 0.1])
+    assert found.features["job"] == pytest.approx(((q - p) * np.log(q / p)).sum())
+    assert found.unknown == {"job": {"z": 10}} and found.rows_now == 90
+    assert "unknown levels of job (rows): 'z' (10)" in repr(found)
+    kept = u.drift(new[new.job != "z"])
+    assert (found.output, found.features["a"]) == (kept.output, kept.features["a"])
+    ignore = net.with_schema(columns=[columns[0], rs.Column("job", "category", levels=["x", "y"], unknown=(0.0, 0.0))])
+    with pytest.warns(rs.errors.ReluscopeWarning, match="unknown level 'z'"):
+        again = rs.unwrap(ignore, old).drift(new)
+    assert again.features["job"] == found.features["job"] and again.rows_now == 100 and again.unknown == found.unknown
+    with pytest.raises(InputError, match="no row of X has known levels only"):
+        u.drift(new[new.job == "z"])
+
+
+def test_categories_are_one_feature_and_have_no_direction():
+    rng = np.random.default_rng(0)
+    net = rs.Network([(rng.normal(size=(4, 4)), np.zeros(4)), (rng.normal(size=(1, 4)), [0.0])])
+    net = net.with_schema(columns=[rs.Column("a"), rs.Column("job", "category", levels=["x", "y", "z"])])
+    X = pd.DataFrame({"a": rng.normal(size=60), "job": rng.choice(["x", "y", "z"], 60)})
+    u = rs.unwrap(net, X, rng.integers(0, 2, 60))
+    assert u.importance().feature_names == u.contributions().names == ("a", "job")
+    assert u.importance(groups=None).feature_names == u.contributions(groups=None).names == u.feature_names
+    e = u.explain(0)
+    rows = {row["feature"]: row for row in e.rows()}
+    assert set(rows) == {"a", "job"} and rows["job"]["value"] == X.job[0] and rows["job"]["coefficient"] is None
+    assert rows["job"]["path"] == pytest.approx(e.path[0, 1:].sum())
+    assert rows["job"]["local"] == pytest.approx(e.contribution[0, 1:].sum())
+    assert {row["feature"] for row in e.rows(groups=None)} == set(u.feature_names)
+    table = repr(e).splitlines()[2]
+    assert table.split() == list(e.to_pandas().columns) == ["feature", "value", "coefficient", "path", "local"]
+    assert "job=" not in repr(e)
+    signs = u.monotonicity()
+    assert [row["feature"] for row in signs.rows()] == ["a"] and signs.categories == ("job",)
+    assert "categories have no direction: job" in repr(signs)
+    assert [row["feature"] for row in u.monotonicity(groups=None).rows()] == list(u.feature_names)
+    assert [row["feature"] for row in u.monotonicity({"job=y": "up"}).rows()] == ["a", "job=y"]
+
+
+def test_tables_become_data_frames_and_names_are_suggested(desk):
+    X, _, T, t, _, u = desk
+    found = u.outcome(T, t, segments="b")
+    assert list(found.weak().to_pandas()["group"]) == [row["group"] for row in found.weak()]
+    assert list(found.calibration().to_pandas()["rows"]) == [row["rows"] for row in found.calibration()]
+    with pytest.raises(InputError, match=r"segments must be one of a, b, c, got 'B'; did you mean 'b'\?"):
+        u.outcome(segments=["B"])
+    many = rs.Network([(np.ones((1, 40)), [0.0]), ([[1.0]], [0.0])])
+    with pytest.raises(InputError, match=r"x29 and 10 more, got 'X3'; did you mean 'x3'\?"):
+        rs.unwrap(many, np.eye(40)).monotonicity({"X3": "up"})
 
 
 def test_benchmarks_are_those_of_scikit_learn(desk):

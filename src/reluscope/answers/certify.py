@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, describe, real, real_array
-from reluscope._columns import columns_of
+from reluscope._columns import check_rows, columns_of
 from reluscope._text import count
 from reluscope.activations import Units, identity, relu
 from reluscope.answer import Answers, Status, Stop, status_of
@@ -137,6 +137,7 @@ def certify(
     sides = None if box is None else real(box, "box", low=0.0)
     limit = parse_budget(budget)
     decision = _decisions(net, rows)
+    check_rows(X, labels, "labels")
     correct = None if labels is None else _labels(labels, len(rows), max(net.n_outputs, 2)) == decision
     with meter(progress, "certify") as report, blas_threads(max(net.widths)):
         work = _Work(net, rows, levels, wanted, spread, decision, sides, limit, report)

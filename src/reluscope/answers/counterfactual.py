@@ -39,6 +39,8 @@ _CLEAR = 1e-9
 """A decision counts as changed when it is clear by this share of the numbers in it: rounding cannot undo it."""
 _MOST_FROZEN = 200
 """Sets of features that are kept as they are while other counterfactuals are looked for."""
+_NO_OTHER = "no further way was found that leaves as it is, for every earlier one, some feature which that one changes"
+"""Why there are fewer counterfactuals than were asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +135,10 @@ class Counterfactuals(Tabular):
     scale : dict of str to float
         What one unit of distance is, by column that may change: so much of the column's own unit, or the change of a
         level of a category.
+    bounds : dict of str to (float, float)
+        Between what each number that may change was looked for.
+    steps : dict of str to float
+        In what steps; 0 for any value.
     norm : str
         "l1" or "linf".
     relative : float
@@ -143,6 +149,8 @@ class Counterfactuals(Tabular):
 
     by_row: tuple[tuple[Counterfactual, ...], ...]
     scale: dict[str, float]
+    bounds: dict[str, tuple[float, float]]
+    steps: dict[str, float]
     norm: str
     relative: float
     status: Status
@@ -175,11 +183,20 @@ class Counterfactuals(Tabular):
     def __repr__(self) -> str:
         shown = ("row", "rank", "decision", "wanted", "distance", "lower", "proved", "changes")
         rows = self.rows()
-        more = f"\n{len(rows) - 20:,} more (to_pandas())" if len(rows) > 20 else ""
-        return (
-            f"counterfactuals of {len(self):,} rows ({self.norm} distance): {self.proved:,} proved nearest\n"
-            f"{text_table(rows[:20], shown)}{more}"
-        )
+        lines = [
+            f"counterfactuals of {len(self):,} rows ({self.norm} distance): {self.proved:,} proved nearest",
+            text_table(rows[:20], shown),
+        ]
+        lines += [f"{len(rows) - 20:,} more (to_pandas())"] if len(rows) > 20 else []
+        limits = [
+            f"{name} {low:.6g} to {high:.6g}" + (f" in steps of {self.steps[name]:g}" if self.steps[name] else "")
+            for name, (low, high) in self.bounds.items()
+        ]
+        more = f" and {len(limits) - 6:,} more" if len(limits) > 6 else ""
+        lines += [f"looked for within {', '.join(limits[:6])}{more} (bounds=, steps=)"] if limits else []
+        short = [found[-1] for found in self.by_row if found[-1].x is not None and found[-1].note.startswith(_NO_OTHER)]
+        lines += [f"{len(short):,} rows have fewer than asked for: {short[0].note}"] if short else []
+        return "\n".join(lines)
 
 
 @clean_interrupt()
@@ -218,19 +235,21 @@ def counterfactuals(
         Columns that may change; by default all that are not constant.
     bounds : mapping, optional
         By column: `(low, high)` in its unit, or the levels that a category may take. By default what was seen in
-        training, or in `data`, where that is known.
+        training, or in `data`, where that is known; `(-inf, inf)` lifts that.
     direction : mapping, optional
         By column: "up" or "down".
     steps : mapping, optional
-        By column: the change is a multiple of this. By default 1 for whole numbers.
+        By column: the change is a multiple of this; 0 for any change. By default 1 for columns of whole numbers, which
+        the schema names, or all of whose values in `data` and `X` are whole.
     scale : mapping or sequence, optional
         By column: what one unit of distance is; a category counts `1 / scale` if its level changes. By default the
         standard deviation in `data`, else the width of the range seen in training, else 1.
     norm : {"l1", "linf"}
         Sum of the features' distances, or the largest.
     count : int
-        Counterfactuals per row. Each further one is the nearest that keeps at least one of the features that each
-        earlier one changes: another way to the goal, not a variant.
+        Counterfactuals per row. Each further one is another way to the goal, not a variant: for every earlier one it
+        leaves some feature as it is that the earlier one changes. There may be fewer such ways; the `note` of the last
+        one then says so.
     data : (m, inputs) or a table, optional
         Rows that the search may start from; they also give `scale` and `bounds`.
     relative : float
@@ -272,7 +291,7 @@ def counterfactuals(
     net = net.with_schema(schema)
     rows = _rows(net, X, "X")
     known = None if data is None else _rows(net, data, "data")
-    features = _features(schema, known, change, bounds, direction, steps, scale)
+    features = _features(schema, rows, known, change, bounds, direction, steps, scale)
     labels = schema.classes or tuple(range(max(2, net.n_outputs)))
     outputs = net(rows)
     decisions = schema.decide(outputs)
@@ -310,7 +329,16 @@ def counterfactuals(
                 object.__setattr__(c, "after", float(schema.values(net(c.x[None]))[0, 0]))
         named.append(tuple(mine))
     status = Status.DONE if all(c.proved for mine in found for c in mine) else Status.BUDGET
-    return Counterfactuals(tuple(named), {f.column.name: f.scale for f in features}, norm, relative, status)
+    numbers = [f for f in features if f.column.kind != "category"]
+    return Counterfactuals(
+        tuple(named),
+        {f.column.name: f.scale for f in features},
+        {f.column.name: (f.low, f.high) for f in numbers},
+        {f.column.name: f.step for f in numbers},
+        norm,
+        relative,
+        status,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -390,6 +418,8 @@ class _Finder:
             if len(out) < count:
                 for f in sorted(again):
                     push(tuple(sorted({*frozen, f})), 1.0 / (2.0 * max(1, (count - len(out)) * len(again))))
+        if out and out[-1].x is not None and len(out) < count:
+            object.__setattr__(out[-1], "note", "; ".join(t for t in (_NO_OTHER, out[-1].note) if t))
         return out
 
     def _solve(self, moves: Moves, goals: list[int], budget: Budget) -> tuple[Nearest, int]:
@@ -592,7 +622,14 @@ def _class(schema: Schema, labels: tuple[Any, ...], target: Any) -> int:
 
 
 def _features(
-    schema: Schema, data: FloatArray | None, change: Any, bounds: Any, direction: Any, steps: Any, scale: Any
+    schema: Schema,
+    rows: FloatArray,
+    data: FloatArray | None,
+    change: Any,
+    bounds: Any,
+    direction: Any,
+    steps: Any,
+    scale: Any,
 ) -> list[_Feature]:
     names = schema.names
     if change is None:
@@ -638,11 +675,17 @@ def _features(
         way = choice(ways.get(c.name, "both"), f"direction of {c.name}", ("both", "up", "down"))
         if c.kind == "category" and (c.name in ways or c.name in multiples):
             raise InputError(f"{c.name} is a category: it has no direction or steps; bounds has the levels it may take")
-        step = 1.0 if c.kind == "integer" else 0.0
+        whole = values is not None and _whole(values) and _whole(c.decode(rows[:, place]))
+        step = 1.0 if c.kind == "integer" or whole else 0.0
         if c.name in multiples:
-            step = real(multiples[c.name], f"steps of {c.name}", low=0.0, open_=True)
+            step = real(multiples[c.name], f"steps of {c.name}", low=0.0)
         out.append(_Feature(c, place, low, high, step, size, way != "down", way != "up", levels))
     return out
+
+
+def _whole(values: FloatArray) -> bool:
+    """Whether all are whole numbers, up to the dust of scaling."""
+    return bool((np.abs(values - np.round(values)) <= 1e-9 * np.maximum(1.0, np.abs(values))).all())
 
 
 def _named(schema: Schema, name: Any, what: str) -> tuple[str, ...]:
@@ -669,6 +712,8 @@ def _unit(c: Column, values: Any) -> float:
     if c.kind == "category":
         return 1.0
     spread = float(np.std(values)) if values is not None else 0.0
+    if not spread > 0 and c.moments is not None:
+        spread = c.moments[1]
     if not spread > 0 and c.seen is not None:
         spread = c.seen[1] - c.seen[0]
     return spread if spread > 0 and np.isfinite(spread) else 1.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reluscope._check import FloatArray, describe, integer, real, seeded
-from reluscope._columns import factorized, few
+from reluscope._columns import check_rows, factorized, few
 from reluscope._extras import require
 from reluscope._lazy import late
 from reluscope._text import percent, percent_ends
@@ -251,6 +251,7 @@ def fairness(
     labels = schema.classes or tuple(range(max(2, net.n_outputs)))
     target = _class(schema, labels, selected)
     score = _score(out, schema.rule, target)
+    check_rows(law, y, "y", "law")
     truth = None if y is None else _truth(y, labels, target, len(X))
     present = [k for k in range(len(codes)) if (own == k).any()]
     keys = [key[0] if len(key) == 1 else key for key in levels]

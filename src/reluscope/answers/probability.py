@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 import numpy as np
@@ -204,7 +205,7 @@ def probability(
     if tolerance is not None:
         tolerance = real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
     limit, (rng, seed) = parse_budget(budget), seeded(rng)
-    moved = 0.0
+    moved, asked = 0.0, law.marginal_error
     if event.linear and law.pushed is not None:  # a function of another law: the same question about that one
         net, law, event = lifted_question(net, law, event)
         moved = _SIDE * sum(int(np.isfinite([c.lower, c.upper]).sum()) for c in event.cases)
@@ -227,7 +228,15 @@ def probability(
     drawn = guarantee in ("auto", "confidence") and answer.guarantee != "exact"
     if tolerance is not None and answer.status is Status.DONE and answer.width > 2.0 * tolerance:
         answer = replace(answer, status=Status.TOLERANCE)
+    if asked > 0.0:
+        answer = replace(answer, note="; ".join(filter(None, [answer.note, _as_asked(asked)])))
     return replace(answer, seconds=time.perf_counter() - started, seed=seed if drawn else None)
+
+
+def _as_asked(error: float) -> str:
+    """What an answer about piecewise-linear marginals is about; the error is rounded up."""
+    shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(error)
+    return f"about piecewise-linear marginals, whose cdfs are within {shown:g} of those asked for (accuracy= of the law)"
 
 
 def _question(net: Network, law: Law, event: Event) -> dict[str, str]:

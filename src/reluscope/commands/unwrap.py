@@ -22,6 +22,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--merge", nargs="?", type=int, const=0, metavar="N", help="merge to N models (without N: by cross-validation)"
     )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the folds of --merge and of random draws")
     parser.add_argument("--out", type=Path, help="folder for the table (CSV, JSON) and the pictures")
     offer_workers(parser, run)
 
@@ -42,6 +43,7 @@ def run(options: Options) -> int:
         task=options.task,
         cutoff=options.cutoff,
         merge=options.merge,
+        rng=options.seed,
         folder=options.out,
         progress="auto",
     )

@@ -73,6 +73,8 @@ class _Use:
     codes: list[FloatArray] = field(default_factory=list)
     unknown: list[FloatArray | None] = field(default_factory=list)
     seen: tuple[float, float] | None = None
+    within: tuple[float, float] | None = None
+    moments: tuple[float, float] | None = None
     missing: set[str] = field(default_factory=set)
 
 
@@ -113,7 +115,8 @@ class Front:
         use, name = self.uses[i], self.names[i]
         fill = use.fills[0] if use.fills and all(f == use.fills[0] for f in use.fills) else None
         if use.levels is None:
-            return Column(name, seen=use.seen, fill=None if fill is None else float(fill))
+            known = {"seen": use.seen, "within": use.within, "moments": use.moments}
+            return Column(name, fill=None if fill is None else float(fill), **known)
         codes, unknown = use.codes, use.unknown
         if use.value:  # read as a number too
             try:
@@ -270,21 +273,19 @@ class Front:
         return _Features([_Raw(r.column, v, kind) for r, v in zip(features.raw, values, strict=True)])
 
     def _note_seen(self, raw: list[_Raw], step: Any, kind: str) -> None:
-        """The range of the training data, where a scaler knows it."""
+        """What a scaler knows of the training data: their range, a range around them, their mean and spread."""
         for i, r in enumerate(raw):
-            if kind == "MinMaxScaler":
-                seen = float(step.data_min_[i]), float(step.data_max_[i])
-            elif kind == "MaxAbsScaler":
-                seen = -float(step.max_abs_[i]), float(step.max_abs_[i])
-            elif kind == "StandardScaler" and step.with_std and step.mean_ is not None:
+            use = self.uses[r.column]
+            if kind == "MinMaxScaler" and step.data_min_[i] <= step.data_max_[i]:
+                use.seen = float(step.data_min_[i]), float(step.data_max_[i])
+            elif kind == "MaxAbsScaler" and step.max_abs_[i] >= 0:
+                use.within = -float(step.max_abs_[i]), float(step.max_abs_[i])
+            elif kind == "StandardScaler" and step.with_std and step.mean_ is not None and step.var_[i] >= 0:
+                mean, variance = float(step.mean_[i]), float(step.var_[i])
                 # No entry of a sample of n lies further than sqrt(n - 1) standard deviations from its mean.
                 n = float(np.max(step.n_samples_seen_))
-                reach = math.sqrt(max(n - 1.0, 0.0) * float(step.var_[i])) * (1 + 1e-9)
-                seen = float(step.mean_[i]) - reach, float(step.mean_[i]) + reach
-            else:
-                continue
-            if seen[0] <= seen[1]:
-                self.uses[r.column].seen = seen
+                reach = math.sqrt(max(n - 1.0, 0.0) * variance) * (1 + 1e-9)
+                use.within, use.moments = (mean - reach, mean + reach), (mean, math.sqrt(variance))
 
 
 # -- encoders ------------------------------------------------------------------------------------------------------

@@ -163,6 +163,11 @@ class Copula(Law):
         """For each input the largest distance of the marginal's cdf to the one asked for, shape (n,)."""
         return np.array([m.cdf_error for m in self.marginals])
 
+    @property
+    def marginal_error(self) -> float:
+        """The largest `cdf_error`."""
+        return float(self.cdf_error.max())
+
     @cached_property
     def pushed(self) -> tuple[Law, Layer]:
         """The law of the scores, and the layer `x = T(z)`."""

@@ -149,6 +149,11 @@ class Law(ABC):
         return ((1.0, self),)
 
     @property
+    def marginal_error(self) -> float:
+        """Largest distance between the cdf of an input and the one that was asked for; 0 for laws that are as asked."""
+        return max((part.marginal_error for w, part in self.components if part is not self and w > 0), default=0.0)
+
+    @property
     def gaussians(self) -> tuple[tuple[float, Gaussian], ...]:
         """Pairs (weight, `Gaussian`) of positive weight that make up the law; none if it is no mixture of Gaussians."""
         return ()

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, any_array, choice, describe, real_array, several
-from reluscope._columns import Names, columns_of, few
+from reluscope._check import FloatArray, any_array, choice, describe, integer, real_array, several
+from reluscope._columns import Names, check_rows, columns_of, few, unknown_name
 from reluscope.errors import InputError, InputTypeError
 from reluscope.local_models._source import arranged
 from reluscope.network import Network
@@ -158,6 +158,21 @@ def names_of(
     return names, columns or names
 
 
+def feature_index(feature: Any, names: Names, name: str) -> int:
+    """The number of a feature, from its name or number."""
+    if isinstance(feature, str):
+        if feature not in names:
+            raise unknown_name(feature, names, name)
+        return names.index(feature)
+    return integer(feature, name, low=0, high=len(names) - 1)
+
+
+def check_beside(X: Any, y: Any, sample_weight: Any) -> None:
+    """Refuse responses and weights that belong to other rows, by their index."""
+    check_rows(X, y, "y")
+    check_rows(X, sample_weight, "sample_weight")
+
+
 def weights_of(weight: Any, n: int) -> FloatArray | None:
     """Row weights, positive somewhere and nowhere negative, or None."""
     if weight is None:
@@ -225,6 +240,8 @@ def in_original_units(net: Network, scaling: Scaling) -> Network:
             shift=float(scaling.shift[j]),
             support=moved(c.support, j),
             seen=None if c.seen is None else moved(c.seen, j),
+            within=None if c.within is None else moved(c.within, j),
+            moments=None,  # those of scaled numbers say nothing about original ones
         )
         for j, c in enumerate(schema.columns)
     )

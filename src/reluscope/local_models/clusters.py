@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._check import FloatArray, integer
-from reluscope._tables import Tabular
+from reluscope._check import FloatArray, choice, integer
+from reluscope._tables import Lines, Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores
-from reluscope.local_models._data import Response, Units, headed, read, weights_of
+from reluscope.local_models._data import Response, Units, check_beside, headed, read, weights_of
+from reluscope.local_models.contributions import Groups, groups_of, values_of
 from reluscope.local_models.merged import MergedModels, unwrapped_of
 from reluscope.local_models.portrait import Portrait
 
@@ -69,6 +70,10 @@ class ClusterExplanation(Tabular):
     base : (outputs,) array
         The cluster's model at the mean of the data.
     output : (outputs,) array
+    groups : Groups
+        Which inputs are one category.
+    levels : dict of str to object
+        The level of each category.
     """
 
     cluster: int
@@ -78,35 +83,62 @@ class ClusterExplanation(Tabular):
     parts: FloatArray
     base: FloatArray
     output: FloatArray
+    groups: Groups
+    levels: dict[str, Any]
 
-    def rows(self, output: int = 0) -> list[dict[str, Any]]:
+    def rows(self, output: int = 0, *, groups: str | None = "columns") -> list[dict[str, Any]]:
         """One dictionary per feature, largest part first.
 
         Parameters
         ----------
         output : int
+        groups : "columns" or None
+            The inputs of a category are one feature, whose value is its level; None has the inputs one by one.
 
         Returns
         -------
         list of dict
         """
         k = integer(output, "output", low=0, high=len(self.base) - 1)
-        order = np.argsort(-np.abs(self.parts[k]), kind="stable")
-        return [
-            {
-                "feature": self.names[j],
-                "value": float(self.value[j]),
-                "coefficient": float(self.coefficient[k, j]),
-                "part": float(self.parts[k, j]),
-            }
-            for j in order.tolist()
-        ]
+        single = groups is None or choice(groups, "groups", ("columns",)) is None
+        of = np.arange(len(self.names)) if single else self.groups.of
+        rows = []
+        for i in range(int(of.max()) + 1):
+            inside = np.flatnonzero(of == i)
+            j, alone = int(inside[0]), len(inside) == 1
+            name = self.names[j] if alone else self.groups.names[i]
+            rows.append(
+                {
+                    "feature": name,
+                    "value": float(self.value[j]) if alone else self.levels.get(name),
+                    "coefficient": float(self.coefficient[k, j]) if alone else None,
+                    "part": float(self.parts[k, inside].sum()),
+                }
+            )
+        return sorted(rows, key=lambda row: -abs(row["part"]))
 
     def __repr__(self) -> str:
         sums = ", ".join(
             f"{o:.6g} = {b:.6g} (its model at the mean) + parts" for o, b in zip(self.output, self.base, strict=True)
         )
         return f"cluster {self.cluster}: {sums}\n{text_table(self.rows()[:20])}"
+
+
+def single_class_levels(m: MergedModels) -> list[dict[str, Any]]:
+    """See `MergedModels.single_class_levels`."""
+    u = m.unwrapped
+    if u is None or u.response.code is None:
+        return []
+    X, code, cluster = read(u.X, slice(None)), u.response.code, m.cluster_of_region[u.region]
+    out = []
+    for j in np.flatnonzero(((X == 0) | (X == 1)).all(axis=0)).tolist():
+        for i in range(len(m)):
+            found = code[(cluster == i) & (X[:, j] == 1)]
+            alone = len(found) and (found == found[0]).all() and not (code[cluster == i] == found[0]).all()
+            if alone:
+                line = {"cluster": i, "feature": m.feature_names[j], "rows": len(found)}
+                out.append(line | {"class": u.response.classes[int(found[0])]})
+    return sorted(out, key=lambda line: line["rows"])
 
 
 def summary(m: MergedModels, X: Any, y: Any, sample_weight: Any, output: int) -> ClusterTable:
@@ -119,6 +151,7 @@ def summary(m: MergedModels, X: Any, y: Any, sample_weight: Any, output: int) ->
     test: list[dict[str, Any]] = [{} for _ in range(len(m) + 1)]
     if X is not None:
         rows = m._rows(X)
+        check_beside(X, y, sample_weight)
         response = Response("none") if y is None else u.response.encode(y, len(rows))
         weight = weights_of(sample_weight, len(rows))
         new = _measures(m, m._assign(rows), m.outputs(X), response, weight, k)
@@ -134,7 +167,7 @@ def summary(m: MergedModels, X: Any, y: Any, sample_weight: Any, output: int) ->
         main = ", ".join(f"{m.feature_names[j]} {size[j]:+.2g}" for j in top.tolist() if size[j])
         lines.append(
             {"cluster": i, "regions": int(regions[i])} | train[i] | test[i]
-            | {"main": main, "who": str(portrait(m, i, _SHOWN))}
+            | {"main": main, "who": "all rows" if len(m) == 1 else str(portrait(m, i, _SHOWN))}
         )  # fmt: skip
     total = {"cluster": "all", "regions": int(regions.sum())} | train[-1] | test[-1] | {"main": "", "who": ""}
     return ClusterTable(lines, m.metric if m.metric != "accuracy" else "auc", total)
@@ -163,20 +196,21 @@ def _measures(
     return out
 
 
-def importance(m: MergedModels, cluster: int | None, output: int) -> dict[str, float]:
+def importance(m: MergedModels, cluster: int | None, output: int, groups: Any) -> dict[str, float]:
     """See `MergedModels.importance`."""
     u = unwrapped_of(m, "importance")
     k = integer(output, "output", low=0, high=m.d.shape[1] - 1)
     mine = m.cluster_of_region[u.region]
     which = range(len(m)) if cluster is None else [integer(cluster, "cluster", low=0, high=len(m) - 1)]
-    total = np.zeros(u.network.n_inputs)
+    together = groups_of(m, groups)
+    total = np.zeros(len(together.names))
     for i in which:
         here = np.flatnonzero(mine == i)
         if len(here):
-            total += len(here) * m.C[i, k] ** 2 * read(u.X, here).var(axis=0)
+            total += len(here) * together.total(m.C[i, k] * read(u.X, here)).var(axis=0)
     share = total / total.sum() if total.sum() > 0 else total
     order = np.argsort(-share, kind="stable")
-    return {m.feature_names[j]: float(share[j]) for j in order.tolist()}
+    return {together.names[j]: float(share[j]) for j in order.tolist()}
 
 
 def portrait(m: MergedModels, cluster: int, features: int) -> Portrait:
@@ -207,14 +241,18 @@ def explain(m: MergedModels, x: Any) -> ClusterExplanation:
     parts, base, output = C * (row - u.centre), C @ u.centre + d, C @ row + d
     value, known = row if u.scaling is None else u.scaling.original(row), Units.of(m.network)
     names = tuple(headed(name, unit) for name, unit in zip(m.feature_names, known.inputs, strict=True))
-    return ClusterExplanation(cluster, names, value, m.maps(units=True)[0][cluster], parts, base, output)
+    together = groups_of(m, "columns")
+    levels = {name: column[0] for name, column in values_of(m, row[None], together).items()}
+    coefficient = m.maps(units=True)[0][cluster]
+    return ClusterExplanation(cluster, names, value, coefficient, parts, base, output, together, levels)
 
 
-def monotone(m: MergedModels, output: int) -> list[dict[str, Any]]:
+def monotone(m: MergedModels, output: int, groups: Any) -> Lines:
     """See `MergedModels.monotone`."""
     k = integer(output, "output", low=0, high=m.d.shape[1] - 1)
-    share = m.count / m.count.sum()
-    return [
+    together = groups_of(m, None if groups is None else choice(groups, "groups", ("columns",)))
+    share, size = m.count / m.count.sum(), np.bincount(together.of)
+    return Lines(
         {
             "feature": name,
             "rises": float(share[m.C[:, k, j] > 0].sum()),
@@ -223,7 +261,8 @@ def monotone(m: MergedModels, output: int) -> list[dict[str, Any]]:
             "falls_in": np.flatnonzero(m.C[:, k, j] < 0).tolist(),
         }
         for j, name in enumerate(m.feature_names)
-    ]
+        if size[together.of[j]] == 1
+    )
 
 
 def _short(value: Any) -> Any:

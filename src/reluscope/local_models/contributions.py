@@ -28,12 +28,13 @@ from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.cells.along import along
 from reluscope.errors import InputError
-from reluscope.local_models._data import read
+from reluscope.local_models._data import feature_index, read
 from reluscope.local_models._grouping import spans
 from reluscope.network import Network
 from reluscope.threads import blas_threads
 
 if TYPE_CHECKING:
+    from reluscope.local_models.merged import MergedModels
     from reluscope.local_models.unwrap import Unwrapped
 
 Index = npt.NDArray[np.int64]
@@ -185,7 +186,7 @@ def _typical(u: Unwrapped) -> FloatArray:
     return np.asarray(x)
 
 
-def groups_of(u: Unwrapped, given: Any) -> Groups:
+def groups_of(u: Unwrapped | MergedModels, given: Any) -> Groups:
     """Inputs one by one (None), the inputs of each column of a table together ("columns"), or groups by name; inputs in
     no group stay alone.
     """
@@ -202,7 +203,7 @@ def groups_of(u: Unwrapped, given: Any) -> Groups:
         wanted = {}
         for group, members in given.items():
             listed = (members,) if isinstance(members, (str, int)) else several(members, "groups", "features")
-            wanted[str(group)] = [j for m in listed for j in (columns.get(m) or [u._feature(m, "groups")])]
+            wanted[str(group)] = [j for m in listed for j in (columns.get(m) or [feature_index(m, names, "groups")])]
     else:
         raise InputError(f'groups must be None, "columns" or a mapping of names to features, got {describe(given)}')
     owner = {j: group for group, inside in wanted.items() for j in inside}
@@ -218,6 +219,23 @@ def groups_of(u: Unwrapped, given: Any) -> Groups:
         if j in owner:
             place[owner[j]] = int(of[j])
     return Groups(tuple(out), of)
+
+
+def values_of(u: Unwrapped | MergedModels, X: FloatArray, together: Groups) -> dict[str, npt.NDArray[Any]]:
+    """Features with one value each, in their own units; columns of a table as levels."""
+    schema = u.network.schema
+    decoded: dict[tuple[int, ...], npt.NDArray[Any]] = {}
+    if schema is not None and schema.columns:
+        inputs = range(X.shape[1])
+        decoded = {tuple(inputs[schema.place(name)]): column for name, column in schema.decode(X).items()}
+    out: dict[str, npt.NDArray[Any]] = {}
+    for j, name in enumerate(together.names):
+        inside = tuple(np.flatnonzero(together.of == j).tolist())
+        if inside in decoded:
+            out[name] = decoded[inside]
+        elif len(inside) == 1:
+            out[name] = X[:, inside[0]]
+    return out
 
 
 def contributions(u: Unwrapped, X: Any, reference: Any, groups: Any, method: str) -> Contributions:

@@ -17,7 +17,7 @@ from reluscope._check import FloatArray, any_array, integer
 from reluscope._extras import require
 from reluscope.errors import InputError, InputTypeError
 from reluscope.local_models import scores
-from reluscope.local_models._data import Response
+from reluscope.local_models._data import Response, check_beside
 from reluscope.local_models.merged import MergedModels
 from reluscope.local_models.training import Recipe, train
 from reluscope.local_models.unwrap import Unwrapped, unwrap
@@ -207,6 +207,7 @@ class ReluClassifier(ClassifierMixin, _ReluBase):
         """
         _unmasked(X, "X")
         _unmasked(y, "y")
+        check_beside(X, y, sample_weight)
         with _in_words("X, y"):
             X, y = validate_data(self, X, y, dtype=np.float64)
             check_classification_targets(y)
@@ -295,6 +296,7 @@ class ReluRegressor(RegressorMixin, _ReluBase):
         """
         _unmasked(X, "X")
         _unmasked(y, "y")
+        check_beside(X, y, sample_weight)
         with _in_words("X, y"):
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         if y.ndim == 2 and y.shape[1] == 1:

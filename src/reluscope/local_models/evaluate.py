@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from reluscope._check import integer
 from reluscope.local_models import table
-from reluscope.local_models._data import Response, weights_of
+from reluscope.local_models._data import Response, check_beside, weights_of
 from reluscope.local_models.table import RegionTable, Rows
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Evaluation:
 def evaluate(u: Unwrapped, X: Any, y: Any, sample_weight: Any) -> Evaluation:
     """New rows, assigned and scored."""
     rows = u._rows(X)
+    check_beside(X, y, sample_weight)
     response = Response("none") if y is None else u.response.encode(y, len(rows))
     region, outputs = u._assign(rows)
     return Evaluation(u, Rows(rows, region, response, outputs, weights_of(sample_weight, len(rows))))

@@ -25,7 +25,7 @@ from reluscope.cells.facets import hidden_maps
 from reluscope.local_models._data import Units, headed, read
 from reluscope.local_models._decision import chances, cutoff_of, decided
 from reluscope.local_models._grouping import pack, spans, trace, unpack
-from reluscope.local_models.contributions import Reference, path_parts, reference_of
+from reluscope.local_models.contributions import Reference, groups_of, path_parts, reference_of, values_of
 from reluscope.network import Network, Pattern
 from reluscope.threads import blas_threads
 
@@ -253,15 +253,18 @@ class Explanation:
             integer(limit, "limit", low=1)
         return _neighbours(self, limit, flag(scaled, "scaled"))
 
-    def rows(self, output: int = 0) -> list[dict[str, Any]]:
-        """One dictionary per feature: value, coefficient, local-linear contribution, path contribution (largest first).
+    def rows(self, output: int = 0, *, groups: Any = "columns") -> list[dict[str, Any]]:
+        """One dictionary per feature: value, coefficient, path and local-linear contribution (largest path first).
 
-        Values, coefficients and contributions are in the units of the columns and outputs. The contributions and the
-        intercept of `original` add up to the output; so do the path contributions and `base`.
+        Values, coefficients and contributions are in the units of the columns and outputs. The entries `local` and the
+        intercept of `original` add up to the output; so do the entries `path` and `base`.
 
         Parameters
         ----------
         output : int
+        groups : "columns", None or mapping of str to features
+            The inputs of a category are one feature, whose value is its level and which has no coefficient of its own;
+            None has the inputs one by one.
 
         Returns
         -------
@@ -269,26 +272,35 @@ class Explanation:
         """
         k = integer(output, "output", low=0, high=len(self.d) - 1)
         value, coefficient, _ = self.original
-        names = self.unwrapped.feature_names
-        order = np.argsort(-np.abs(self.path[k]), kind="stable")
-        return [
-            {
-                "feature": names[j],
-                # + 0.0: a product with 0 may be -0, which nobody wants to read.
-                "value": float(value[j]) + 0.0,
-                "coefficient": float(coefficient[k, j]) + 0.0,
-                "contribution": float(coefficient[k, j] * value[j]) + 0.0,
-                "path": float(self.path[k, j]) + 0.0,
-            }
-            for j in order.tolist()
-        ]
+        together = groups_of(self.unwrapped, groups)
+        path, local = together.total(self.path[k]), together.total(coefficient[k] * value)
+        known = values_of(self.unwrapped, self.x[None], together)
+        order = np.argsort(-np.abs(path), kind="stable")
+        rows = []
+        for i in order.tolist():
+            inside = np.flatnonzero(together.of == i)
+            alone = int(inside[0]) if len(inside) == 1 else None
+            level = known[together.names[i]][0] if together.names[i] in known else None
+            rows.append(
+                {
+                    "feature": together.names[i],
+                    # + 0.0: a product with 0 may be -0, which nobody wants to read.
+                    "value": level if alone is None else float(value[alone]) + 0.0,
+                    "coefficient": None if alone is None else float(coefficient[k, alone]) + 0.0,
+                    "path": float(path[i]) + 0.0,
+                    "local": float(local[i]) + 0.0,
+                }
+            )
+        return rows
 
-    def to_pandas(self, output: int = 0) -> Any:
+    def to_pandas(self, output: int = 0, *, groups: Any = "columns") -> Any:
         """The rows of one output as a pandas DataFrame.
 
         Parameters
         ----------
         output : int
+        groups : "columns", None or mapping of str to features
+            As for `rows`.
 
         Returns
         -------
@@ -296,7 +308,7 @@ class Explanation:
         """
         from reluscope._extras import require
 
-        return require("pandas", "pandas").DataFrame(self.rows(output))
+        return require("pandas", "pandas").DataFrame(self.rows(output, groups=groups))
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Waterfall of the contributions; returns the Axes.
@@ -323,21 +335,21 @@ class Explanation:
         rows = self.rows(top)
         first = {
             "feature": "start",
-            "contribution": float(self.original[2][top]) + 0.0,
             "path": float(self.base[top]) + 0.0,
+            "local": float(self.original[2][top]) + 0.0,
         }
         shown = [first, *rows[:_SHOWN]]
         rest = rows[_SHOWN:]
         if rest:
-            both = {name: sum(row[name] for row in rest) + 0.0 for name in ("contribution", "path")}
+            both = {name: sum(row[name] for row in rest) + 0.0 for name in ("path", "local")}
             shown.append({"feature": counted(len(rest), "other feature")} | both)
         total = float(self.output[top]) + 0.0
-        shown.append({"feature": "total", "contribution": total, "path": total})
+        shown.append({"feature": "total", "path": total, "local": total})
         schema = self.unwrapped.network.schema
         units = {} if schema is None else {c.name: c.unit for c in schema.columns if c.unit}
         shown = [row | {"feature": headed(row["feature"], units.get(row["feature"], ""))} for row in shown]
-        columns = ("feature", "value", "coefficient", "path", "contribution")
-        lines.append(text_table([{_head(name): _figure(row.get(name)) for name in columns} for row in shown]))
+        columns = ("feature", "value", "coefficient", "path", "local")
+        lines.append(text_table([{_head(name): row["feature"] if name == "feature" else _figure(row.get(name)) for name in columns} for row in shown]))
         lines.append(
             f"path: from the network's output at {self.reference.name}, along a straight line; local: coefficient "
             "times value, from the intercept of this region's linear model"
@@ -374,13 +386,13 @@ class Explanation:
 
 
 def _figure(value: Any) -> Any:
-    """A number as text flush right, also in columns with gaps."""
-    return f"{value:>12.6g}" if isinstance(value, float) else value
+    """A number or level as text flush right, also in columns with gaps."""
+    return f"{value:>12.6g}" if isinstance(value, float) else value if value is None else f"{value!s:>12}"
 
 
 def _head(name: str) -> str:
     """The name of a column, flush right above figures."""
-    return name if name == "feature" else f"{'local' if name == 'contribution' else name:>12}"
+    return name if name == "feature" else f"{name:>12}"
 
 
 def explain(u: Unwrapped, x: Any, reference: Any = None) -> Explanation:

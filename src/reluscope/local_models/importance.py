@@ -139,7 +139,7 @@ class PairProfile:
     count: npt.NDArray[np.int64]
 
 
-def importance(u: Unwrapped, output: int | None, groups: Any = None) -> Importance:
+def importance(u: Unwrapped, output: int | None, groups: Any = "columns") -> Importance:
     """Both conventions; with several outputs and none chosen, sums over the outputs."""
     together, m = groups_of(u, groups), u.network.n_outputs
     d = len(together.names)
@@ -149,7 +149,7 @@ def importance(u: Unwrapped, output: int | None, groups: Any = None) -> Importan
     which = slice(None) if output is None else slice(output, output + 1)
     for rows, C in _row_models(u):
         centred = C * (read(u.X, rows) - u.centre)[:, None, :]
-        centred = centred if groups is None else together.total(centred)
+        centred = together.total(centred)
         total += np.einsum("n,nod->od", weight[rows], centred)
         square += np.einsum("n,nod->od", weight[rows], centred**2)
     for part, C, _ in u._map_chunks():

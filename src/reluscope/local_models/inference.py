@@ -9,8 +9,11 @@ again to those rows, by maximum likelihood (or with a ridge), and
 
 Both treat the region as given: that the network found it on the same data is not accounted for.
 
-Rows may not determine every coefficient: two features may be equal in all of them, or dummies add up to one. The
-singular values of the standardised design below `1e-10` times the largest count as 0; a coefficient with a component
+Neighbouring features of zeros and ones that add up to 1 in every row are the *levels* of a category: only differences
+between them are determined. The most frequent one is the *base*: it is left out of the fit, its coefficient is 0, those
+of the others are differences from it, and the intercept is that of the base levels.
+
+Rows may not determine every other coefficient: two features may be equal in all of them, say. The singular values of the standardised design below `1e-10` times the largest count as 0; a coefficient with a component
 (above `1e-7`) in the null space that belongs to them is *aliased*: another one fits equally well. It has no standard
 error, interval or p-value, and without a ridge no estimate: these are nan. A feature that does not vary in the rows is
 left out and aliased too; its part is in the intercept.
@@ -75,6 +78,10 @@ class Intervals(Tabular):
     method : str
         "wald" or "bootstrap".
     rows_used : int
+    support : array of int
+        Rows behind each coefficient: those of its level, where the feature is a level (or is 0 or 1).
+    base : array of bool
+        Base levels, with which the other levels of their category are compared; `network` is compared with them too.
     aliased : array of bool
         Coefficients that the rows do not determine.
     separated : array of bool
@@ -99,6 +106,8 @@ class Intervals(Tabular):
     level: float
     method: str
     rows_used: int
+    support: Index
+    base: npt.NDArray[np.bool_]
     aliased: npt.NDArray[np.bool_]
     separated: npt.NDArray[np.bool_]
     penalty: float = 0.0
@@ -117,9 +126,9 @@ class Intervals(Tabular):
             "p_value": self.p_value,
         }
         return [
-            {"coefficient": name}
+            {"coefficient": name, "rows": int(self.support[i])}
             | {k: float(v[i]) for k, v in columns.items()}
-            | {"aliased": bool(self.aliased[i]), "separated": bool(self.separated[i])}
+            | {"base": bool(self.base[i]), "aliased": bool(self.aliased[i]), "separated": bool(self.separated[i])}
             for i, name in enumerate(self.names)
         ]
 
@@ -146,8 +155,15 @@ class Intervals(Tabular):
             text_table(self.rows()),
         ]
         lost, apart = int(self.aliased.sum()), int(self.separated.sum())
+        if self.base.any():
+            bases = [name for name, base in zip(self.names, self.base.tolist(), strict=True) if base]
+            lines.append(
+                f"the levels of a category are compared with its most frequent one: {', '.join(bases)} (the base, 0)"
+            )
         if lost:
-            lines.append(f"{lost} aliased: these rows do not determine them one by one")
+            empty = int((self.aliased & (self.support == 0)).sum())
+            none = f" ({empty} of them have no rows here)" if empty else ""
+            lines.append(f"{lost} aliased{none}: these rows do not determine them one by one")
         if apart and self.penalty:
             lines.append(f"{apart} separated: the rows set no bound to them, and their size comes from the ridge")
         elif apart:
@@ -199,7 +215,9 @@ def of_rows(
     if weight is not None and not weight.all():  # rows that count for nothing determine nothing
         counted = np.flatnonzero(weight)
         X, response, weight = X[counted], response.part(counted), weight[counted]
-    free = np.flatnonzero(np.ptp(X, axis=0) > 0)  # features that vary here; the others have no estimate
+    varied = np.ptp(X, axis=0) > 0  # the others have no estimate
+    base, C, d = _against_bases(X, varied, weight, C, d)
+    free = np.flatnonzero(varied & ~base)
     scale = glm.Scale.of(X[:, free], weight)
     design = _Design.of(X[:, free], scale)
     _enough(response, len(X), len(free) + 1, design.rank, penalty)
@@ -223,12 +241,46 @@ def of_rows(
     estimate, error, lower, upper, p_value = columns
     aliased, separated = np.ones(len(labelled), dtype=bool), np.zeros(len(labelled), dtype=bool)
     aliased[spots] = design.aliased
+    base = np.append(False, base)
+    estimate[base], aliased[base] = 0.0, False
+    flags = ((X == 0) | (X == 1)).all(axis=0)
+    support = np.append(len(X), np.where(flags, np.count_nonzero(X, axis=0), len(X)))
     if apart is not None:
         separated[spots] = apart.infinite & ~design.aliased
     return Intervals(
-        labelled, np.append(d, C), estimate, error, lower, upper, p_value, level, method, len(X), aliased,
-        separated, penalty, model, resamples, seed,
+        labelled, np.append(d, C), estimate, error, lower, upper, p_value, level, method, len(X), support,
+        base, aliased, separated, penalty, model, resamples, seed,
     )  # fmt: skip
+
+
+def _against_bases(
+    X: FloatArray, varied: npt.NDArray[np.bool_], weight: FloatArray | None, C: FloatArray, d: float
+) -> tuple[npt.NDArray[np.bool_], FloatArray, float]:
+    """Which features are the base levels of categories, and the model `C x + d` with other levels as differences."""
+    base, C, d, j = np.zeros(X.shape[1], dtype=bool), C.copy(), float(d), 0
+    while j < X.shape[1]:
+        end = _levels_from(X, j)
+        if varied[j:end].sum() > 1:
+            frequent = j + int(np.argmax(np.average(X[:, j:end], axis=0, weights=weight)))
+            base[frequent] = True
+            d += float(C[frequent])
+            C[j:end] -= C[frequent]
+        j = max(end, j + 1)
+    return base, C, d
+
+
+def _levels_from(X: FloatArray, first: int) -> int:
+    """Where the levels of a category end that start with this feature: zeros and ones that add up to 1; else `first`."""
+    total = np.zeros(len(X))
+    for j in range(first, X.shape[1]):
+        if not ((X[:, j] == 0) | (X[:, j] == 1)).all():
+            break
+        total += X[:, j]
+        if (total == 1).all():
+            return j + 1
+        if (total > 1).any():
+            break
+    return first
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, Rng, any_array, choice, describe, real, real_array, seeded
+from reluscope._columns import check_rows
 from reluscope._doors import door
 from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError, InputTypeError
 from reluscope.local_models import table
-from reluscope.local_models._data import Response, names_of, prepare, weights_of
+from reluscope.local_models._data import Response, check_beside, names_of, prepare, weights_of
 from reluscope.local_models._source import arranged
 from reluscope.local_models.training import Recipe, Trained, train
 from reluscope.local_models.unwrap import Unwrapped, unwrap
@@ -234,6 +235,8 @@ def l1_path(
     names, columns = names_of(X, feature_names, None, rows.shape[1])
     generator, seed = seeded(rng)
     common = int(generator.integers(2**63))  # every network starts from the same weights
+    check_beside(X, y, sample_weight)
+    check_rows(X_test, y_test, "y_test", "X_test")
     weight = weights_of(sample_weight, len(rows))
     labels = any_array(y, "y", "a list of numbers or labels")
     if (X_test is None) != (y_test is None):

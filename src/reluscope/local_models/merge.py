@@ -2,9 +2,10 @@
 
 Joining two regions costs what one common linear model takes away from the network's own fit on their rows; the cheapest
 pair is joined first, along the edges of a graph: regions that share a facet where the regions of the data's box can be
-listed, else those with the nearest centroids. The number of clusters is chosen by K-fold cross-validation of the
-refitted models with the one-standard-error rule: the smallest number whose mean loss is within one standard error of
-the best.
+listed, else those with the nearest centroids. The number of clusters is chosen by repeated K-fold cross-validation of
+the refitted models with the one-standard-error rule: the smallest number whose mean loss is within one standard error
+of the best. The standard error is that of a mean over rows, each with its held-out loss averaged over the repeats: a few
+folds would estimate it from a few numbers, and the choice would change with the deal.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def merge(
     rounds: int = 10,
     most: int = 30,
     folds: int = 5,
+    repeats: int = 5,
     budget: Any = None,
     jobs: Any = None,
     rng: Rng = None,
@@ -91,13 +93,15 @@ def merge(
         Largest number of models that cross-validation tries.
     folds : int
         Folds of the cross-validation.
+    repeats : int
+        How often the rows are dealt to the folds; losses are averaged over the deals.
     budget : str, optional
         Time for listing the regions of the data's box (None: "10s").
     jobs : int, optional
         Workers that share cuts, folds and fits, -1 for all cores; the same result for any number of them. The tree
         itself is made by one.
     rng : None, int, SeedSequence or Generator
-        Deals the rows to the folds.
+        Deals the rows to the folds (None: 0, so that two calls on the same data agree).
     progress : optional
         None (silent), "auto", or a function of (done, text).
 
@@ -112,8 +116,7 @@ def merge(
 
     Notes
     -----
-    The tree does not depend on `n`: it is kept for the next call (up to 256 MB), and so are the last results. With
-    `rng=None` a result that was kept is used again.
+    The tree does not depend on `n`: it is kept for the next call (up to 256 MB), and so are the last results.
     """
     if u.task == "none":
         raise InputError("merge refits models and needs a response; pass y to unwrap")
@@ -121,7 +124,8 @@ def merge(
     penalty, breadth = real(penalty, "penalty", low=0.0), real(breadth, "breadth", low=1e-6)
     if n is not None:
         n = integer(n, "n", low=1, high=len(u))
-    most, folds = integer(most, "most", low=1), integer(folds, "folds", low=2)
+    most, folds, repeats = integer(most, "most", low=1), integer(folds, "folds", low=2), integer(repeats, "repeats", low=1)
+    rng = 0 if rng is None else rng
     rounds, neighbours = integer(rounds, "rounds", low=0), integer(neighbours, "neighbours", low=1)
     if 2 * len(u) * (u.network.n_inputs + 1) * (u.network.n_inputs + 1 + u.network.n_outputs) > _MOST_NUMBERS:
         raise InputError(
@@ -130,8 +134,8 @@ def merge(
     # A generator would go on, and a budget object may have been spent: what they gave is not remembered.
     plain = budget is None or isinstance(budget, (str, int, float))
     tree_key = (adjacency, neighbours, breadth, budget) if plain else None
-    again = tree_key is not None and (n is not None or rng is None or isinstance(rng, (int, np.integer)))
-    key = (n, tree_key, penalty, rounds, *(() if n is not None else (most, folds, rng))) if again else None
+    again = tree_key is not None and (n is not None or isinstance(rng, (int, np.integer)))
+    key = (n, tree_key, penalty, rounds, *(() if n is not None else (most, folds, repeats, rng))) if again else None
     generator, seed = (None, None) if n is not None else seeded(rng)
 
     def make() -> MergedModels:
@@ -144,7 +148,7 @@ def merge(
             cut = _Cut(joined, rounds, {})
             validation: tuple[Validation, ...] = ()
             if generator is not None:
-                validation = _validate(u, cut, penalty, min(most, len(u)), folds, generator, report)
+                validation = _validate(u, cut, penalty, min(most, len(u)), folds, repeats, generator, report)
             chosen = n or next(v.n for v in validation if v.chosen)
             report(len(u), f"fitting {counted(chosen, 'model')}")
             merged = _assemble(
@@ -355,14 +359,12 @@ def candidates(most: int) -> list[int]:
 
 
 def _validate(
-    u: Unwrapped, cut: _Cut, penalty: float, most: int, folds: int, rng: np.random.Generator, report: Any
+    u: Unwrapped, cut: _Cut, penalty: float, most: int, folds: int, repeats: int, rng: np.random.Generator, report: Any
 ) -> tuple[Validation, ...]:
     n = len(u.region)
     folds = min(folds, n)
     if folds < 2:
         return (Validation(1, float("nan"), float("nan"), True),)
-    fold = np.empty(n, dtype=np.int64)
-    fold[_stratified(u.response, rng)] = np.arange(n) % folds
     tried = candidates(most)
     clusters, jobs = [], jobs_at_hand()
     _ = cut.polish  # before workers ask for it
@@ -370,20 +372,35 @@ def _validate(
         report(k, f"cutting the tree, {k} of at most {tried[-1]} models")
         cut.done[k] = label
         clusters.append(label[u.region])
-    loss = np.empty((folds, len(tried)))
-    fitters = list(run(lambda f: _Refit(u, penalty, np.flatnonzero(fold != f)), range(folds), jobs=jobs))
-    pairs = list(itertools.product(range(folds), range(len(tried))))
-    for (f, i), found in zip(pairs, run(_fold_loss, pairs, shared=(fitters, clusters, fold), jobs=jobs), strict=True):
-        report(f * len(tried) + i, f"fold {f + 1} of {folds}, {tried[i]} of at most {tried[-1]} models")
-        loss[f, i] = found
-    mean, error = loss.mean(axis=0), loss.std(axis=0, ddof=1) / np.sqrt(folds)
+    loss = np.zeros((len(tried), n))
+    for r in range(repeats):
+        fold = np.empty(n, dtype=np.int64)
+        fold[_stratified(u.response, rng)] = np.arange(n) % folds
+        fitters = list(
+            run(lambda f, fold=fold: _Refit(u, penalty, np.flatnonzero(fold != f)), range(folds), jobs=jobs)
+        )
+        pairs = list(itertools.product(range(folds), range(len(tried))))
+        losses = run(_fold_losses, pairs, shared=(fitters, clusters, fold), jobs=jobs)
+        for (f, i), found in zip(pairs, losses, strict=True):
+            done = (r * folds + f) * len(tried) + i
+            report(done, f"fold {r * folds + f + 1} of {repeats * folds}, {tried[i]} of at most {tried[-1]} models")
+            loss[i, fold == f] += found / repeats
+    mean, error = _mean_and_error(loss, u.weight)
     best = int(mean.argmin())
     chosen = int(np.flatnonzero(mean <= mean[best] + error[best])[0])
     return tuple(Validation(k, float(mean[i]), float(error[i]), i == chosen) for i, k in enumerate(tried))
 
 
-def _fold_loss(pair: tuple[int, int], fitters: list[_Refit], clusters: list[Index], fold: Index) -> float:
-    """The loss of one number of clusters on the rows of one fold, fitted to the others."""
+def _mean_and_error(loss: FloatArray, weight: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Mean losses over the rows, by weight, and their standard errors."""
+    n = loss.shape[1]
+    share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
+    mean = loss @ share
+    return mean, np.sqrt((loss - mean[:, None]) ** 2 @ share**2 * (n / (n - 1)))
+
+
+def _fold_losses(pair: tuple[int, int], fitters: list[_Refit], clusters: list[Index], fold: Index) -> FloatArray:
+    """The losses of one number of clusters on the rows of one fold, fitted to the others."""
     look()
     f, i = pair
     fitter, cluster = fitters[f], clusters[i]
@@ -394,7 +411,7 @@ def _fold_loss(pair: tuple[int, int], fitters: list[_Refit], clusters: list[Inde
     for k in np.unique(of_held):
         there = of_held == k
         eta[there] = fitter(k, kept[of_kept == k])(fitter.X[held[there]])
-    return _loss(u.response.part(held), eta, None if u.weight is None else u.weight[held])
+    return _losses(u.response.part(held), eta)
 
 
 def _stratified(response: Response, rng: np.random.Generator) -> Index:
@@ -404,11 +421,12 @@ def _stratified(response: Response, rng: np.random.Generator) -> Index:
     return order if response.code is None else order[np.argsort(response.code[order], kind="stable")]
 
 
-def _loss(response: Response, eta: FloatArray, weight: FloatArray | None) -> float:
+def _losses(response: Response, eta: FloatArray) -> FloatArray:
+    """The loss of each row."""
     if response.target is not None:
-        return scores.mean(((response.target - eta) ** 2).mean(axis=1), weight)
+        return np.asarray(((response.target - eta) ** 2).mean(axis=1))
     assert response.code is not None
-    return scores.log_loss(eta, response.code, weight)
+    return scores.log_losses(eta, response.code)
 
 
 def _graph(

@@ -17,11 +17,12 @@ from reluscope._check import FloatArray, flag, integer
 from reluscope._columns import Names
 from reluscope._doors import door
 from reluscope._lazy import late
+from reluscope._tables import Lines
 from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores, table
-from reluscope.local_models._data import Response, Units, as_rows, headed, read, scaling_of_schema, weights_of
+from reluscope.local_models._data import Response, Units, as_rows, check_beside, headed, read, scaling_of_schema, weights_of
 from reluscope.local_models._grouping import Lookup, Words, pack, spans, trace
 from reluscope.network import Network, chunks
 from reluscope.threads import blas_threads
@@ -115,7 +116,7 @@ class Dendrogram:
 
 @dataclass(frozen=True)
 class Validation:
-    """Cross-validated loss of `n` clusters: mean over the folds (lower is better) and its standard error.
+    """Cross-validated loss of `n` clusters: mean over the rows (lower is better) and its standard error.
 
     Attributes
     ----------
@@ -312,6 +313,7 @@ class MergedModels:
             AUC (two classes), accuracy (more) or R² (numbers, averaged over outputs).
         """
         eta = self.outputs(X)
+        check_beside(X, y, sample_weight)
         response = self._encoder.encode(y, len(eta))
         weight = weights_of(sample_weight, len(eta))
         rows = table.Rows(None, np.zeros(len(eta), dtype=np.int64), response, eta, weight)
@@ -435,7 +437,22 @@ class MergedModels:
 
         return summary(self, X, y, sample_weight, output)
 
-    def importance(self, cluster: int | None = None, *, output: int = 0) -> dict[str, float]:
+    def single_class_levels(self) -> list[dict[str, Any]]:
+        """Levels (features of zeros and ones) whose rows in a cluster are all of one class: the data set no bound to
+        such a coefficient, and its size comes from the ridge alone. Fewest rows first.
+
+        Returns
+        -------
+        list of dict
+            `cluster`, `feature`, `rows`, `class`; empty for numbers, or without the data.
+        """
+        from reluscope.local_models.clusters import single_class_levels
+
+        return single_class_levels(self)
+
+    def importance(
+        self, cluster: int | None = None, *, output: int = 0, groups: Any = "columns"
+    ) -> dict[str, float]:
         """Share of each feature in the variance of the models' output, feature by feature, largest first.
 
         Parameters
@@ -443,15 +460,17 @@ class MergedModels:
         cluster : int, optional
             One cluster; by default all, each with its own rows.
         output : int
+        groups : "columns", None or mapping of str to features
+            As for `Unwrapped.importance`: by default the inputs of a category together.
 
         Returns
         -------
         dict of str to float
-            Shares of `coefficient² × variance`, which sum to 1.
+            Shares of the variance of `coefficient × value`, which sum to 1.
         """
         from reluscope.local_models.clusters import importance
 
-        return importance(self, cluster, output)
+        return importance(self, cluster, output, groups)
 
     def portrait(self, cluster: int, features: int = 3) -> Portrait:
         """How the rows of one cluster differ from all rows: the features whose means differ most.
@@ -485,21 +504,23 @@ class MergedModels:
 
         return explain(self, x)
 
-    def monotone(self, *, output: int = 0) -> list[dict[str, Any]]:
+    def monotone(self, *, output: int = 0, groups: str | None = "columns") -> Lines:
         """By feature: the share of rows, and the clusters, in which the output rises or falls with it.
 
         Parameters
         ----------
         output : int
+        groups : "columns" or None
+            Whether categories of several inputs, which have no direction, are left out.
 
         Returns
         -------
-        list of dict
+        Lines
             Exact within clusters, where the models are linear; a row that moves to another cluster may jump.
         """
         from reluscope.local_models.clusters import monotone
 
-        return monotone(self, output)
+        return monotone(self, output, groups)
 
     def to_python(self) -> str:
         """The models as the text of a Python module that imports nothing but `math`: `outputs(row)` of a dictionary.
@@ -615,7 +636,8 @@ class MergedModels:
         left = [f"{len(self) - 12:,} more models"] if len(self) > 12 else []
         more = len(self.feature_names) - 6
         left += [f"{more:,} more coefficients"] if more > 0 else []
-        return "\n".join([*lines, f"{', '.join(left)} (to_pandas())"] if left else lines)
+        lines += [f"{', '.join(left)} (to_pandas())"] if left else []
+        return "\n".join([*lines, *self._thin()])
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle or a copy holds: the models, without the data they were made from."""
@@ -634,6 +656,7 @@ class MergedModels:
                 f"{len(self):,} of {regions} kept ({self.task}): {own:,} rows of their own, {rows - own:,} rows "
                 f"({share:.1f} %) adopted from smaller regions"
             )
+        head += self._choice()
         if self.penalty:
             head += f"; refitted with a ridge of {self.penalty:g} towards the one model of all rows"
         elif self.penalty is not None:
@@ -642,6 +665,45 @@ class MergedModels:
         if u is None or np.isnan(self.data_score):
             return head
         return f"{head}; {self.metric} {self.data_score:.4f} on these data (network {u.score:.4f})"
+
+    def within_one_error(self) -> list[int]:
+        """The numbers of models whose cross-validated loss is within one standard error of the best; the smallest was
+        chosen. Empty when the number was given.
+
+        Returns
+        -------
+        list of int
+        """
+        best = min(self.validation, key=lambda v: v.loss, default=None)
+        return [] if best is None else [v.n for v in self.validation if v.loss <= best.loss + best.error]
+
+    def _thin(self) -> list[str]:
+        """A line about coefficients that only the ridge holds back."""
+        found = [] if self.penalty is None else self.single_class_levels()
+        if not found:
+            return []
+        shown = ", ".join(
+            f"{row['feature']} in cluster {row['cluster']} ({counted(row['rows'], 'row')}, all {row['class']})"
+            for row in found[:6]
+        )
+        more = f" and {len(found) - 6:,} more (single_class_levels())" if len(found) > 6 else ""
+        size = "only the ridge gives them their size" if self.penalty else "they have no finite estimate"
+        return [f"coefficients of levels with one class alone: {size}: {shown}{more}"]
+
+    def _choice(self) -> str:
+        """How the number of models came about."""
+        good = self.within_one_error()
+        if not good:
+            return ""
+        best = min(self.validation, key=lambda v: v.loss)
+        seed = "" if self.seed is None else f" (seed {self.seed})"
+        said = f"; {len(self)} chosen by cross-validation{seed}, "
+        if len(good) == 1:
+            return f"{said}the only number within one standard error of the best"
+        tried = [v.n for v in self.validation]
+        gaps = tried[tried.index(good[0]) : tried.index(good[-1]) + 1] != good
+        shown = ", ".join(map(str, good)) if gaps or len(good) == 2 else f"{good[0]} to {good[-1]}"
+        return f"{said}the smallest within one standard error of the best ({best.n}); so are {shown}"
 
     def _origin(self, i: int) -> dict[str, int]:
         if self.own_count is None or self.kept_region is None:

@@ -17,20 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray, Rng, choice, describe, flag, integer, real, seeded, several, text
-from reluscope._columns import few
+from reluscope._columns import column_of, columns_of, factorized, few, unknown_name
 from reluscope._extras import require
 from reluscope._lazy import late
-from reluscope._tables import Tabular
+from reluscope._tables import Lines, Tabular
 from reluscope._text import table as text_table
 from reluscope.answer import Answer
 from reluscope.errors import InputError
 from reluscope.inputs import check_law
 from reluscope.intervals import DEFAULT_LEVEL, binomial, normal_quantile
 from reluscope.local_models import scores
-from reluscope.local_models._data import read, weights_of
+from reluscope.local_models._data import check_beside, read, weights_of
 from reluscope.local_models._decision import chances, cutoff_of, decided
 from reluscope.local_models._grouping import spans
+from reluscope.local_models.contributions import groups_of
 from reluscope.network import Network
+from reluscope.schema import Column
 
 if TYPE_CHECKING:
     from reluscope.local_models.merged import MergedModels
@@ -95,7 +97,7 @@ class Outcome(Tabular):
 
     def calibration(
         self, group: str = "all", *, bins: int = _BINS, test: bool = False, level: float = DEFAULT_LEVEL
-    ) -> list[dict[str, Any]]:
+    ) -> Lines:
         """The calibration curve: mean score and observed rate in bins of equal numbers of rows, with exact intervals.
 
         Parameters
@@ -109,7 +111,7 @@ class Outcome(Tabular):
 
         Returns
         -------
-        list of dict
+        Lines
             `pd` (mean score), `rate`, `lower`, `upper` (binomial interval of the rate, by rows), `rows`.
         """
         level = real(level, "level", low=0.0, high=1.0, open_=True)
@@ -128,9 +130,9 @@ class Outcome(Tabular):
             low, high = binomial(int(sample.bad[part].sum()), len(part), level)
             rate, pd = scores.mean(sample.bad[part], w), scores.mean(sample.pd[part], w)
             out.append({"pd": pd, "rate": rate, "lower": low, "upper": high, "rows": len(part)})
-        return out
+        return Lines(out)
 
-    def weak(self, n: int = 5, *, level: float = DEFAULT_LEVEL) -> list[dict[str, Any]]:
+    def weak(self, n: int = 5, *, level: float = DEFAULT_LEVEL) -> Lines:
         """The groups where the model does worst on training rows, tested on rows that were held out.
 
         Parameters
@@ -142,7 +144,7 @@ class Outcome(Tabular):
 
         Returns
         -------
-        list of dict
+        Lines
             Chosen by the log loss in excess of that of the group's own rate (a model that only knew the rate), on
             training rows. With test rows: `excess`, the mean log loss in the group less that of the other rows, with a
             large-sample interval, and `p_value`, one-sided, with Holm's correction for the number of groups tested.
@@ -163,7 +165,7 @@ class Outcome(Tabular):
         for place, i in enumerate(order):  # Holm: the smallest counts times the number of tests, and so on
             running = max(running, min(1.0, out[i]["p_value"] * (len(order) - place)))
             out[i]["p_value"] = running
-        return out
+        return Lines(out)
 
     def _tested(self, line: dict[str, Any], level: float) -> dict[str, Any]:
         ndtr = late("scipy.special", "ndtr")
@@ -191,41 +193,71 @@ class Outcome(Tabular):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Drift(Tabular):
-    """How new rows differ from the data, by population stability index.
+    """How new rows differ from the data, by population stability index, beside what it would be without drift.
 
     Attributes
     ----------
-    score, regions : float
-        PSI of the network's score (in tenths of the data) and of the shares of regions (regions of fewer rows than
-        `min_rows` together; regions without data are a bin of their own).
-    unseen : float
-        Share of the new rows in regions without data.
+    output, regions : float
+        PSI of the network's output (in tenths of the data) and of the shares of regions. Regions of fewer rows than
+        `min_rows`, and those without data, are one bin: which of many small regions a row falls into is chance. nan
+        if that is the only bin.
+    unseen, unseen_expected : float
+        Share of the new rows in regions without data, and what it would be without drift: the share of the data that
+        are alone in their region (Good and Turing).
     features : dict of str to float
-        PSI by column: tenths of numbers, levels of categories.
+        PSI by column: tenths of numbers, levels of categories (all unknown levels are one bin).
+    unknown : dict of str to dict
+        By column the levels that the model never saw, with their rows. Rows that the model cannot score for it are
+        left out of everything but that column.
     shares : list of dict
         By region: its share of the data and of the new rows, and its part of the PSI, largest first.
+    bins : tuple of int
+        Bins behind each PSI: of the output, of the regions, of each feature.
+    level : float
+        Of the limits in `rows`.
     rows_then, rows_now : int
     """
 
-    score: float
+    output: float
     regions: float
     unseen: float
+    unseen_expected: float
     features: dict[str, float]
+    unknown: dict[str, dict[Any, int]]
     shares: list[dict[str, Any]]
+    bins: tuple[int, ...]
+    level: float
     rows_then: int
     rows_now: int
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for the score, the regions, and each feature."""
-        own = [{"what": "score", "psi": self.score}, {"what": "regions", "psi": self.regions}]
-        return own + [{"what": name, "psi": value} for name, value in self.features.items()]
+        """One dictionary for the output, the regions, and each feature: the PSI, its mean without drift, and the `limit`
+        that it stays below without drift with probability `level`. With k bins and n and m rows it is about
+        (1 / n + 1 / m) times a chi-square of k - 1 degrees of freedom.
+        """
+        chdtri = late("scipy.special", "chdtri")
+        unit = 1 / self.rows_then + 1 / self.rows_now
+        out = []
+        found = [("output", self.output), ("regions", self.regions), *self.features.items()]
+        for (name, value), bins in zip(found, self.bins, strict=True):
+            free = bins - 1
+            limit = unit * float(chdtri(free, 1 - self.level)) if free else 0.0
+            out.append({"what": name, "psi": value, "no_drift": unit * free, "limit": limit, "drift": value > limit})
+        return out
 
     def __repr__(self) -> str:
         head = (
-            f"{self.rows_now:,} new rows against {self.rows_then:,}: PSI {self.score:.3g} of the score, "
-            f"{self.regions:.3g} of the regions; {100 * self.unseen:.1f} % in regions without data"
+            f"{self.rows_now:,} new rows against {self.rows_then:,}: PSI {self.output:.3g} of the output, "
+            f"{'none' if math.isnan(self.regions) else f'{self.regions:.3g}'} of the regions"
+            f"{' (all are too small)' if math.isnan(self.regions) else ''}; {100 * self.unseen:.1f} % in regions without data (about "
+            f"{100 * self.unseen_expected:.1f} % without drift)"
         )
-        return f"{head}\n{text_table([{k: _short(v) for k, v in r.items()} for r in self.rows()])}"
+        lines = [head, text_table([{k: _short(v) for k, v in r.items()} for r in self.rows()])]
+        lines.append(f"no_drift, limit: mean and {100 * self.level:g} % point of the PSI of so many rows without drift")
+        for name, levels in self.unknown.items():
+            shown = ", ".join(f"{level!r} ({count:,})" for level, count in list(levels.items())[:6])
+            lines.append(f"unknown levels of {name} (rows): {shown}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -300,16 +332,21 @@ class Monotonicity(Tabular):
         `feature`, `rises`, `falls` (shares of rows, by weight), `rises_regions`, `falls_regions`, `steepest_fall` and
         `steepest_rise` (coefficients); where a sign is expected: `expected` and `wrong`, the share with the other sign.
         With a law: `rises_mass`, `falls_mass` and `wrong_mass`, each with `_lower` and `_upper`.
+    categories : tuple of str
+        Columns that were left out: a category has levels and no direction.
     """
 
     lines: list[dict[str, Any]]
+    categories: tuple[str, ...] = ()
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per feature."""
         return self.lines
 
     def __repr__(self) -> str:
-        return text_table([{k: _short(v) for k, v in line.items()} for line in self.lines])
+        shown = text_table([{k: _short(v) for k, v in line.items()} for line in self.lines])
+        names = ", ".join(self.categories)
+        return f"{shown}\ncategories have no direction: {names} (groups=None: by input)" if names else shown
 
 
 # -- the questions -------------------------------------------------------------------------------------------------
@@ -356,38 +393,83 @@ def outcome(
     return Outcome(lines, limit, min_rows, train, test, members)
 
 
-def drift(u: Unwrapped, X: Any, *, bins: int, min_rows: int) -> Drift:
+def drift(u: Unwrapped, X: Any, *, bins: int, min_rows: int, level: float) -> Drift:
     """See `Unwrapped.drift`."""
     bins, min_rows = integer(bins, "bins", low=2), integer(min_rows, "min_rows", low=1)
+    level = real(level, "level", low=0.0, high=1.0, open_=True)
+    X, unknown, unscored = _without_unknown(u, X)
     rows = u._rows(X)
     region, outputs = u._assign(rows)
     old, new = read(u.X, slice(None)), read(rows, slice(None))
-    score = psi_of(u.prediction[:, -1], outputs[:, -1], bins)
+    output, bins_output = psi_of(u.prediction[:, -1], outputs[:, -1], bins)
     large = np.flatnonzero(u.count >= min_rows)
     n = len(large)
-    place = np.full(len(u) + 1, n, dtype=np.int64)
+    place = np.full(len(u) + 1, n, dtype=np.int64)  # small regions and, last, those without data
     place[large] = np.arange(n)
-    place[-1] = n + 1  # regions without data
-    then = np.bincount(place[u.region], minlength=n + 2) / len(old)
-    now = np.bincount(place[region], minlength=n + 2) / len(new)
+    then = np.bincount(place[u.region], minlength=n + 1) / len(old)
+    now = np.bincount(place[region], minlength=n + 1) / len(new)
     parts = _psi_parts(then, now)
-    names = [*(f"region {r}" for r in large.tolist()), f"regions of fewer than {min_rows} rows", "regions without data"]
+    bins_regions = max(int(((then > 0) | (now > 0)).sum()), 1)
+    names = [*(f"region {r}" for r in large.tolist()), f"regions of fewer than {min_rows} rows, or without data"]
     order = [i for i in np.argsort(-parts, kind="stable").tolist() if then[i] or now[i]]
     shares = [{"group": names[i], "then": float(then[i]), "now": float(now[i]), "psi": float(parts[i])} for i in order]
     schema = u.network.schema
-    features: dict[str, float] = {}
+    features: dict[str, tuple[float, int]] = {}
     if schema is not None and schema.columns:
         before, after = schema.decode(old), schema.decode(new)
         for c in schema.columns:
             if c.kind == "category":
-                p, q = (np.bincount(c.nearest(z[:, schema.place(c.name)]), minlength=len(c.levels)) for z in (old, new))
-                features[c.name] = float(_psi_parts(p / len(old), q / len(new)).sum())
+                at = schema.place(c.name)
+                p, q = (_level_counts(c, z[:, at]) for z in (old, new))
+                q[-1] += unscored.get(c.name, 0)
+                psi = float(_psi_parts(p / p.sum(), q / q.sum()).sum())
+                features[c.name] = psi, int(((p > 0) | (q > 0)).sum())
             else:
                 features[c.name] = psi_of(before[c.name], after[c.name], bins)
     else:
         features = {name: psi_of(old[:, j], new[:, j], bins) for j, name in enumerate(u.feature_names)}
-    features = dict(sorted(features.items(), key=lambda pair: -pair[1]))
-    return Drift(score, float(parts.sum()), float((region < 0).mean()), features, shares, len(old), len(new))
+    ranked = sorted(features.items(), key=lambda pair: -pair[1][0])
+    used = (bins_output, bins_regions, *(count for _, (_, count) in ranked))
+    alone = float((u.count == 1).sum() / len(old))
+    return Drift(
+        output, float(parts.sum()) if n else math.nan, float((region < 0).mean()), alone, {name: psi for name, (psi, _) in ranked},
+        unknown, shares, used, level, len(old), len(new),
+    )  # fmt: skip
+
+
+def _level_counts(c: Column, x: FloatArray) -> FloatArray:
+    """Rows by level of a category, and of codes of no level last."""
+    off, _ = c.strange(x)
+    known = np.bincount(c.nearest(x[~off]), minlength=len(c.levels)) if not off.all() else np.zeros(len(c.levels))
+    return np.append(known, off.sum()).astype(np.float64)
+
+
+def _without_unknown(u: Unwrapped, X: Any) -> tuple[Any, dict[str, dict[Any, int]], dict[str, int]]:
+    """A table without the rows whose levels the model cannot encode; unknown levels with their rows, by column; and
+    how many rows were left out for each column.
+    """
+    schema, found = u.network.schema, columns_of(X)
+    if schema is None or found is None or getattr(X, "ndim", 2) != 2:
+        return X, {}, {}
+    unknown: dict[str, dict[Any, int]] = {}
+    left: dict[str, int] = {}
+    bad: Any = False
+    for c in schema.columns:
+        if c.kind != "category" or c.name not in found:
+            continue
+        code, levels = factorized(column_of(X, c.name))
+        strays = [k for k, v in enumerate(levels) if c.level_index(v) < 0]
+        if strays:
+            unknown[c.name] = {levels[k]: int((code == k).sum()) for k in strays}
+            if c.unknown is None:
+                off = np.isin(code, strays)
+                bad, left[c.name] = bad | off, int(off.sum())
+    if not left:
+        return X, unknown, {}
+    if bad.all():
+        raise InputError(f"no row of X has known levels only; unknown are {few(list(unknown))}")
+    keep = np.flatnonzero(~bad)
+    return {name: np.asarray(X[name])[keep] for name in found}, unknown, left
 
 
 def benchmarks(u: Unwrapped, X: Any, y: Any, *, sample_weight: Any, rng: Rng) -> Benchmarks:
@@ -448,7 +530,7 @@ def noise(u: Unwrapped, X: Any, *, percent: float, draws: int, level: float, rng
 
 
 def monotonicity(
-    u: Unwrapped, expected: Any, output: int, law: Any, draws: int, level: float, rng: Rng
+    u: Unwrapped, expected: Any, output: int, groups: Any, law: Any, draws: int, level: float, rng: Rng
 ) -> Monotonicity:
     """See `Unwrapped.monotonicity`."""
     level = real(level, "level", low=0.0, high=1.0, open_=True)
@@ -472,9 +554,13 @@ def monotonicity(
         up += (slope > 0).sum(axis=0)
         down += (slope < 0).sum(axis=0)
         low, high = np.minimum(low, slope.min(axis=0)), np.maximum(high, slope.max(axis=0))
+    together = groups_of(u, None if groups is None else choice(groups, "groups", ("columns",)))
+    size = np.bincount(together.of)
     signs = None if law is None else _signs(u.network, k, law, draws, level, rng)
     lines = []
     for j, name in enumerate(u.feature_names):
+        if size[together.of[j]] > 1 and j not in wanted:
+            continue
         line: dict[str, Any] = {
             "feature": name, "rises": float(rises[j]), "falls": float(falls[j]), "rises_regions": int(up[j]),
             "falls_regions": int(down[j]), "steepest_fall": float(low[j]), "steepest_rise": float(high[j]),
@@ -489,7 +575,7 @@ def monotonicity(
                 for what in ("mass", "mass_lower", "mass_upper"):
                     line[f"wrong_{what}"] = line[f"{side}_{what}"] if j in wanted else None
         lines.append(line)
-    return Monotonicity(lines)
+    return Monotonicity(lines, tuple(together.names[i] for i in np.flatnonzero(size > 1).tolist()))
 
 
 def _signs(net: Network, output: int, law: Any, draws: int, level: float, rng: Rng) -> dict[str, FloatArray]:
@@ -552,13 +638,13 @@ def _apart(logit: FloatArray, bad: FloatArray) -> bool:
     return bool(low.max() <= high.min() or high.max() <= low.min())
 
 
-def psi_of(old: FloatArray, new: FloatArray, bins: int) -> float:
-    """Population stability index over quantile bins of the old numbers."""
+def psi_of(old: FloatArray, new: FloatArray, bins: int) -> tuple[float, int]:
+    """Population stability index over quantile bins of the old numbers, and how many bins these are."""
     old, new = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     edges = np.unique(np.quantile(old, np.linspace(0, 1, bins + 1)[1:-1]))
     p = np.bincount(np.searchsorted(edges, old, side="left"), minlength=len(edges) + 1) / len(old)
     q = np.bincount(np.searchsorted(edges, new, side="left"), minlength=len(edges) + 1) / len(new)
-    return float(_psi_parts(p, q).sum())
+    return float(_psi_parts(p, q).sum()), int(((p > 0) | (q > 0)).sum())
 
 
 def _psi_parts(p: FloatArray, q: FloatArray) -> FloatArray:
@@ -635,6 +721,7 @@ def _other(u: Unwrapped, X: Any, y: Any, sample_weight: Any) -> _Sample:
     if y is None:
         raise InputError("y must be given with X: the outcomes of the test rows")
     rows = u._rows(X)
+    check_beside(X, y, sample_weight)
     response = u.response.encode(y, len(rows))
     region, outputs = u._assign(rows)
     assert response.code is not None
@@ -669,6 +756,9 @@ def _segments(u: Unwrapped, name: Any, train: _Sample, test: _Sample | None) -> 
         column = schema.column(name)
         own, new = (None if s is None else column.decode(read(s.X, slice(None))[:, place]) for s in (train, test))
     else:
+        known = () if schema is None else schema.names
+        if isinstance(name, str) and known and name not in u.feature_names:
+            raise unknown_name(name, known, "segments")
         j = u._feature(name, "segments")
         own, new = (None if s is None else read(s.X, slice(None))[:, j] for s in (train, test))
         name = u.feature_names[j]

@@ -18,7 +18,7 @@ from reluscope._tables import Tabular
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models._data import read
-from reluscope.local_models.contributions import Contributions, contributions, groups_of
+from reluscope.local_models.contributions import Contributions, contributions, groups_of, values_of
 from reluscope.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -137,7 +137,8 @@ def reasons(u: Unwrapped, X: Any, k: int, adverse: Any, reference: Any, groups: 
     push = np.take_along_axis(parts, top, axis=1)
     good = push > 0
     rows = read(u.X if X is None else u._rows(X), slice(None))
-    values, start = _values(u, rows, found.names, groups), _values(u, found.reference[None], found.names, groups)
+    together = groups_of(u, groups)
+    values, start = values_of(u, rows, together), values_of(u, found.reference[None], together)
     return Reasons(
         found.names,
         np.where(good, top, -1).astype(np.int64),
@@ -175,23 +176,6 @@ def counterfactuals_of(u: Unwrapped, X: Any, options: dict[str, Any]) -> Counter
     if "data" not in options:
         options = options | {"data": read(u.X, slice(None))}
     return counterfactuals(net, rows, **options)
-
-
-def _values(u: Unwrapped, X: FloatArray, names: tuple[str, ...], groups: Any) -> dict[str, npt.NDArray[Any]]:
-    """Features with one value each, in their own units; columns of a table as levels."""
-    together, schema = groups_of(u, groups), u.network.schema
-    decoded: dict[tuple[int, ...], npt.NDArray[Any]] = {}
-    if schema is not None and schema.columns:
-        inputs = range(X.shape[1])
-        decoded = {tuple(inputs[schema.place(name)]): column for name, column in schema.decode(X).items()}
-    out: dict[str, npt.NDArray[Any]] = {}
-    for j, name in enumerate(names):
-        inside = tuple(np.flatnonzero(together.of == j).tolist())
-        if inside in decoded:
-            out[name] = decoded[inside]
-        elif len(inside) == 1:
-            out[name] = X[:, inside[0]]
-    return out
 
 
 def _plain(value: Any) -> Any:

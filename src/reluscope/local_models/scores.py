@@ -104,13 +104,8 @@ def r2(target: FloatArray, prediction: FloatArray, weight: FloatArray | None = N
     return float(np.where(varied, 1.0 - error / np.where(varied, spread, 1.0), error == 0.0).mean())
 
 
-def log_loss(logits: FloatArray, code: Index, weight: FloatArray | None = None) -> float:
-    """Mean of -log P(class) under logits (n, 1) of class 1 or (n, classes) before softmax."""
-    return mean(log_losses(logits, code), weight)
-
-
 def log_losses(logits: FloatArray, code: Index) -> FloatArray:
-    """-log P(class) of each row."""
+    """-log P(class) of each row, under logits (n, 1) of class 1 or (n, classes) before softmax."""
     if logits.shape[1] == 1:
         signed = np.where(code == 1, -logits[:, 0], logits[:, 0])
         return np.logaddexp(0.0, signed)

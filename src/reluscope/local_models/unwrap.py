@@ -25,6 +25,8 @@ from reluscope.local_models._data import (
     Response,
     Scaling,
     as_rows,
+    check_beside,
+    feature_index,
     in_original_units,
     names_of,
     prepare,
@@ -406,7 +408,7 @@ class Unwrapped:
         return explain(self, x, reference)
 
     def contributions(
-        self, X: npt.ArrayLike | None = None, *, reference: Any = None, groups: Any = None, method: str = "path"
+        self, X: npt.ArrayLike | None = None, *, reference: Any = None, groups: Any = "columns", method: str = "path"
     ) -> Contributions:
         """What each feature or group adds to the output of each row, from one common reference.
 
@@ -417,8 +419,8 @@ class Unwrapped:
         reference : optional
             Where contributions start: "mean" of the data (the default), "median" (the most frequent level of a
             category), the index of a row of the data, or a row.
-        groups : "columns" or mapping of str to features, optional
-            Features that count together; "columns" joins the inputs of each category.
+        groups : "columns", None or mapping of str to features
+            Features that count together: the inputs of each category, none, or those of a mapping.
         method : {"path", "shapley"}
             Along the straight line from the reference, or averaged over all orders of at most 12 features or groups.
 
@@ -495,7 +497,8 @@ class Unwrapped:
             Rows, or indices of rows of the data.
         **options
             Those of `reluscope.counterfactuals`. Here the data give the unit of distance (the standard deviation of
-            each column), the bounds, and points to start from.
+            each column), the bounds, which columns are whole numbers, and points to start from; the result says which
+            bounds and steps these are. `bounds={"debt": (-inf, inf)}` and `steps={"debt": 0}` lift them.
 
         Returns
         -------
@@ -510,7 +513,7 @@ class Unwrapped:
         --------
         >>> import reluscope as rs
         >>> net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[2.0, -1.0]], [0.0])])
-        >>> u = rs.unwrap(net, [[0.0, 1.0], [2.0, 3.0]], [0, 1], feature_names=["debt", "income"])
+        >>> u = rs.unwrap(net, [[0.5, 1.0], [2.0, 3.0]], [0, 1], feature_names=["debt", "income"])
         >>> found = u.counterfactuals(1)[0][0]
         >>> found.wanted, {name: (old, round(new, 3)) for name, (old, new) in found.changes.items()}
         (0, {'debt': (2.0, 1.5)})
@@ -579,16 +582,16 @@ class Unwrapped:
             return portraits(self, range(min(integer(regions, "regions", low=0), len(self))), features)
         return portraits(self, self._which(regions).tolist(), features)
 
-    def importance(self, *, output: int | None = None, groups: Any = None) -> Importance:
+    def importance(self, *, output: int | None = None, groups: Any = "columns") -> Importance:
         """Importance of each feature, by variance of contributions and by squared coefficients.
 
         Parameters
         ----------
         output : int, optional
             Index of the output; by default the sum over outputs.
-        groups : "columns" or mapping of str to features, optional
-            Features that count together; "columns" joins the inputs of each category. Contributions of a group are
-            added up before their variance is taken.
+        groups : "columns", None or mapping of str to features
+            Features that count together: the inputs of each category, none, or those of a mapping. Contributions of a
+            group are added up before their variance is taken.
 
         Returns
         -------
@@ -753,17 +756,20 @@ class Unwrapped:
             min_rows=min_rows, cutoff=cutoff,
         )  # fmt: skip
 
-    def drift(self, X: Any, *, bins: int = 10, min_rows: int = 50) -> Drift:
-        """How new rows differ from the data: PSI of the score, of each column, and of the shares of regions.
+    def drift(self, X: Any, *, bins: int = 10, min_rows: int = 50, level: float = DEFAULT_LEVEL) -> Drift:
+        """How new rows differ from the data: PSI of the output, of each column, and of the shares of regions, each with
+        what it would be without drift.
 
         Parameters
         ----------
         X : (n, inputs)
-            New rows.
+            New rows. Levels that the model never saw are counted, not refused.
         bins : int
             Bins of equal numbers of rows of the data.
         min_rows : int
-            Regions with fewer rows of the data count as one.
+            Regions with fewer rows of the data, and regions without data, count as one.
+        level : float
+            Probability with which a PSI without drift stays below its limit.
 
         Returns
         -------
@@ -771,7 +777,7 @@ class Unwrapped:
         """
         from reluscope.local_models.outcome import drift
 
-        return drift(self, X, bins=bins, min_rows=min_rows)
+        return drift(self, X, bins=bins, min_rows=min_rows, level=level)
 
     def benchmarks(self, X: Any = None, y: Any = None, *, sample_weight: Any = None, rng: Rng = None) -> Benchmarks:
         """The network beside a logistic regression and boosted trees of scikit-learn, fitted to the same rows.
@@ -832,6 +838,7 @@ class Unwrapped:
         expected: Any = None,
         *,
         output: int = 0,
+        groups: str | None = "columns",
         law: Law | None = None,
         draws: int = 20_000,
         level: float = DEFAULT_LEVEL,
@@ -845,6 +852,8 @@ class Unwrapped:
             Signs that are wanted; `wrong` is the share of rows with the other one.
         output : int
             Index of the output.
+        groups : "columns" or None
+            Whether categories of several inputs, which have no direction, are left out; None has all inputs one by one.
         law : Law, optional
             A law of the inputs, such as `reluscope.fit(table, schema)`: adds the share of its mass on which the output
             rises and falls, from draws, with exact binomial intervals.
@@ -865,7 +874,7 @@ class Unwrapped:
         """
         from reluscope.local_models.outcome import monotonicity
 
-        return monotonicity(self, expected, output, law, draws, level, rng)
+        return monotonicity(self, expected, output, groups, law, draws, level, rng)
 
     # -- simpler models ------------------------------------------------------------------------------------------
 
@@ -875,9 +884,13 @@ class Unwrapped:
         Parameters
         ----------
         n : int, optional
-            Number of models; by default cross-validation chooses it.
+            Number of models; by default cross-validation chooses it: the smallest number within one standard error of
+            the best.
         **options
-            Those of `reluscope.local_models.merge.merge`.
+            `penalty=1.0`, the ridge of the refits towards the one model of all rows (0: maximum likelihood);
+            `most=30`, the largest number that is tried; `folds=5` and `repeats=5` of the cross-validation, and `rng=0`,
+            which deals the rows to them; `adjacency="auto"`, `neighbours=10`, `breadth=0.1`, `rounds=10` for which
+            regions are joined; `budget`, `jobs`, `progress`. `reluscope.local_models.merge.merge` says more of each.
 
         Returns
         -------
@@ -885,7 +898,8 @@ class Unwrapped:
 
         Notes
         -----
-        The last results are kept: the same call again costs nothing.
+        Two calls on the same data give the same models; another `rng` shows how far the choice of their number depends
+        on the deal. The last results are kept: the same call again costs nothing.
         """
         from reluscope.local_models.merge import merge
 
@@ -972,7 +986,10 @@ class Unwrapped:
 
     def __repr__(self) -> str:
         score = "" if self.task == "none" else f", {self.metric} {self.score:.4f}"
-        return f"Unwrapped({len(self.region):,} rows in {len(self):,} regions of {self.network!r}, {self.task}{score})"
+        alone = int((self.count == 1).sum())
+        single = f" ({alone:,} of a single row)" if alone else ""
+        where = f"{len(self.region):,} rows in {len(self):,} regions{single}"
+        return f"Unwrapped({where} of {self.network!r}, {self.task}{score})"
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -1027,11 +1044,7 @@ class Unwrapped:
         return None if output is None else integer(output, "output", low=0, high=self.network.n_outputs - 1)
 
     def _feature(self, feature: Any, name: str = "feature") -> int:
-        if isinstance(feature, str):
-            if feature not in self.feature_names:
-                raise InputError(f"{name} must be one of {', '.join(self.feature_names[:30])}, got {feature!r}")
-            return self.feature_names.index(feature)
-        return integer(feature, name, low=0, high=self.network.n_inputs - 1)
+        return feature_index(feature, self.feature_names, name)
 
     def _map_chunks(self) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """The local models a part of the regions at a time."""
@@ -1119,6 +1132,7 @@ def unwrap(
     if scaling is not None and not scaling.identity:
         feature_names = _names_with_scaler(X, feature_names, scaler, source)
     rows = as_rows(X, net)
+    check_beside(X, y, sample_weight)
     n = len(rows)
     names, columns = names_of(X, feature_names, source.columns, net.n_inputs, source.inputs)
     if source.columns is None and columns is not None and len(set(columns)) == len(columns):

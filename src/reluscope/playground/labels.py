@@ -34,7 +34,7 @@ def hints(net: Network) -> list[str]:
         out += [f"{arg} == {net.n_outputs - 1}", "y[0] > y[1]"]
     if s is not None and s.columns and s.columns[0].kind in ("continuous", "integer"):
         column = s.columns[0]
-        middle = column.seen[1] / 2 + column.seen[0] / 2 if column.seen is not None else 0.0
+        middle = sum(column.seen or column.within or (0.0, 0.0)) / 2
         out.append(f"{_quoted(column.name)} < {middle:.4g}{f' {column.unit}' if column.unit else ''}")
     else:
         out.append(f"y[0] > 0 and x[{net.n_inputs - 1}] < 0.5")

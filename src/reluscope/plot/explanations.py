@@ -45,15 +45,14 @@ def plot_explanation(
     expect(e, Explanation, "e", "u.explain(row)")
     flag(local, "local")
     k = e.main_output if output is None else integer(output, "output", low=0, high=len(e.output) - 1)
-    value, coefficient, intercept = e.original
-    steps = coefficient[k] * value if local else e.path[k]
-    start = float(intercept[k] if local else e.base[k])
-    order = np.argsort(-np.abs(steps), kind="stable")
+    way = "local" if local else "path"
+    start = float(e.original[2][k] if local else e.base[k])
+    order = sorted(e.rows(k), key=lambda row: -abs(row[way]))
     shown = order[: integer(top, "top", low=1)]
     rest = order[len(shown) :]
-    parts = [(named_value(e, j, float(value[j])), float(steps[j])) for j in shown.tolist()]
-    if len(rest):
-        parts.append((f"{len(rest)} others", float(steps[rest].sum())))
+    parts = [(named_value(e, row), row[way]) for row in shown]
+    if rest:
+        parts.append((f"{len(rest)} others", sum(row[way] for row in rest)))
     ax = axes(ax, figsize=(6.0, 1.4 + 0.34 * (len(parts) + 2)))
     levels = start + np.concatenate([[0.0], np.cumsum([step for _, step in parts])])
     reach = max(float(np.ptp(levels)), 1e-12)
@@ -82,16 +81,13 @@ def plot_explanation(
     return ax
 
 
-def named_value(e: Explanation, j: int, value: float) -> str:
-    """A feature with its value and unit; an input of a one-hot category says yes or no."""
-    name, schema = e.unwrapped.feature_names[j], e.unwrapped.network.schema
-    column = None
-    if schema is not None and schema.columns:
-        column = next((c for c in schema.columns if schema.place(c.name).start <= j < schema.place(c.name).stop), None)
-    if column is not None and column.kind == "category" and value in (0.0, 1.0):
-        return f"{name}: {'yes' if value else 'no'}"
-    unit = "" if column is None or not column.unit else f" {column.unit}"
-    return f"{name} = {value:,.6g}{unit}"
+def named_value(e: Explanation, row: dict[str, Any]) -> str:
+    """A feature of an explanation with its value and unit, or its level."""
+    name, schema = row["feature"], e.unwrapped.network.schema
+    units = {} if schema is None else {c.name: c.unit for c in schema.columns if c.unit}
+    value = row["value"]
+    said = f"{value:,.6g}" if isinstance(value, float) else str(value)
+    return f"{name} = {said}{f' {units[name]}' if name in units else ''}"
 
 
 def _cut(e: Explanation, ax: Axes) -> str:
@@ -145,7 +141,7 @@ def plot_intervals(intervals: Intervals, ax: Axes | None = None, *, intercept: b
     ax = axes(ax, figsize=(5.4, 1.2 + 0.3 * len(place)))
     estimate = intervals.estimate[first:]
     lower, upper = intervals.lower[first:], intervals.upper[first:]
-    known = np.isfinite(estimate)
+    known = np.isfinite(estimate) & ~intervals.base[first:]
     # An end that is infinite is drawn as none: the axis could not show it.
     gap = np.vstack([estimate[known] - lower[known], upper[known] - estimate[known]])
     ax.errorbar(
@@ -157,8 +153,9 @@ def plot_intervals(intervals: Intervals, ax: Axes | None = None, *, intercept: b
         ax.plot(end[some], place[some], mark, color=BLUE, markersize=6)
     ax.plot(intervals.network[first:], place, "x", color=RED, markersize=5, label=f"{intervals.model} model")
     ax.axvline(0, color=EDGE, linewidth=0.6, linestyle=":")
-    flags = zip(intervals.aliased[first:].tolist(), intervals.separated[first:].tolist(), strict=True)
-    notes = [" (aliased)" if lost else " (separated)" if apart else "" for lost, apart in flags]
+    kinds = (intervals.base, intervals.aliased, intervals.separated)
+    flags = zip(*(kind[first:].tolist() for kind in kinds), strict=True)
+    notes = [" (base)" if b else " (aliased)" if lost else " (separated)" if apart else "" for b, lost, apart in flags]
     ax.set_yticks(place, [a + b for a, b in zip(intervals.names[first:], notes, strict=True)], fontsize="small")
     ax.set_ylim(-0.7, len(place) - 0.3)
     ax.set_xlabel(f"coefficient ({intervals.method}, {100 * intervals.level:g} %, {intervals.rows_used:,} rows)")

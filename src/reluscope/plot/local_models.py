@@ -237,7 +237,7 @@ def plot_importance(
     matplotlib Axes
     """
     expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
-    found = u.importance(output=output, groups="columns")
+    found = u.importance(output=output)
     wanted = len(found.variance) if features is None else integer(features, "features", low=1)
     order = np.argsort(-found.variance, kind="stable")[:wanted]
     both = found.standardised if squares is None else flag(squares, "squares")
@@ -506,7 +506,7 @@ def _colour(u: Unwrapped, regions: Any, output: int) -> tuple[FloatArray, str]:
 
 def _top_features(u: Unwrapped, features: int, output: int | None) -> Any:
     n = integer(features, "features", low=1)
-    return np.argsort(-u.importance(output=output).variance, kind="stable")[:n]
+    return np.argsort(-u.importance(output=output, groups=None).variance, kind="stable")[:n]
 
 
 def _left_out(more: int) -> str:

@@ -18,7 +18,7 @@ _BINS = 48
 
 def pictures(subject: Subject, found: Any) -> list[Figure]:
     """The three pictures; `found` is what `unwrap` gives."""
-    order = np.argsort(-found.importance(output=0).variance, kind="stable")
+    order = np.argsort(-found.importance(output=0, groups=None).variance, kind="stable")
     return [_importance(subject, found), _violin(subject, found, order[:_MOST]), _waterfall(subject, found)]
 
 
@@ -34,7 +34,7 @@ def _chart(names: list[str], low: float, high: float, label: str, title: str) ->
 
 
 def _importance(subject: Subject, found: Any) -> Figure:
-    importance = found.importance(output=0, groups="columns")
+    importance = found.importance(output=0)
     order = np.argsort(-importance.variance, kind="stable")[:_MOST_BARS]
     share = np.asarray(importance.variance)[order]
     names = [importance.feature_names[int(i)] for i in order]
@@ -82,14 +82,10 @@ def _waterfall(subject: Subject, found: Any) -> Figure:
         if len(inside):
             row, which = int(inside[0]), f"row {int(inside[0])}, the first where {subject.events[0]}"
     told = found.explain(row)
-    parts = np.asarray(told.path)[0]
-    order = np.argsort(-np.abs(parts), kind="stable")[:_MOST]
-    rest = float(parts.sum() - parts[order].sum())
-    value = told.original[0]
-    names = [named_value(told, int(i), float(value[i])) for i in order] + (
-        ["all others"] if len(order) < len(parts) else []
-    )
-    steps = np.append(parts[order], rest)[: len(names)]
+    parts = told.rows()
+    names = [named_value(told, part) for part in parts[:_MOST]] + ["all others"] * (len(parts) > _MOST)
+    rest = sum(part["path"] for part in parts[_MOST:])
+    steps = np.array([*(part["path"] for part in parts[:_MOST]), rest])[: len(names)]
     ends = float(np.asarray(told.base)[0]) + np.concatenate([[0.0], np.cumsum(steps)])
     what = subject.result(0).name
     if found.task == "binary" and subject.net.n_outputs == 2:

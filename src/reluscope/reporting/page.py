@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import any_array, choice, describe, integer, real, seeded, several, text
-from reluscope._columns import columns_of
+from reluscope._columns import check_rows, columns_of
 from reluscope._extras import require
 from reluscope._version import __version__
 from reluscope.answers.replay import fingerprint
@@ -312,6 +312,8 @@ def report(
         text(each, "an entry of events")
     if title is not None:
         text(title, "title")
+    check_rows(X, y, "y")
+    check_rows(X_test, y_test, "y_test", "X_test")
     _check_labels(y, rows, "y", "X")
     _check_labels(y_test, new, "y_test", "X_test")
     if box is not None:

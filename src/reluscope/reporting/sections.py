@@ -229,7 +229,7 @@ def local_models(subject: Subject) -> Section:
         f"The {n:,} rows lie in {count(len(found), 'region')}, each with its linear model; half of the rows lie in the "
         f"{half:,} largest regions, and {count(single, 'region')} hold a single row each."
     )
-    importance = found.importance(groups="columns")
+    importance = found.importance()
     rows = importance.rows()
     columns = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
     table = found.summary(global_regions=20).to_dict()

@@ -31,6 +31,7 @@ def unwrap_file(
     cutoff: float | None = None,
     merge: int | None = None,
     folder: Path | None = None,
+    rng: int = 0,
     progress: Any = None,
 ) -> tuple[dict[str, Any], str]:
     """Unwrap a network on the rows of a CSV file; `merge=0` chooses the number of merged models, None merges nothing.
@@ -43,13 +44,13 @@ def unwrap_file(
     known = net.schema is not None and rows.names == net.schema.inputs
     u = unwrap(net, X, y, feature_names=None if known else rows.names, task=task, cutoff=cutoff, progress=progress)
     facts: dict[str, Any] = {"model": name, "network": repr(u.network), "data": str(data)} | u.describe()
-    top = u.importance(groups="columns")
+    top = u.importance()
     facts["importance"] = {row["feature"]: row["variance"] for row in top.rows()}
     whose = u.portraits(5)
     facts["portraits"] = [{"region": p.region, "count": p.count, "features": p.rows()} for p in whose]
     lines = [f"{name}: {u!r}", str(u.certificate), _counts(u), "", repr(u.table.head(10)), ""]
     lines += ["rows of the largest regions against all rows:", *map(repr, whose), "", "importance:", repr(top)]
-    covered = u.coverage(budget=_COVERAGE_BUDGET, draws=5000)
+    covered = u.coverage(budget=_COVERAGE_BUDGET, draws=5000, rng=rng)
     facts["coverage"] = {
         "regions_in_box": covered.n_regions,
         "unseen_volume": covered.unseen_volume.to_dict(),
@@ -62,8 +63,10 @@ def unwrap_file(
         lines += ["", _outcome(u, new, facts)]
     models = None
     if merge is not None:
-        models = u.merge(merge or None, progress=progress)
+        models = u.merge(merge or None, rng=rng, progress=progress)
         facts["merged"] = {"models": len(models), u.metric: models.score(X, y), "penalty": models.penalty}
+        facts["merged"] |= {"seed": models.seed, "within_one_error": models.within_one_error()}
+        facts["merged"]["single_class_levels"] = models.single_class_levels()
         lines += ["", repr(models)]
         if new is not None and new.y is not None:
             score = models.score(new.X, new.y)
@@ -113,8 +116,9 @@ def _outcome(u: Unwrapped, new: Rows | None, facts: dict[str, Any]) -> str:
     lines = [f"outcome (cut-off {found.cutoff:g} on the probability):", repr(found)]
     if new is not None:
         moved = u.drift(new.X)
-        facts["drift"] = {"score": moved.score, "regions": moved.regions, "features": moved.features}
-        lines.append(f"drift: PSI {moved.score:.3g} of the score, {moved.regions:.3g} of the shares of regions")
+        facts["drift"] = {"output": moved.output, "regions": moved.regions, "features": moved.features}
+        facts["drift"]["limits"] = {row["what"]: row["limit"] for row in moved.rows()}
+        lines.append(f"drift: {repr(moved).splitlines()[0]}")
     return "\n".join(lines)
 
 

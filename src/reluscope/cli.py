@@ -29,6 +29,7 @@ from reluscope.commands import (
     unwrap,
     warm,
 )
+from reluscope.commands._common import in_the_shell
 from reluscope.errors import ReluscopeError
 
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except ReluscopeError as error:
-        print(f"reluscope: {error}", file=sys.stderr)
+        print(f"reluscope: {in_the_shell(str(error))}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"reluscope: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)

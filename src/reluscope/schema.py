@@ -41,6 +41,15 @@ __all__ = ["Column", "Output", "Schema"]
 KINDS = ("continuous", "integer", "category", "constant")
 LINKS = ("raw", "sigmoid", "softmax")
 RULES = ("largest", "smallest", "above")
+
+
+def assumed(schema: Schema | None, outputs: int, decision: str | None, otherwise: str) -> str:
+    """A sentence where nobody has said which of several outputs decides, else nothing; `otherwise` is how to say it."""
+    if decision or outputs < 2 or (schema is not None and schema.rule):
+        return ""
+    return f"That the largest output decides is assumed; {otherwise} says otherwise."
+
+
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ANY = (-math.inf, math.inf)
 _MOST_LEVELS = 4096

@@ -409,3 +409,65 @@ def test_mnist_in_two_minutes(data_folder):
     for i in range(0, 100, 10):
         Z = rng.standard_normal((2000, 784))
         assert (net(X[i] + found.largest[i] * Z).argmax(axis=1) == found.decision[i]).all()  # p <= 1e-6
+
+
+# -- which output decides --------------------------------------------------------------------------------------------
+
+
+def test_the_smallest_output_decides_where_it_is_said_to():
+    net = random_net((3, 8, 8, 4), 11)
+    X = np.random.default_rng(0).normal(size=(6, 3))
+    turned = rs.certify(net.then(-np.eye(4)), X, [0.01, 0.05], decision="largest")
+    asked = rs.certify(net, X, [0.01, 0.05], decision="smallest")
+    by_rule = rs.certify(net.with_schema(rs.Schema(outputs=["a", "b", "c", "d"], rule="smallest")), X, [0.01, 0.05])
+    for found in (asked, by_rule):
+        assert found.decision.tolist() == net(X).argmin(axis=1).tolist() == turned.decision.tolist()
+        np.testing.assert_array_equal(found.change.upper, turned.change.upper)
+        np.testing.assert_array_equal(found.largest, turned.largest)
+        np.testing.assert_array_equal(found.box_largest, turned.box_largest)
+        assert found.assumption == "" and "assumed" not in str(found) + repr(found)
+    plain = rs.certify(net, X, 0.01)
+    assert plain.decision.tolist() == net(X).argmax(axis=1).tolist() != asked.decision.tolist()
+    words = 'That the largest output decides is assumed; decision="smallest" says otherwise'
+    assert plain.assumption.startswith(words) and words in str(plain) and words in repr(plain)
+    with pytest.raises(InputError, match="decision must be"):
+        rs.certify(net, X, 0.01, decision="least")
+
+
+def test_one_output_decides_by_its_cutoff():
+    net = random_net((2, 6, 1), 3)
+    X = np.random.default_rng(1).normal(size=(5, 2))
+    cut = float(np.median(net(X))) + 0.1
+    found = rs.certify(net.with_schema(rs.Schema(outputs=["score"], rule="above", cutoff=cut)), X, 0.01)
+    moved = rs.certify(net.then([[1.0]], [-cut]), X, 0.01)
+    assert 0 < found.decision.sum() < 5 and found.assumption == ""
+    assert found.decision.tolist() == (net(X)[:, 0] > cut).astype(int).tolist() == moved.decision.tolist()
+    np.testing.assert_allclose(found.change.upper, moved.change.upper, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(found.box_largest, moved.box_largest, rtol=1e-6)
+    with pytest.raises(InputError, match="decision is for several outputs"):
+        rs.certify(net, X, 0.01, decision="smallest")
+
+
+def test_the_command_says_which_output_decides(tmp_path, capsys):
+    net = random_net((2, 6, 3), 3)
+    model, data = tmp_path / "net.npz", tmp_path / "rows.csv"
+    net.save(model)
+    data.write_text("a,b\n1,2\n-1,0.5\n")
+    asked = ["certify", str(model), "--data", str(data), "--sigma", "0.01"]
+    assert main(asked) == 0
+    assert "That the largest output decides is assumed; --decision smallest says otherwise." in capsys.readouterr().out
+    assert main([*asked, "--decision", "smallest", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["assumption"] == ""
+    assert facts["rows"]["decision"] == net([[1.0, 2.0], [-1.0, 0.5]]).argmin(axis=1).tolist()
+    assert rs.replay(facts["record"], net)
+
+
+def test_other_questions_about_decisions_say_what_they_assume():
+    net = random_net((2, 6, 3), 3)
+    law = rs.Gaussian(np.zeros(2))
+    ruled = net.with_schema(rs.Schema(outputs=["a", "b", "c"], rule="smallest"))
+    assert "largest output decides is assumed" in rs.robust(net, law, 0.1, draws=50, rng=0).note
+    assert "assumed" not in rs.robust(ruled, law, 0.1, draws=50, rng=0).note
+    assert "largest output decides is assumed" in rs.agreement(net, net, law, budget="1s", rng=0).alike.note
+    assert "assumed" not in rs.agreement(ruled, ruled, law, budget="1s", rng=0).alike.note

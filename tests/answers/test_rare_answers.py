@@ -160,6 +160,65 @@ def test_auto_proves_what_nothing_meets():
     assert proved.lower == 0 < proved.upper < 1e-6
 
 
+def estimate(lower, upper, value=None):
+    return rs.Answer(lower if value is None else value, lower, upper, "confidence", 0.99)
+
+
+def proof(lower, upper):
+    return rs.Answer(0.5 * (lower + upper), lower, upper, "sound")
+
+
+@pytest.mark.parametrize(
+    ("found", "proved", "kind", "ends"),
+    [
+        (estimate(0.0, 1e-4), proof(0.0, 1e-6), "sound", (0.0, 1e-6)),
+        (estimate(0.0, 1e-4), proof(0.0, 5e-4), "sound", (0.0, 5e-4)),  # nearly as narrow, and certain
+        (estimate(0.0, 1e-4), proof(0.0, 5e-2), "confidence", (0.0, 1e-4)),
+        (estimate(1e-5, 2e-5), proof(0.0, 1.5e-5), "confidence", (1e-5, 1.5e-5)),
+        (estimate(1e-5, 2e-5), proof(1.2e-5, 1.5e-5), "sound", (1.2e-5, 1.5e-5)),
+        (estimate(1e-5, 2e-5), proof(0.0, 8e-6), "sound", (0.0, 8e-6)),  # what cannot both hold: the proof does
+    ],
+)
+def test_the_stronger_of_an_estimate_and_a_proof(found, proved, kind, ends):
+    from reluscope.answers.probability import _stronger
+
+    best = _stronger(found, None, proved)
+    assert (best.guarantee, best.lower, best.upper) == (kind, *ends)
+    assert best.lower <= best.value <= best.upper
+    assert _stronger(found, None) == found
+
+
+def test_below_ends_as_soon_as_it_is_decided():
+    net, law = random_net((5, 10, 8, 2), 0), rs.Gaussian(np.zeros(5))
+    rare = "y[0] > 40 and y[1] > 40"
+    found = rs.probability(net, law, rare, below=1e-3, budget="200000 regions", guarantee="sound")
+    whole = rs.probability(net, law, rare, budget="200000 regions", guarantee="sound")
+    assert found.certainly_below(1e-3) and found.upper > whole.upper
+    assert found.evaluations < 0.2 * whole.evaluations and found.status == "done"
+    often = rs.probability(net, law, "y[0] > 0", below=1e-3, budget="200000 regions", guarantee="sound")
+    assert 1e-3 <= often.lower < often.upper and often.width > 0.1
+    # Auto asks for the proof first, and is done with it.
+    auto = rs.probability(net, law, rare, below=1e-3, rng=0)
+    assert auto.guarantee == "sound" and auto.certainly_below(1e-3) and auto.seconds < 30
+    exact = rs.probability(random_net((2, 6, 2), 3), rs.Gaussian(np.zeros(2)), "y[0] > y[1]", below=0.5, rng=0)
+    assert exact.guarantee == "exact"
+    for bad in (-0.1, 1.5, np.nan, "x"):
+        with pytest.raises(rs.errors.InputError, match="below"):
+            rs.probability(net, law, rare, below=bad)
+
+
+@pytest.mark.parametrize("budget", ["4s", "10s"])
+def test_more_budget_gives_no_weaker_guarantee(data_folder, budget):
+    """ACAS Xu N_2_1 near a head-on encounter, no alert: proved below 1e-6 by a tree of units, which boxes are not."""
+    net = rs.load(data_folder / "nets/acasxu/onnx/ACASXU_run2a_2_1_batch_2000.onnx")
+    sd = [8.3e-4, 2.8e-3, 2.8e-3, 9.1e-3, 8.3e-3]
+    law = rs.Gaussian([-0.30104, 0.0, 0.496563, 0.3, 0.3], np.square(sd))
+    found = rs.probability(net, law, "argmin == 0", budget=budget, rng=0)
+    assert found.guarantee == "sound" and found.lower == 0.0 < found.upper < 1e-3
+    proved = rs.probability(net, law, "argmin == 0", guarantee="sound", budget=budget)
+    assert proved.upper < 1e-6
+
+
 # -- known points --------------------------------------------------------------------------------------------------
 
 

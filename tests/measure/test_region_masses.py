@@ -150,6 +150,28 @@ def test_moments_closed_forms():
     np.testing.assert_allclose(cube.cov, [[1 / 18, -1 / 36], [-1 / 36, 1 / 18]])
 
 
+@pytest.mark.parametrize(("widths", "law"), [((2, 6, 5, 2), G2), ((3, 5, 1), LAWS["gaussian 3"]), ((2, 6, 1), MIXTURE)])
+def test_regions_of_the_whole_space_have_gaussian_masses(widths, law):
+    net = random_net(widths, 4)
+    regions = rs.regions(net)
+    masses = regions.masses(law)
+    assert masses.guarantee == "exact" and len(masses) == len(regions) > 10
+    assert masses.lower.sum() <= 1.0 <= masses.upper.sum() and masses.value.sum() == pytest.approx(1.0, abs=1e-12)
+    for i in range(0, len(regions), 3):  # one by one, by the half-spaces of the pattern
+        alone = rs.mass(net.polytope(regions.pattern[i]), law)
+        assert masses.value[i] == pytest.approx(alone.value, rel=1e-7, abs=1e-13)
+    far = rs.Gaussian(np.full(net.n_inputs, 1e6), 1e-4)
+    assert regions.masses(far).value.max() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_half_planes_have_their_closed_form():
+    net = rs.Network([([[1.0, 1.0]], [-1.0]), ([[1.0]], None)])
+    regions = rs.regions(net)
+    masses = regions.masses(rs.Gaussian([0.0, 0.0]))
+    wanted = ndtr(np.array([1.0, -1.0]) / np.sqrt(2.0))
+    np.testing.assert_allclose(masses.value[np.argsort(regions.pattern[:, 0])], wanted, rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -160,7 +182,7 @@ def test_moments_closed_forms():
         (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, level=1), "level"),
         (lambda: rs.mass([[1.0, 2.0]], [0.0], G2, rng=-1), "rng"),
         (lambda: rs.measure.moments([[1.0, 2.0]], [0.0], None), "law must be"),
-        (lambda: rs.regions(random_net((2, 3, 1))).masses(G2), "infinity"),
+        (lambda: rs.regions(random_net((2, 3, 1))).masses(rs.Uniform([-1, -1], [1, 1])), "beyond the box"),
         (lambda: rs.regions(random_net((2, 3, 1)), (-1, 1)).masses(rs.Gaussian([0.0], 1.0)), "1 inputs"),
         (lambda: rs.regions(random_net((2, 3, 1)), (-2, 2)).masses(rs.Uniform([-1, -1], [1, 1])), "beyond the box"),
         (lambda: rs.regions(random_net((2, 3, 1)), (-2, 2), law=G2), "not both"),

@@ -33,7 +33,8 @@ class Certificates(Tabular):
     sigma : (k,) array
         The standard deviations that were asked for, increasing.
     decision : (n,) int array
-        What the network decides at each row: the index of the largest output, or for one output 1 where it is positive.
+        What the network decides at each row: the index of the largest (or smallest) output, or for one output 1 where
+        it is above its cut-off.
     correct : (n,) bool array or None
         Whether that is the row's label; None without labels. A row that is not correct is never certified.
     change : Answers
@@ -47,6 +48,8 @@ class Certificates(Tabular):
         The largest sigma at which such a box was proved to keep the decision; None when not all rows were tried.
     box_mass : float or None
         The share of the noise that lies in the box, however strong it is: the most that such a proof can speak of.
+    assumption : str
+        A sentence where nobody has said which of several outputs decides, else "".
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Certificates(Tabular):
     box: float | None = None
     box_largest: FloatArray | None = None
     box_mass: float | None = None
+    assumption: str = ""
 
     def __len__(self) -> int:
         return len(self.decision)
@@ -153,10 +157,10 @@ class Certificates(Tabular):
         columns = self.to_dict()
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         lines = [table(rows[:_SHOWN])] + [f"... {len(rows) - _SHOWN:,} more"] * (len(rows) > _SHOWN)
-        return "\n".join([*lines, self._sentence()])
+        return "\n".join([*lines, self._sentence(), *([self.assumption] if self.assumption else [])])
 
     def __repr__(self) -> str:
-        return f"Certificates({self._sentence()})"
+        return f"Certificates({'; '.join(filter(None, [self._sentence(), self.assumption.removesuffix('.')]))})"
 
     def _sentence(self) -> str:
         shares = ", ".join(f"{percent(float(self.share(s)))} at sigma {s:g}" for s in self.sigma)

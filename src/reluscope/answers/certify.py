@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray, describe, real, real_array
+from reluscope._check import FloatArray, choice, describe, real, real_array
 from reluscope._columns import check_rows, columns_of
 from reluscope._text import count
 from reluscope.activations import Units, identity, relu
@@ -28,6 +28,7 @@ from reluscope.errors import InputError
 from reluscope.measure.sound import Noise
 from reluscope.network import Network
 from reluscope.progress import Report, meter
+from reluscope.schema import assumed
 from reluscope.threads import OutOfTimeError, blas_threads, clean_interrupt, deadline
 from reluscope.workers import alone, jobs_at_hand, run, with_jobs
 
@@ -62,6 +63,7 @@ def certify(
     *,
     probability: float = 1e-6,
     labels: Any = None,
+    decision: str | None = None,
     scale: Any = None,
     box: float | None = 4.5,
     budget: Any = None,
@@ -81,6 +83,9 @@ def certify(
         A row is certified where its decision is proved to change with at most this probability; below 1/2.
     labels : sequence of int, optional
         The right decisions: rows that the network gets wrong count as not certified.
+    decision : {"largest", "smallest"}, optional
+        Which of several outputs decides. Without it the rule of the network's schema is used, else the largest
+        output, and the result says that this is assumed.
     scale : array_like, shape (inputs,), optional
         Noise that differs between inputs: input i gets the standard deviation `sigma * scale[i]`. 0: no noise there.
     box : float or None
@@ -105,9 +110,10 @@ def certify(
 
     Notes
     -----
-    The decision is the index of the largest output (the first of equal ones), or for a single output whether it is
-    positive. Upper bounds are sound: they hold for the real-valued network with the stored weights, rounding included.
-    They are not tight: a row without a certificate may well be robust.
+    The decision is the index of the largest or smallest output (the first of equal ones), or for a single output
+    whether it is above the schema's cut-off, 0 without one. Upper bounds are sound: they hold for the real-valued
+    network with the stored weights, rounding included. They are not tight: a row without a certificate may well be
+    robust.
 
     `largest` is found by bisection. Each step is a proof of its own, and one that holds for all smaller sigmas as well:
     the half-spaces it is made of only move away. (The probability itself need not grow with sigma.) `change` is
@@ -136,11 +142,12 @@ def certify(
     spread = _spread(scale, net.n_inputs)
     sides = None if box is None else real(box, "box", low=0.0)
     limit = parse_budget(budget)
-    decision = _decisions(net, rows)
+    rule = _rule(net, decision)
+    decided = rule.decide(net, rows)
     check_rows(X, labels, "labels")
-    correct = None if labels is None else _labels(labels, len(rows), max(net.n_outputs, 2)) == decision
+    correct = None if labels is None else _labels(labels, len(rows), max(net.n_outputs, 2)) == decided
     with meter(progress, "certify") as report, blas_threads(max(net.widths)):
-        work = _Work(net, rows, levels, wanted, spread, decision, sides, limit, report)
+        work = _Work(net, rows, levels, wanted, spread, rule, decided, sides, limit, report)
         note = work.run(split=budget is not None)
     upper = work.upper
     status = status_of(note)
@@ -148,7 +155,8 @@ def certify(
         0.5 * (work.lower + upper), work.lower, upper, "sound", method="linear bounds, splitting units",
         note=note or "", evaluations=work.count, seconds=limit.elapsed(), status=status,
     )  # fmt: skip
-    found = Certificates(wanted, levels, decision, correct, change, work.largest)
+    assumption = assumed(net.schema, net.n_outputs, decision, 'decision="smallest"')
+    found = Certificates(wanted, levels, decided, correct, change, work.largest, assumption=assumption)
     if sides is None or not work.boxed:
         return found
     mass = math.erf(sides / math.sqrt(2.0)) ** int((spread > 0).sum())
@@ -194,12 +202,33 @@ def _labels(labels: Any, n: int, classes: int) -> Decisions:
     return given.astype(np.int64)
 
 
-def _decisions(net: Network, X: FloatArray) -> Decisions:
-    y = net(X)
-    bad = np.flatnonzero(~np.isfinite(y).all(axis=1))
-    if len(bad):
-        raise InputError(f"X must have finite outputs; row {bad[0]} overflows")
-    return np.asarray(y.argmax(axis=1) if net.n_outputs > 1 else (y[:, 0] > 0), dtype=np.int64)
+class _Rule(NamedTuple):
+    """How outputs become a decision: the largest or smallest of several, or one above its cut-off."""
+
+    smallest: bool
+    cutoff: float
+
+    def decide(self, net: Network, X: FloatArray) -> Decisions:
+        y = net(X)
+        bad = np.flatnonzero(~np.isfinite(y).all(axis=1))
+        if len(bad):
+            raise InputError(f"X must have finite outputs; row {bad[0]} overflows")
+        if net.n_outputs == 1:
+            return np.asarray(y[:, 0] > self.cutoff, dtype=np.int64)
+        return np.asarray(y.argmin(axis=1) if self.smallest else y.argmax(axis=1), dtype=np.int64)
+
+
+def _rule(net: Network, decision: str | None) -> _Rule:
+    """As asked for, as the schema says, else the largest output."""
+    if decision is not None:
+        choice(decision, "decision", ("largest", "smallest"))
+        if net.n_outputs == 1:
+            raise InputError("decision is for several outputs; one output decides by the cut-off of its schema, or 0")
+        return _Rule(decision == "smallest", 0.0)
+    limit = None if net.schema is None else net.schema.threshold()
+    if limit is not None and not math.isfinite(limit):
+        raise InputError("cutoff is beyond every value of the output: the decision never changes")
+    return _Rule(net.schema is not None and net.schema.rule == "smallest", limit or 0.0)
 
 
 # -- the work ------------------------------------------------------------------------------------------------------
@@ -214,6 +243,7 @@ class _Work:
     sigma: FloatArray
     wanted: float
     scale: FloatArray
+    rule: _Rule
     decision: Decisions
     box: float | None
     limit: Budget
@@ -224,7 +254,7 @@ class _Work:
         self.upper, self.lower = np.ones((n, k)), np.zeros((n, k))
         self.radius = np.full((n, k), _LEAST)
         self.largest, self.boxes = np.zeros(n), np.zeros(n)
-        self.noise = Noise(self.net, self.scale)
+        self.noise = Noise(self.net, self.scale, *self.rule)
         self.count = 0
         self.looked = 0
         self.boxed = False
@@ -422,10 +452,11 @@ class _Work:
     def _margin_network(self, decision: int) -> Network:
         """The network with a last hidden layer of margins, all of them positive where the decision is kept."""
         if decision not in self._margins:
-            last, G = self.net.layers[-1], self.noise.rows(decision).G
+            last, placed = self.net.layers[-1], self.noise.rows(decision)
+            G = placed.G
             layers: list[Any] = [(a.weight, a.bias, a.units) for a in self.net.hidden]
             layers.append((last.weight, last.bias, Units.uniform(identity(), last.width)))
-            layers.append((G, None, Units.uniform(relu(), len(G))))
+            layers.append((G, -placed.g, Units.uniform(relu(), len(G))))
             self._margins[decision] = Network([*layers, (np.ones((1, len(G))), None)])
         return self._margins[decision]
 
@@ -465,7 +496,7 @@ class _Work:
         """Whether a few draws of the noise change the decision: a hint where proofs are not to be expected."""
         draws = np.random.default_rng(0).standard_normal((_DRAWS, self.net.n_inputs))
         X = self.X[i] + self.sigma[k] * self.scale * draws
-        return bool((_decisions(self.net, X) != self.decision[i]).any())
+        return bool((self.rule.decide(self.net, X) != self.decision[i]).any())
 
 
 class _Found(NamedTuple):

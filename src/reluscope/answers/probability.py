@@ -71,6 +71,18 @@ _SOUND_SECONDS = 60.0
 _QUICK, _LAST = 0.5, 5.0
 """Seconds that `auto` gives to a proof before and after sampling an event that nothing meets."""
 
+_PROOF, _SMALL_PROOF = 0.4, 0.25
+"""Share of the time that `auto` keeps for a proof: of a rare event, and of one that is met often, in few dimensions."""
+
+_PROVABLE = 5
+"""Dimensions up to which a proof may be narrower than an estimate of an event that is met often."""
+
+_NO_LIMITS = (0.0, math.inf)
+"""Limits that decide nothing."""
+
+_STRONGER = 10.0
+"""A proof is taken in place of an interval that holds 0 unless it is wider than so many times that interval."""
+
 _NOTHING = 1e-290
 """Sound brackets that end here or below say that the event never happens where a Gaussian has any mass."""
 
@@ -116,6 +128,7 @@ def probability(
     names: Any = None,
     interval: str | None = None,
     checkpoint: Any = None,
+    below: float | None = None,
     guarantee: str = "auto",
     tolerance: float | None = None,
     level: float = DEFAULT_LEVEL,
@@ -146,6 +159,9 @@ def probability(
     checkpoint : path, optional
         For "sound": a file in which the search is kept, every half minute and at its end, and from which the same
         call goes on. A file about another network, law or event is refused.
+    below : float, optional
+        Ask whether the probability is below this: "auto" tries first what may decide it for certain, and "auto" and
+        "sound" end as soon as the bracket does. Without a budget "auto" then takes up to 60 s.
     guarantee : {"auto", "exact", "sound", "confidence"}
         See Notes.
     tolerance : float, optional
@@ -153,7 +169,8 @@ def probability(
     level : float
         Confidence level of estimates.
     budget : optional
-        A time (`"60s"`) or a number of regions.
+        A time (`"60s"`) or a number of regions. Without one a sound bracket takes up to 60 s (or until `tolerance` is
+        reached), an estimate 2 s (up to 60 s with a `tolerance`, 20 s for a rare event in many dimensions).
     jobs : int, optional
         Workers that share the work, -1 for all cores. A budget in counts gives the same answer for any number of them.
     rng : optional
@@ -180,8 +197,9 @@ def probability(
       that is possible, else an `InputError`.
     - "confidence": points in boxes, lines or points, as a pilot finds; the rare-event engine when the probability is
       below 0.002.
-    - "auto": exact where it is possible and finishes, else confidence; where sampling meets nothing, the sound bracket
-      if that is narrower. `note` says which and why.
+    - "auto": exact where it is possible and finishes, else confidence. A share of the time is kept for a proof: where
+      the interval holds 0 or is wide, and in up to five dimensions. The sound bracket is given where it is narrower,
+      and where the interval holds 0 also if it is up to ten times wider. `note` says which and why.
 
     Examples
     --------
@@ -204,11 +222,14 @@ def probability(
     level = real(level, "level", low=0.0, high=1.0, open_=True)
     if tolerance is not None:
         tolerance = real(tolerance, "tolerance", low=0.0, high=1.0, open_=True)
+    if below is not None:
+        below = real(below, "below", low=0.0, high=1.0)
     limit, (rng, seed) = parse_budget(budget), seeded(rng)
     moved, asked = 0.0, law.marginal_error
     if event.linear and law.pushed is not None:  # a function of another law: the same question about that one
         net, law, event = lifted_question(net, law, event)
         moved = _SIDE * sum(int(np.isfinite([c.lower, c.upper]).sum()) for c in event.cases)
+    limits = _NO_LIMITS if below is None else (below - moved, below + moved)
     if not event.cases:
         method = "the event can never happen"
         return Answer(0.0, 0.0, 0.0, "exact", method=method, note=event.note, evaluations=0, seconds=0.0)
@@ -218,11 +239,11 @@ def probability(
         answer = _exact(place_parts(net, law, event), tolerance, limit, progress)
     elif guarantee == "sound":
         with keeping(checkpoint, SEARCH, {} if checkpoint is None else _question(net, law, event)):
-            answer = _sound(net, law, event, tolerance, limit, progress)
+            answer = _sound(net, law, event, tolerance, limit, progress, limits)
     elif guarantee == "confidence":
         answer = estimated(net, law, event, tolerance, limit, level, interval, rng)
     else:
-        answer = _auto(net, law, event, tolerance, limit, level, interval, rng, progress)
+        answer = _auto(net, law, event, tolerance, limit, level, interval, rng, progress, limits)
     if moved and answer.guarantee == "sound" and answer.upper > 0.0:
         answer = replace(answer, lower=max(answer.lower - moved, 0.0), upper=min(answer.upper + moved, 1.0))
     drawn = guarantee in ("auto", "confidence") and answer.guarantee != "exact"
@@ -351,7 +372,16 @@ def _shares(
 # -- sound ---------------------------------------------------------------------------------------------------------
 
 
-def _sound(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any) -> Answer:
+def _sound(
+    net: Network,
+    law: Law,
+    event: Event,
+    tolerance: float | None,
+    limit: Budget,
+    progress: Any,
+    limits: tuple[float, float] = _NO_LIMITS,
+) -> Answer:
+    """The sound bracket; the work is over when it ends below the first of the `limits` or starts at the second."""
     if not event.linear:
         parts = place_parts(net, law, event)
         if all(all_exact(part.components) for part in parts):
@@ -367,16 +397,17 @@ def _sound(net: Network, law: Law, event: Event, tolerance: float | None, limit:
         if not event.cases:
             return Answer(0.0, 0.0, 0.0, "sound", method="the law never meets the event", evaluations=0)
         moved = _SIDE * sum(int(np.isfinite([c.lower, c.upper]).sum()) for c in event.cases)
-        found = _sound(net, law, event, tolerance, limit, progress)
+        limits = limits[0] - moved, limits[1] + moved
+        found = _sound(net, law, event, tolerance, limit, progress, limits)
         return replace(found, lower=max(found.lower - moved, 0.0), upper=min(found.upper + moved, 1.0))
     shares = _sound_parts(law, event)
     if len(shares) > 1:
         return _sound_mixture(net, shares, event, tolerance, limit, progress)
     if _needs_ratio(law):
-        return _sound_given_box(net, law, event, tolerance, limit, progress)
+        return _sound_given_box(net, law, event, tolerance, limit, progress, limits)
     # Without any limit the engine's own default applies.
     budget = limit if np.isfinite(min(limit.seconds, limit.regions)) else None
-    return bound_event(net, law, event, tolerance=tolerance, budget=budget, progress=progress)
+    return bound_event(net, law, event, limits=limits, tolerance=tolerance, budget=budget, progress=progress)
 
 
 def _needs_ratio(law: Law) -> bool:
@@ -445,7 +476,13 @@ def _sound_seconds(limit: Budget) -> float:
 
 
 def _sound_given_box(
-    net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget, progress: Any
+    net: Network,
+    law: Law,
+    event: Event,
+    tolerance: float | None,
+    limit: Budget,
+    progress: Any,
+    limits: tuple[float, float],
 ) -> Answer:
     """`P(event | box) = P(event and box) / P(box)`, both bracketed under the Gaussian before its restriction."""
     n = net.n_inputs
@@ -475,7 +512,8 @@ def _sound_given_box(
     left = max(limit.regions - (whole.evaluations or 0), 0.5 * limit.regions)
     rest = Budget(max(seconds - limit.elapsed(), 0.1 * seconds), left)
     inside = replace(event, cases=tuple(cases))
-    part = bound_event(net, before, inside, tolerance=wanted, budget=rest, progress=progress)
+    limits = limits[0] * whole.lower * (1 - 1e-14), limits[1] * whole.upper * (1 + 1e-14)
+    part = bound_event(net, before, inside, limits=limits, tolerance=wanted, budget=rest, progress=progress)
     lower, upper = part.lower / whole.upper * (1 - 1e-15), min(part.upper / whole.lower * (1 + 1e-15), 1.0)
     work = (part.evaluations or 0) + (whole.evaluations or 0)
     method = f"{part.method}: event and box over box, whose mass is in [{whole.lower:.6g}, {whole.upper:.6g}]"
@@ -502,8 +540,8 @@ def estimated(
 ) -> Answer:
     """`P(event)` with a confidence interval: lines, the rare-event engine, or points.
 
-    `parts` is the placed event, where it is known. With `proof`, an event that nothing meets is also given to the sound
-    engine, whose bracket is taken if it is better.
+    `parts` is the placed event, where it is known. With `proof`, a share of the time is kept for the sound engine,
+    whose bracket is taken if it is better.
     """
     whole = limit.seconds
     if not np.isfinite(whole):
@@ -525,19 +563,18 @@ def estimated(
         quick = _proved(net, law, event, tolerance, Budget(min(0.1 * whole, _QUICK))) if proof and not rough else None
         if quick is not None and quick.upper <= _NOTHING:
             return replace(quick, note=f"sound: no sample lies in the event; {quick.note}")
-        if quick is not None:  # the proof needs its time as well
-            ends = ends.part(0.6)
+        if proof and np.isfinite(limit.seconds) and not (rough and many):  # the proof needs its time as well
+            ends = ends.part(1.0 - _PROOF)
         found = _agreed(_rare(net, law, event, rough, tolerance, ends, level, interval, main, many), *seen)
-        if proof and found.lower == 0.0 and found.guarantee != "exact":
+        if proof and (found.lower == 0.0 or (found.status is not Status.DONE and not many)):
             left = limit.seconds - limit.elapsed() if np.isfinite(limit.seconds) else _LAST
             known = limit.seconds if np.isfinite(limit.seconds) else None
-            better = _proved(net, law, event, tolerance, Budget(max(left, 0.1 * whole), whole=known))
-            if better is not None and better.upper < found.upper:
-                met = "no sample lies in the event" if found.value == 0.0 else f"sampling saw about {found.value:.3g}"
-                why = f"sound: {met}, the bracket is proved"
-                return replace(better, note="; ".join(filter(None, [why, better.note])))
+            better = _proved(net, law, event, tolerance, Budget(max(left, 0.5 * _PROOF * whole), whole=known))
+            found = _stronger(found, quick, better)
         return found
-    seconds = max(ends.seconds - ends.elapsed(), 0.2 * whole, min(whole, 0.5))
+    few = event.linear and max((c.r for part in parts for c in part.components), default=0) <= _PROVABLE
+    share = 1.0 - _SMALL_PROOF if proof and few else 1.0
+    seconds = max(share * (ends.seconds - ends.elapsed()), 0.2 * whole, min(whole, 0.5))
     kind = interval or "finite-sample"
     each = 1.0 - (1.0 - level) / max(len(parts), 1)
     answers = []
@@ -548,16 +585,47 @@ def estimated(
         alone = ties or crowd or (several > 1 and _COMPONENT_SECONDS * several > 0.25 * share)
         answers.append((part, _part_estimate(part, wanted, share, each, kind, alone, main.spawn(1)[0])))
     found = _added(answers, level)
-    if not crowd:
+    if crowd:
+        why = "rare, and the law has too many components to search each of them in the time: points of the law"
+        found = replace(found, note=f"{why}; {found.note}", status=Status.BUDGET)
+    good = tolerance is not None and found.width <= 2.0 * tolerance
+    if proof and event.linear and (found.lower == 0.0 or (few and not good)):
+        rest = Budget(max(whole - limit.elapsed(), 0.5 * _SMALL_PROOF * whole), whole=whole)
+        found = _stronger(found, _proved(net, law, event, tolerance, rest))
+    return found
+
+
+def _stronger(found: Answer, *proofs: Answer | None, worth: float = _STRONGER) -> Answer:
+    """The estimate within what is proved; or the proof, where it is narrower.
+
+    An interval that holds 0 says little more than its upper end: a proof that is up to `worth` times wider is stronger.
+    """
+    known = [p for p in proofs if p is not None]
+    if not known or found.guarantee == "exact":
         return found
-    why = "rare, and the law has too many components to search each of them in the time: points of the law"
-    return replace(found, note=f"{why}; {found.note}", status=Status.BUDGET)
+    best = min(known, key=lambda p: p.width)
+    lower, upper = max(p.lower for p in known), min(p.upper for p in known)
+    worth = worth if found.lower == 0.0 else min(worth, 1.0)
+    apart = found.upper < lower or found.lower > upper
+    if not apart and upper - lower > worth * found.width:
+        lower, upper = max(found.lower, lower), min(found.upper, upper)
+        return replace(found, value=min(max(found.value, lower), upper), lower=lower, upper=upper)
+    met = "no sample lies in the event" if found.value == 0.0 else f"sampling saw about {found.value:.3g}"
+    note = "; ".join(filter(None, [f"sound: {met}, the bracket is proved", best.note]))
+    return replace(best, value=0.5 * (lower + upper), lower=lower, upper=upper, note=note)
 
 
-def _proved(net: Network, law: Law, event: Event, tolerance: float | None, limit: Budget) -> Answer | None:
+def _proved(
+    net: Network,
+    law: Law,
+    event: Event,
+    tolerance: float | None,
+    limit: Budget,
+    limits: tuple[float, float] = _NO_LIMITS,
+) -> Answer | None:
     """The sound bracket found within a budget; None where the engine does not serve the network or the law."""
     try:
-        found = _sound(net, law, event, tolerance, limit, None)
+        found = _sound(net, law, event, tolerance, limit, None, limits)
         unless_interrupted(found)
     except InputError:
         return None
@@ -818,9 +886,9 @@ def _rare(
         whole = ends.whole or ends.seconds
         # The first run is never starved by what came before, such as first imports.
         least = 0.05 * whole if starts is not None else max(0.2 * whole, min(whole, 0.5))
-        left = max(ends.seconds - ends.elapsed(), least)
 
         def by(kind: str) -> Answer:
+            left = max(ends.seconds - ends.elapsed(), least)
             return rare_probability(
                 net,
                 law,
@@ -869,13 +937,17 @@ def _auto(
     interval: str | None,
     rng: np.random.Generator,
     progress: Any,
+    limits: tuple[float, float],
 ) -> Answer:
     parts = place_parts(net, law, event)
     components = [c for part in parts for c in part.components]
     high = [c for c in components if not is_exact(c)]
-    partial = None
+    asked = limits != _NO_LIMITS
+    if asked and not np.isfinite(min(limit.seconds, limit.regions)):
+        limit = replace(limit, seconds=_LONGEST)
+    proofs: list[Answer] = []
     if not high:
-        seconds = min(_TRY, 0.5 * limit.seconds)
+        seconds = 0.5 * limit.seconds if asked else min(_TRY, 0.5 * limit.seconds)
         partial = _exact(parts, tolerance, Budget(seconds, limit.regions), progress)
         if partial.guarantee == "exact":
             points = any(c.kind == "point" for c in components)
@@ -883,15 +955,23 @@ def _auto(
             note = f"exact: {kind}, all regions that matter were measured"
             return replace(partial, note=f"{note}; {partial.note}" if partial.note else note)
         why = f"enumeration did not finish in {seconds:.3g} s ({count(partial.evaluations or 0, 'region')})"
+        proofs.append(partial)
     else:
         worst = max(high, key=lambda c: c.r)
         why = f"{worst.r} dimensions are too many for exact masses"
-    found = estimated(net, law, event, tolerance, limit, level, interval, rng, parts=parts, proof=True)
-    if found.guarantee != "confidence":
-        return found
-    note = f"confidence: {why}" + (f"; {found.note}" if found.note else "")
-    if partial is not None:  # what enumeration has decided holds for certain
-        lower, upper = max(found.lower, partial.lower), min(found.upper, partial.upper)
-        if lower <= upper:
-            found = replace(found, value=min(max(found.value, lower), upper), lower=lower, upper=upper)
-    return replace(found, note=note)
+    if asked and event.linear and not _decides(limits, *proofs):
+        proof = _proved(net, law, event, tolerance, limit.part(1.0 - _PROOF), limits)
+        proofs += [] if proof is None else [proof]
+    if asked and _decides(limits, *proofs):
+        best = next(p for p in proofs if _decides(limits, p))
+        return replace(best, note="; ".join(filter(None, [f"sound: {why}, and the bracket decides", best.note])))
+    found = estimated(net, law, event, tolerance, limit, level, interval, rng, parts=parts, proof=not asked)
+    within = _stronger(found, *proofs, worth=0.0 if asked and _decides(limits, found) else _STRONGER)
+    if within.guarantee != "confidence":
+        return within
+    return replace(within, note=f"confidence: {why}" + (f"; {within.note}" if within.note else ""))
+
+
+def _decides(limits: tuple[float, float], *proofs: Answer) -> bool:
+    """Whether a proof lies on one side of the limits."""
+    return any(p.upper < limits[0] or p.lower >= limits[1] for p in proofs)

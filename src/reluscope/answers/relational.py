@@ -31,6 +31,7 @@ from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.sound import bound_changes
 from reluscope.network import Network, check_network
 from reluscope.progress import Report, meter
+from reluscope.schema import assumed
 from reluscope.threads import clean_interrupt
 
 NORMS = ("inf", "2", "1")
@@ -296,9 +297,9 @@ def robust(
         )
     with meter(progress, "robust") as report:
         if guarantee == "sound":
-            return bound_changes(scores, law, r, norm, limit, wanted, report)
+            return _with_assumption(bound_changes(scores, law, r, norm, limit, wanted, report), net)
         if net.n_inputs == 1 and guarantee != "confidence" and (guarantee == "exact" or not only_draws(law)):
-            return _robust_on_a_line(scores, law, r)
+            return _with_assumption(_robust_on_a_line(scores, law, r), net)
         broken, kept, done = _robust_draws(scores, law, n, r, norm, limit, draw, report)
     each = 1.0 - (1.0 - level) / 2.0
     lower = intervals.binomial(broken, done, each, side="lower")[0]
@@ -307,8 +308,18 @@ def robust(
     status = Status.DONE if done == n else Status.BUDGET
     method = "attacks by gradients, and linear bounds around draws"
     share = broken / done
-    return Answer(share, min(lower, share), max(upper, share), "confidence", level, method, note, done, status=status,
-                  seed=seed)  # fmt: skip
+    found = Answer(share, min(lower, share), max(upper, share), "confidence", level, method, note, done, status=status,
+                   seed=seed)  # fmt: skip
+    return _with_assumption(found, net)
+
+
+def _assumption(net: Network) -> str:
+    """What is assumed about the decision of a network whose schema has no rule."""
+    return assumed(net.schema, net.n_outputs, None, 'rule="smallest" in the schema').removesuffix(".")
+
+
+def _with_assumption(answer: Answer, net: Network) -> Answer:
+    return replace(answer, note="; ".join(filter(None, [answer.note, _assumption(net)])))
 
 
 def _robust_draws(
@@ -659,7 +670,7 @@ def agreement(
         progress=progress,
     )  # fmt: skip
     unless_interrupted(alike)
-    alike = replace(alike, seed=None if alike.guarantee != "confidence" else seed)
+    alike = _with_assumption(replace(alike, seed=None if alike.guarantee != "confidence" else seed), net)
     apart = net - other
     spread = outputs(apart, law, level=level, budget=_left(limit, 0.15), rng=rngs[1], progress=progress)
     unless_interrupted(spread.stopped)

@@ -391,7 +391,9 @@ class Regions:
         Ctrl-C ends the work early: `status` says so, and unmeasured regions keep the bracket of a half-space bound. Of
         exact masses Ctrl-C keeps those that were measured; the others share what is left of 1.
 
-        The regions must have been looked for in a bounded domain; `regions(net, law=law)` takes one that holds the law.
+        Regions of the whole space are measured under Gaussians and their mixtures: in up to three dimensions those
+        that the law reaches are found once more and matched by their patterns. For other laws the regions must have
+        been looked for where the law lives; `regions(net, law=law)` does that.
 
         Parameters
         ----------

@@ -41,10 +41,29 @@ _FILES = ("model", "data", "test", "law", "vnnlib", "weights", "answer")
 """Options of commands that name a file to be read."""
 
 
+_IN_THE_SHELL = {
+    'decision="smallest" in rs.report': "--decision smallest",
+    'decision="smallest"': "--decision smallest",
+    "guarantee='sound'": "--guarantee sound",
+    "guarantee='exact'": "--guarantee exact",
+    "guarantee='confidence'": "--guarantee confidence",
+    "larger budget=": "larger --budget",
+    "scale= sets": "--scale sets",
+}
+"""Advice as the library words it, and in the words of the command line."""
+
+
+def in_the_shell(text: str) -> str:
+    """Advice of the library with the options of a command in place of arguments."""
+    for words, option in _IN_THE_SHELL.items():
+        text = text.replace(words, option)
+    return text
+
+
 def show(options: Options, facts: dict[str, Any], text: str) -> None:
     """Print `text`, or as JSON `facts` with the version and the digests of the files that were read."""
     if not options.json:
-        print(text)
+        print(in_the_shell(text))
         return
     from reluscope._files import file_digest
     from reluscope._version import __version__

@@ -16,6 +16,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--sigma", required=True, help="standard deviation of the noise, or several, such as .02,.05")
     parser.add_argument("--probability", type=float, default=1e-6, help="of a change, at the most (default: 1e-6)")
     parser.add_argument("--target", help="the column with the right decisions, whole numbers from 0 on")
+    parser.add_argument(
+        "--decision",
+        choices=("largest", "smallest"),
+        help="which output decides (default: as the model's record says, else the largest)",
+    )
     parser.add_argument("--scale", help="noise per input, as multiples of sigma: a list such as 1,1,0.5")
     parser.add_argument("--box", default="4.5", help='plain CROWN on boxes of this many sigmas beside, or "none" (4.5)')
     parser.add_argument("--budget", help='such as "60s": then units are split for undecided rows')
@@ -42,6 +47,7 @@ def run(options: Options) -> int:
         least=options.share,
         folder=options.out,
         probability=options.probability,
+        decision=options.decision,
         scale=[scale] if isinstance(scale, float) else scale,
         box=None if options.box == "none" else numbers(options.box, "--box"),
         budget=options.budget,

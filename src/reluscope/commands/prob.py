@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 16
 
+_SECONDS = 60.0
+"""Time for a verdict when the limit of `--below` was decided first, without a budget."""
+
 
 def add(commands: Any) -> None:
     """Declare the command."""
@@ -43,10 +46,18 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--guarantee", choices=("auto", "exact", "sound", "confidence"), help="default: auto")
     parser.add_argument("--tolerance", type=float, help="half-width of the bracket wanted")
-    parser.add_argument("--budget", help='such as "60s"')
+    parser.add_argument(
+        "--budget",
+        help='such as "60s" (default: 60 s for sound and with --below, 2 s for an estimate, 60 s with --tolerance; '
+        "auto enumerates for up to 10 s before it)",
+    )
     parser.add_argument("--level", type=float, help="level of a confidence interval (default: 0.99)")
     parser.add_argument("--interval", choices=("finite-sample", "replicate"), help="kind of confidence interval")
-    parser.add_argument("--below", type=float, help="exit code 1 unless the probability is certainly below this")
+    parser.add_argument(
+        "--below",
+        type=float,
+        help="ends as soon as it is decided whether the probability is below this; exit code 1 unless it certainly is",
+    )
     parser.add_argument(
         "--witness",
         action="store_true",
@@ -66,6 +77,7 @@ def run(options: Options) -> int:
     from reluscope.answers.probability import probability
     from reluscope.answers.properties import counterexamples, verdict
     from reluscope.answers.replay import record
+    from reluscope.budget import parse_budget
     from reluscope.events import as_event, joined
     from reluscope.formats.vnnlib import vnnlib
     from reluscope.intervals import DEFAULT_LEVEL
@@ -83,20 +95,39 @@ def run(options: Options) -> int:
     doubts = [str(w.message) for w in caught if issubclass(w.category, ReluscopeWarning)]
     event = as_event(asked, net, law, names=names)
     share = None if rows is None or event.n_inputs != rows.shape[1] else float(event.holds(net, rows).mean())
-    guarantee = options.guarantee or ("auto" if options.vnnlib is None else "sound")
-    answer = probability(
-        net,
-        law,
-        event,
-        checkpoint=options.checkpoint,
-        guarantee=guarantee,
-        tolerance=options.tolerance,
-        budget=options.budget,
-        level=DEFAULT_LEVEL if options.level is None else options.level,
-        interval=options.interval,
-        rng=options.seed,
-        progress="auto",
-    )
+    # Auto tries what decides a limit first; without one a property asks for a proof.
+    alone = options.vnnlib is not None and (options.below is None or options.checkpoint is not None)
+    guarantee = options.guarantee or ("sound" if alone else "auto")
+
+    def asked_for(below: float | None, guarantee: str, budget: Any) -> Any:
+        return probability(
+            net,
+            law,
+            event,
+            checkpoint=options.checkpoint,
+            below=below,
+            guarantee=guarantee,
+            tolerance=options.tolerance,
+            budget=budget,
+            level=DEFAULT_LEVEL if options.level is None else options.level,
+            interval=options.interval,
+            rng=options.seed,
+            progress="auto",
+        )
+
+    below, budget = options.below, options.budget
+    answer, found, word = asked_for(below, guarantee, budget), None, ""
+    if options.witness or options.vnnlib is not None:
+        found = counterexamples(net, law, event, answer, model=options.model, rng=options.seed)
+    if options.vnnlib is not None:
+        word = verdict(answer, law, event, bool(found), covers=options.law is None)
+    if word == "unknown" and below is not None and answer.guarantee == "sound":
+        # The limit is decided, the property is not: the rest of the time is for a proof.
+        rest = min(parse_budget(budget).seconds, _SECONDS) - answer.seconds
+        again = asked_for(None, "sound", f"{rest:.3g}s") if rest > 0.1 else answer
+        if again.upper == 0.0 or again.lower > 0.0:
+            answer, below, guarantee, budget = again, None, "sound", f"{rest:.3g}s"
+            word = verdict(answer, law, event, bool(found), covers=options.law is None)
     models: Any = str(options.model) if options.model else dict(n.split("=", 1) for n in options.network)
     facts: dict[str, Any] = {"model": models, "event": event.text, "law": repr(law), **answer.to_dict()}
     lines = [f"P({event.short}) = {answer}", f"law       {law!r}", f"method    {answer.method}"]
@@ -108,7 +139,7 @@ def run(options: Options) -> int:
     lines += [f"warning   {doubt}" for doubt in doubts]
     facts["warnings"] = doubts
     facts["record"] = record(
-        net, law, event, answer, guarantee=guarantee, tolerance=options.tolerance, budget=options.budget,
+        net, law, event, answer, below=below, guarantee=guarantee, tolerance=options.tolerance, budget=budget,
         interval=options.interval, **({} if options.level is None else {"level": options.level}),
     )  # fmt: skip
     if options.vnnlib is not None and options.law is None:
@@ -122,11 +153,7 @@ def run(options: Options) -> int:
         holds, sentence = _below(answer, options.below)
         facts["below"] = {"limit": options.below, "holds": holds}
         lines.append(f"below     {sentence}")
-    found = None
-    if options.witness or options.vnnlib is not None:
-        found = counterexamples(net, law, event, answer, model=options.model, rng=options.seed)
     if options.vnnlib is not None:
-        word = verdict(answer, law, event, bool(found), covers=options.law is None)
         facts["verdict"] = word
         lines.insert(0, word)
         if options.results_file is not None:

@@ -204,11 +204,13 @@ def first_view(opened: Opened) -> View:
     sd = opened.mean_and_sd()[1]
     axes = _liveliest(net, at, sd if (sd > 0).any() else known)
     half = _SIGMAS * known[list(axes)]
-    event = opened.events[0] if opened.events else "y[0] > 0" if net.n_outputs == 1 else "argmax == argmax at mean"
+    smallest = net.schema is not None and net.schema.rule == "smallest"
+    arg = "argmin" if smallest else "argmax"
+    event = opened.events[0] if opened.events else "y[0] > 0" if net.n_outputs == 1 else f"{arg} == {arg} at mean"
     if net.n_outputs == 1 or net.n_outputs > MOST_WINNERS:
         colour = "output"
     else:
-        colour = "smallest" if net.schema is not None and net.schema.rule == "smallest" else "largest"
+        colour = "smallest" if smallest else "largest"
     middle = at[list(axes)]
     vary = "shown" if opened.law is None else "own"
     made = View(opened, axes, at, known, vary, middle - half, middle + half, event, 0, colour)

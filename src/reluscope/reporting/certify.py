@@ -46,6 +46,7 @@ def certify_file(
         "box_mass": found.box_mass,
         "box_share": None if found.box_largest is None else found.box_share(found.sigma).tolist(),
         "enough": enough,
+        "assumption": found.assumption,
         "rows": found.to_dict(),
         **{key: value for key, value in change.to_dict().items() if key not in ("value", "lower", "upper", "seed")},
         "files": [] if folder is None else _write(found, folder, Path(name).stem),

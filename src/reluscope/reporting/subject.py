@@ -16,7 +16,7 @@ from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures, Law
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 from reluscope.network import Network
-from reluscope.schema import Label, input_labels, models_in_units, output_labels
+from reluscope.schema import Label, assumed, input_labels, models_in_units, output_labels
 from reluscope.threads import OutOfTimeError, deadline
 
 _DRAWS = 100_000
@@ -216,9 +216,7 @@ class Subject:
     @property
     def assumption(self) -> str:
         """A sentence where nobody has said which output decides, else nothing."""
-        if self.decision or self._rule:
-            return ""
-        return 'That the largest output decides is assumed; decision="smallest" in rs.report says otherwise.'
+        return assumed(self.net.schema, self.net.n_outputs, self.decision, 'decision="smallest" in rs.report')
 
     def probability(self, text: str, seconds: float) -> Any:
         """The probability of an event, computed once."""

@@ -198,6 +198,9 @@ def _uniform_mass(
 
 _DRAWS = 1 << 20
 
+_BEYOND = 1e-300
+"""More than a Gaussian has where its cells are not looked for."""
+
 
 def _counted(draw: Any, A: FloatArray, b: FloatArray, level: float) -> Answers:
     """Share of draws inside, with the exact binomial (Clopper-Pearson) interval."""
@@ -264,7 +267,7 @@ def region_masses(
         np.add.at(counted, place[place >= 0], weights[place >= 0])
         return exact(counted, len(points) * EPS * counted)
     if law.pushed is not None:
-        found = _regions_of_function(regions, law, level, rng, parse_budget(budget), progress)
+        found = _masses_by_pattern(regions, law, level, rng, parse_budget(budget), progress)
         return replace(found, seed=seed if found.guarantee == "confidence" else None)
     gaussians = law.gaussians
     if gaussians:
@@ -374,10 +377,13 @@ def _counted_regions(regions: Regions, law: Law, level: float, rng: np.random.Ge
     return Answers(hits / _DRAWS, low, high, "confidence", level, f"{_DRAWS:,} draws")
 
 
-def _regions_of_function(
+def _masses_by_pattern(
     regions: Regions, law: Law, level: float, rng: np.random.Generator, limit: Budget, progress: Any
 ) -> Answers:
-    """Masses by pattern: the law is enumerated where that is exact, else its draws are counted."""
+    """Masses by pattern: the law is enumerated where that is exact, else its draws are counted.
+
+    For laws that are functions of another one, and for regions that reach to infinity.
+    """
     from reluscope.inputs import own_pattern, standard
 
     net, box, own = regions.network, regions.domain.box, law.far_box()
@@ -405,6 +411,7 @@ def _regions_of_function(
                 total[2] += part.component.weight * max(0.0, 1.0 - float(part.masses.lower.sum()))
         kind = "exact" if late is None else "sound"
         value, lower, upper = total
+        upper = np.maximum(upper, _BEYOND)  # a region that begins where no cell is looked for
         return Answers(value, lower, np.minimum(upper, 1.0), kind, note=late or "", status=status_of(late))
     hits, chunk = np.zeros(n, np.int64), 1 << 15
     for _ in range(0, _DRAWS, chunk):
@@ -450,8 +457,8 @@ def _gaussian_regions(regions: Regions, law: Gaussian, options: _Options) -> Ans
             with np.errstate(invalid="ignore"):
                 ends = np.sort((ends - law.mean[0]) / L[0, 0], axis=0)
             return gaussian_masses(replace(cells, low=ends[0], high=ends[1]))
-        if not isinstance(cells, (Polygons, VertexCells)):
-            raise InputError("regions reach to infinity: look for them with law= or a box that holds the law")
+        if not isinstance(cells, (Polygons, VertexCells)):  # half-spaces: cells that reach to infinity
+            return _masses_by_pattern(regions, law, options.level, options.rng, options.budget, None)
         turned = n == 2 and np.linalg.det(L) < 0
 
         def place(part: Any) -> Any:  # some at a time: there may be more than memory should hold twice

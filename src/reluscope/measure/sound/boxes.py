@@ -52,9 +52,17 @@ _STRIPES = 16
 
 _DEFAULT_SHARE = 0.01
 
+NO_LIMITS = (0.0, np.inf)
+"""Limits that no bracket is on one side of, but for the trivial one."""
 
-def good_enough(low: float, high: float, tolerance: float | None) -> bool:
-    """Whether a bracket is narrow enough: half its width within `tolerance`, or 1 % of the upper bound."""
+
+def good_enough(low: float, high: float, tolerance: float | None, limits: tuple[float, float] = NO_LIMITS) -> bool:
+    """Whether a bracket is good: half its width within `tolerance`, or 1 % of the upper bound.
+
+    Or it decides: it ends below the first of the `limits`, or starts at the second or above.
+    """
+    if high < limits[0] or low >= limits[1]:
+        return True
     if tolerance is None:
         return high - low <= _DEFAULT_SHARE * high
     return 0.5 * (high - low) <= tolerance
@@ -93,6 +101,8 @@ class BoxSearch:
     report: Report
     fixed: tuple[float, float] = (0.0, 0.0)
     """Bounds of what components that are one point add."""
+    limits: tuple[float, float] = NO_LIMITS
+    """The work is over when the bracket ends below the first, or starts at the second."""
     tasks: list[Task] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     settled: dict[int, list[float]] = field(default_factory=dict)
@@ -226,7 +236,7 @@ class BoxSearch:
         return low, high
 
     def _done(self, low: float, high: float) -> bool:
-        return good_enough(low, high, self.tolerance)
+        return good_enough(low, high, self.tolerance, self.limits)
 
     @property
     def _counted(self) -> bool:

@@ -25,7 +25,7 @@ from reluscope.errors import InputError
 from reluscope.events import Event, PlacedEvent, as_event, decided, place
 from reluscope.inputs import Law, check_law
 from reluscope.measure.checkpoint import SEARCH, Checkpoint, checkpoint_at_hand
-from reluscope.measure.sound.boxes import BoxSearch, good_enough
+from reluscope.measure.sound.boxes import NO_LIMITS, BoxSearch, good_enough
 from reluscope.measure.sound.components import LawSearch, slice_search, unit_search
 from reluscope.measure.sound.frame import Frame, frames
 from reluscope.measure.sound.points import point_masses
@@ -44,6 +44,9 @@ _MANY = 24
 _FEW = 5
 """Dimensions up to which splitting units is only tried."""
 
+_TRY_UNITS = 256
+"""Nodes of that try: enough for the first tree, which often settles an event far from the mean."""
+
 _RARE = 1e-3
 """An upper bound of units below which boxes are only tried."""
 
@@ -58,13 +61,15 @@ def bound_event(
     law: Law,
     event: Event,
     *,
+    limits: tuple[float, float] = NO_LIMITS,
     tolerance: float | None = None,
     budget: Any = None,
     progress: Any = None,
 ) -> Answer:
     """A guaranteed bracket of `P((x, net(x)) in event)`, x from `law`.
 
-    Stops when half the bracket's width is at most `tolerance` (None: 1 % of the upper bound), when `budget` is spent
+    Stops when half the bracket's width is at most `tolerance` (None: 1 % of the upper bound), when the bracket ends
+    below the first of the `limits` or starts at the second or above, when `budget` is spent
     (`"60s"`, `"100000 regions"` counts boxes; 60 s when neither is given), or when nothing more can be decided in
     double precision. `progress` shows the bracket as it shrinks.
 
@@ -83,7 +88,7 @@ def bound_event(
         low, high = point_masses(net, event, *law.atoms)
         return _answer(low, high, "points evaluated with error bounds", "", len(law.atoms[0]), limit)
     with meter(progress, "bounds") as report:
-        return _by_cases(net, law, event, limit, wanted, report)
+        return _by_cases(net, law, event, limit, wanted, limits, report)
 
 
 def _without_points(rows: PlacedEvent, made: tuple[Frame, ...]) -> tuple[tuple[Frame, ...], tuple[float, float]]:
@@ -115,7 +120,15 @@ def _answer(low: float, high: float, method: str, note: str, boxes: int, limit: 
 # -- cases that see few inputs ---------------------------------------------------------------------------------------
 
 
-def _by_cases(net: Network, law: Law, event: Event, limit: Budget, wanted: float | None, report: Report) -> Answer:
+def _by_cases(
+    net: Network,
+    law: Law,
+    event: Event,
+    limit: Budget,
+    wanted: float | None,
+    limits: tuple[float, float],
+    report: Report,
+) -> Answer:
     """Each case in the coordinates it sees, where that is fewer by half; else the event as a whole."""
     rows = seen(place(net, law, event, cut=True))
     if not rows.n_cases:
@@ -127,7 +140,7 @@ def _by_cases(net: Network, law: Law, event: Event, limit: Budget, wanted: float
         together = np.logical_or.reduce(read).sum()
         if together > _FEW and max(r.sum() for r in read) <= 0.5 * together:
             return _joined(law, placed, read, limit, wanted, report)
-    return _Portfolio(law, rows, _sides_as_rows(net, law, event, rows), limit, wanted, report).run()
+    return _Portfolio(law, rows, _sides_as_rows(net, law, event, rows), limit, wanted, report, limits).run()
 
 
 def _sides_as_rows(net: Network, law: Law, event: Event, rows: PlacedEvent) -> PlacedEvent:
@@ -218,6 +231,7 @@ class _Portfolio:
     limit: Budget
     tolerance: float | None
     report: Report
+    limits: tuple[float, float] = NO_LIMITS
     runners: list[_Runner] = field(default_factory=list)
     few: bool = False
     """Whether there are so few dimensions that boxes will have nearly all of the time."""
@@ -232,7 +246,7 @@ class _Portfolio:
         parts, fixed = _without_points(rows, frames(self.law, rows.network, rows.within))
         turnable = not rows.everything and int((rows.network.pieces - 1).sum()) <= MOST_UNITS
         own = tuple(turned(frame, rows) for frame in parts) if turnable else parts
-        boxes = BoxSearch(rows, own, self.limit, self.tolerance, self.report, fixed)
+        boxes = BoxSearch(rows, own, self.limit, self.tolerance, self.report, fixed, self.limits)
         if rows.everything:
             return _answer(*boxes.whole(), "mass of the event's box", "", 0, self.limit)
         if not parts:
@@ -284,15 +298,16 @@ class _Portfolio:
         own = parts
         if rows.within is not None:
             own, _ = _without_points(self.whole_rows, frames(self.law, self.whole_rows.network, None))
-        found = [_Runner("units", unit_search(own, self.whole_rows, fixed), 0.01 if self.few else 0.1)]
+        found = [_Runner("units", unit_search(own, self.whole_rows, fixed), 0.2 if self.few else 0.1)]
         slices = slice_search(own, self.whole_rows, fixed) if not self.few else None
         if slices is not None:
             found.append(_Runner("slices", slices, 0.15))
         hopeless = d > _MANY and all(frame.gaussian and frame.beyond > 0 for frame in parts)  # boxes of +-38 deviations
         if int((rows.network.pieces - 1).sum()) <= MOST_UNITS and not hopeless:
             found.append(_Runner("boxes", boxes, 0.25 if d <= _MANY else 0.08))
-        # With few dimensions boxes come first: they decide events exactly where anything can be decided.
-        return found[::-1] if self.few else found
+        # With few dimensions boxes come first: they decide events exactly where anything can be decided. For a limit
+        # a try at units is enough more often than not.
+        return found[::-1] if self.few and self.limits == NO_LIMITS else found
 
     def bracket(self) -> tuple[float, float]:
         """The intersection of all brackets."""
@@ -310,7 +325,8 @@ class _Portfolio:
             share = runner.first
             if runner.name == "boxes" and not self.few and self.bracket()[1] < _RARE:
                 share = 0.08
-            note = self._advance(runner, share * total, 1.0 if counted and runner.name == "boxes" else share)
+            most = _TRY_UNITS if self.few and runner.name == "units" else np.inf
+            note = self._advance(runner, share * total, 1.0 if counted and runner.name == "boxes" else share, most)
         turn = 0
         while True:
             if (why := self._over()) is not None:
@@ -332,10 +348,12 @@ class _Portfolio:
 
     def _over(self) -> str | None:
         """Why the work is over: empty when the bracket is good enough, None when it is not over."""
-        return "" if good_enough(*self.bracket(), self.tolerance) else self.limit.spent(self._evaluations())
+        if good_enough(*self.bracket(), self.tolerance, self.limits):
+            return ""
+        return self.limit.spent(self._evaluations())
 
-    def _advance(self, runner: _Runner, seconds: float, share: float = 1.0) -> str:
-        """Give a search some time; why it stopped before that was over, if it cannot go on."""
+    def _advance(self, runner: _Runner, seconds: float, share: float = 1.0, nodes: float = np.inf) -> str:
+        """Give a search some time (`nodes`: of units and slices); why it stopped before, if it cannot go on."""
         # A budget of regions alone is shared by count, so that its answer does not depend on the clock.
         counted = np.isinf(self.limit.seconds) and np.isfinite(self.limit.regions)
         # Splits of units and slices do not always count, so that they keep a time as well.
@@ -352,12 +370,13 @@ class _Portfolio:
             runner.finished = not note or status_of(note) is Status.UNDECIDED
             return note if note and status_of(note) is Status.UNDECIDED else ""
         most = self._evaluations() + share * self.limit.regions if counted and share < 1 else self.limit.regions
+        most = min(most, self._evaluations() + nodes)
 
         def spent() -> bool:
             low, high = self.bracket()
             self.report(self._evaluations(), f"[{low:.6g}, {high:.6g}]")
             late = self._evaluations() >= most or sub.spent(self._evaluations()) is not None
-            return late or good_enough(low, high, self.tolerance)
+            return late or good_enough(low, high, self.tolerance, self.limits)
 
         runner.search.advance(spent)
         runner.finished = runner.search.exhausted

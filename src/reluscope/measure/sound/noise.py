@@ -39,12 +39,14 @@ class Root:
 class Noise:
     """Bounds of the probability that noise `t * scale` around a point changes what the network decides there.
 
-    A decision is the index of the largest output (the first of equal ones), or for a single output 1 where `y > 0`,
-    else 0.
+    A decision is the index of the largest (`smallest`: the smallest) output, the first of equal ones, or for a single
+    output 1 where `y > cutoff`, else 0.
     """
 
     net: Network
     scale: FloatArray
+    smallest: bool = False
+    cutoff: float = 0.0
     _rows: dict[int, PlacedEvent] = field(default_factory=dict)
     _forms: dict[int, ReluForm] = field(default_factory=dict)
 
@@ -55,7 +57,9 @@ class Noise:
     def rows(self, decision: int) -> PlacedEvent:
         """The event that the decision is another one."""
         if decision not in self._rows:
-            text = f"argmax != {decision}" if self.net.n_outputs > 1 else f"y[0] {'<=' if decision else '>'} 0"
+            text = f"y[0] {'<=' if decision else '>'} {self.cutoff!r}"
+            if self.net.n_outputs > 1:
+                text = f"{'argmin' if self.smallest else 'argmax'} != {decision}"
             self._rows[decision] = place(self.net, self.law, as_event(text, self.net, self.law))
         return self._rows[decision]
 

@@ -25,6 +25,7 @@ from reluscope.budget import Budget
 from reluscope.cli import main
 from reluscope.events import output_intervals
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, png, sequential
+from reluscope.reporting.first_screen import Chance
 from reluscope.reporting.levers import by_input, sensitivity
 from reluscope.reporting.page import fingerprint
 from reluscope.reporting.region_pictures import plane_of
@@ -220,13 +221,13 @@ def test_a_box_means_uniform_inputs():
 def test_events_and_decisions_say_the_same():
     """One number for one fact, and the share of the winner is what its event says, in many dimensions too."""
     example = rs.example("digits")
-    page = rs.report(example.network, example.law, events="argmax != 3", budget="10s", rng=0)
+    page = rs.report(example.network, example.law, events="argmax != 3", budget="30s", rng=0)
     event = page.to_dict()["sections"]["events"]["events"][0]
     table = next(b for s in page.sections for b in s.blocks if getattr(b, "name", "") == "decisions")
     at = table.columns["largest output"].index("digit 3")
     assert table.columns["share"][at] == 1.0 - event["value"]
     assert table.columns["upper"][at] == 1.0 - event["lower"]
-    assert "assumed" not in table.caption  # the example says that the largest wins
+    assert "Assumed" not in table.caption  # the example says that the largest wins
 
 
 def test_which_output_decides_is_said_or_asked_for_never_guessed():
@@ -234,10 +235,10 @@ def test_which_output_decides_is_said_or_asked_for_never_guessed():
     law = rs.Gaussian([0.0, 0.0])
 
     def word(net, **asked):
-        page = rs.report(net, law, budget="5s", rng=0, **asked)
+        page = rs.report(net, law, budget="20s", rng=0, **asked)
         section = next(s for s in page.sections if s.key == "outputs")
         caption = next(b.caption for b in section.blocks if getattr(b, "name", "") == "decisions")
-        return section.answer.split()[1], "assumed" in caption
+        return section.answer.split()[1], "Assumed" in caption
 
     assert word(net, events="argmin == 0") == ("largest", True)
     assert word(net, decision="smallest") == ("smallest", False)
@@ -603,7 +604,8 @@ def test_the_map_can_be_pointed_at_zoomed_and_cut(report, moons, tmp_path):
             found.until(f"document.querySelector('#scene-text').textContent.includes('after {k + 1} hidden layer')")
             counts.append(int(found.text("#scene-text").split()[0]))
         assert counts == sorted(counts) and counts[0] < counts[2]
-        assert re.fullmatch(r"−[\d.]+ +[\d.]+", found.text("#scene-legend").strip())
+        assert re.fullmatch(r"y\[0\] −[\d.]+ +[\d.]+", found.text("#scene-legend").strip())
+        assert found.text("#scene-depth") == "3 of 3"
         assert not found.problems
     finally:
         found.close()
@@ -618,7 +620,12 @@ def test_the_first_screen_says_what_where_and_how_likely(report):
     at = [first.index(f"<h2>{word}</h2>") for word in ("What", "Where", "How likely")]
     assert at == sorted(at)
     chance = report.screen.chances[0]
-    assert chance.number in first and chance.guarantee == "exact" and chance.event == "y[0] > 0"
+    assert chance.guarantee == "exact" and chance.event == "y[0] > 0" and chance.words == "The decision is “class 1”."
+    assert chance.parts == ("", "48.4\N{NO-BREAK SPACE}%") and chance.parts[1] in first
+    assert re.fullmatch(r"known to within 1e−\d\d", chance.interval) and chance.interval in first
+    shares = re.findall(r'<th scope="row">([^<]+)</th>.*?<td class="n">([^<]+)</td>', first)
+    assert shares == [("class 1", "48.4 %"), ("class 0", "51.6 %")]
+    assert "Law of the inputs: a mixture of 6 Gaussians (2 inputs)." in first
     assert "stripes: y[0] &gt; 0" in first and "ellipses" in first
     assert len(page) < 600_000
 
@@ -637,6 +644,79 @@ def test_the_map_goes_through_the_event_in_many_dimensions():
     )
 
 
+def test_events_about_the_decision_are_said_in_words():
+    from reluscope.reporting.first_screen import event_words
+
+    named = rs.example("controller")
+    plain = rs.Network(named.network.layers)
+
+    def said(net, text):
+        return event_words(Subject(net, named.law, ""), text)
+
+    assert said(named.network, "argmin == 0") == "The decision is “clear”."
+    assert said(named.network, "argmin != 3") == "The decision is not “strong left”."
+    assert said(named.network, "argmax == 0") == "The largest output is “clear”."  # the smallest one decides
+    assert said(named.network, "argmin != argmin at mean") == "The decision is not the one at the mean."
+    assert said(plain, "argmax == 2") == "The largest output is “y[2]”."  # that it decides is assumed
+    for other in ("y[0] > 1", "argmax == 9", "argmin == 0 and x[0] > 0", "argmax == argmin at mean"):
+        assert said(plain, other) == ""
+    circles = rs.example("cocircles")
+    subject = Subject(circles.network, circles.law, "", events=("y[0] > 0",))
+    assert event_words(subject, "y[0] > 0") == "The decision is “inner circle”."
+    assert event_words(subject, "y[0] > 1") == ""
+
+
+def test_the_number_on_the_first_screen_lies_in_its_interval():
+    """Of an interval that three digits cannot show, more digits are shown, of the number and of both ends."""
+    from reluscope.answer import Answer
+    from reluscope.reporting.first_screen import chances
+
+    for value, lower, upper, number, interval in (
+        (0.1297, 0.12964, 0.12976, "12.97 %", "between 12.96 % and 12.98 %"),
+        (0.0785, 0.0779, 0.0791, "7.85 %", "between 7.79 % and 7.91 %"),
+        (0.0, 0.0, 0.00502, "at most 0.502 %", "between 0 % and 0.502 %"),
+        (0.5, 0.5, 0.5, "50 %", "no rounding error"),
+        (0.0, 0.0, 0.0, "0 %", "it cannot happen"),
+    ):
+        subject = Subject(random_net((2, 4, 1), 0), rs.Gaussian([0.0, 0.0]), "", events=("y[0] > 1",))
+        subject.cache["events"] = {"y[0] > 1": Answer(value, lower, upper, "sound")}
+        (chance,) = chances(subject)
+        assert (chance.number, chance.interval) == (number, interval)
+    assert Chance("", "at most 0.502 %", "", "sound").parts == ("at most", "0.502\N{NO-BREAK SPACE}%")
+
+
+def test_the_map_shows_only_inputs_that_can_happen():
+    """A uniform law ends at its box: what the network does beyond it must not look as if it could happen."""
+    net = random_net((5, 8, 3), 3)
+    lower, upper = np.array([0.6, -0.5, -0.5, 0.45, -0.5]), np.array([0.68, 0.5, 0.5, 0.5, -0.45])
+    subject = Subject(net, rs.Uniform(lower, upper), "", events=("argmax == 0",), budget=Budget(seconds=10.0))
+    view = plane_of(subject)
+    corners = view.points(np.array([view.lower, view.upper]))
+    assert (corners >= lower - 1e-12).all() and (corners <= upper + 1e-12).all()
+    i, j = view.inputs
+    assert corners[:, i].tolist() == [lower[i], upper[i]] and corners[:, j].tolist() == [lower[j], upper[j]]
+    assert [str(label) for label in view.labels] == [f"x[{i}]", f"x[{j}]"]
+    x = rs.Uniform(lower, upper).sample(40_000, rng=1)
+    inside = net(x).argmax(axis=1) == 0
+    assert 1000 < inside.sum() < 39_000
+    apart = np.abs(x[inside].mean(axis=0) - x[~inside].mean(axis=0)) / x.std(axis=0)
+    assert {i, j} == set(np.argsort(-apart)[:2].tolist())
+    np.testing.assert_allclose(view.net([view.lower])[0], net(corners[:1])[0], atol=1e-12)
+
+
+def test_columns_of_brackets_have_the_digits_they_support():
+    from reluscope.reporting.blocks import Table
+
+    wide = Table(
+        "t", "", {"event": ["a", "b"], "p": [0.0785071, 0.5], "lower": [0.077981, 0.5], "upper": [0.079036, 0.5]}
+    )
+    assert wide.heads == ["event", "p", "lower", "upper"]
+    assert wide.rows() == [["a", "0.07851", "0.07798", "0.07904"], ["b", "0.5", "0.5", "0.5"]]
+    narrow = Table("t", "", {"p": [0.1 + 1e-14], "lower": [0.1], "upper": [0.1 + 2e-14], "n": [3]})
+    assert narrow.heads == ["p", "n"] and narrow.rows() == [["0.1", "3"]]
+    assert list(narrow.columns) == ["p", "lower", "upper", "n"]  # the file beside the page has them all
+
+
 def test_inputs_of_image_networks_are_shown_as_images():
     from reluscope.reporting.images import image_shape
 
@@ -651,6 +731,21 @@ def test_inputs_of_image_networks_are_shown_as_images():
     for shape, wanted in shapes.items():
         net = rs.Network([(np.zeros((1, int(np.prod(shape)))), None)], input_shape=shape)
         assert image_shape(net) == wanted
+
+
+def test_rows_of_pixels_are_shown_as_images_though_their_columns_have_numbers():
+    from reluscope.reporting.images import pixels_of
+
+    rng = np.random.default_rng(0)
+    net, X = rs.example("digits").network, rng.uniform(0, 1, (100, 64))
+    subject = Subject(net, rs.Gaussian(np.zeros(64)), "", X=X, names=tuple(f"p{i}" for i in range(64)))
+    assert pixels_of(subject) == (8, 8, 1, False)
+    assert pixels_of(Subject(net, rs.Gaussian(np.zeros(64)), "", names=("age", *map(str, range(63))))) is None
+    page = rs.report(net, X=X, events="argmax == 3", feature_names=subject.names, budget="10s", rng=0)
+    figures = [b for b in next(s for s in page.sections if s.key == "local").blocks if hasattr(b, "svg")]
+    assert len(figures) == 1 and figures[0].svg.count("<img") == 3 and "digit 3" in figures[0].caption
+    told = page.to_dict()["sections"]["local"]["answer"]
+    assert told.startswith("The 100 rows lie in")
 
 
 def test_what_was_not_asked_is_offered_not_shown_empty():
@@ -675,13 +770,16 @@ def test_with_data_the_rows_come_first():
     chance, section = page.screen.chances[0], next(s for s in page.sections if s.key == "events")
     assert float(chance.on_data[:-2]) / 100 == pytest.approx(float(share), abs=1e-3)
     assert section.answer.startswith(f"y[0] > 0 holds for {chance.on_data} of the rows given; under the law")
+    assert not chance.differs
+    off = rs.report(net, rs.Gaussian(np.full(3, 3.0)), X=X, events="y[0] > 0", budget="5s", rng=0)
+    assert off.screen.chances[0].differs and "the law does not match the data" in off.html()
     assert list(section.blocks[0].columns)[:3] == ["event", "on the data", "probability"]
 
 
 def test_what_there_was_no_time_for_is_one_sentence(monkeypatch):
     """Sections without time are named in one place by their titles, not shown one by one as empty ones."""
     moons = rs.example("moons")
-    monkeypatch.setattr(Budget, "spent", lambda self: True)
+    monkeypatch.setattr(Budget, "spent", lambda self, done=0: True)
     page = rs.report(moons.network, moons.law, events="y[0] > 0", budget="5s", rng=0)
     late = [s for s in page.sections if s.late]
     assert len(late) == len(page.sections) - 1 and {s.key for s in late} >= {"linear_models", "geometry", "local"}
@@ -714,7 +812,7 @@ def test_the_map_of_an_event_that_holds_at_the_mean_goes_to_its_edge():
     law = rs.Gaussian(np.zeros(4), 0.01)
     page = rs.report(net, law, events="argmax == argmax at mean", budget="10s", rng=0)
     where = page.screen.where
-    assert "the nearest input outside of the event that is known" in where.caption and "out of the event" in where.svg
+    assert "the nearest known input outside of the event" in where.caption and "out of the event" in where.svg
     assert "dot: " in where.caption and "holds nowhere" not in where.caption
 
 

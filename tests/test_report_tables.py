@@ -196,6 +196,6 @@ def test_what_names_the_classes_of_a_score_with_a_cutoff():
     )
     page = rs.report(net, rs.Gaussian([0.0, 0.0]), events="y[0] > 0", budget="5s", rng=0)
     what = page.screen.what
-    assert "class good" in what.svg and "class bad" in what.svg and "class bad where PD > 0.5" in what.caption
+    assert ">good</th>" in what.svg and ">bad</th>" in what.svg and "bad where PD > 0.5" in what.caption
     asked = [r for r in page.records if r.get("event") is not None]
     assert len(asked) == 1  # one number for one fact

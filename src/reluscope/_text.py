@@ -101,11 +101,21 @@ def in_bracket(value: float, lower: float, upper: float) -> str:
     >>> in_bracket(0.0, 0.0, 0.0), in_bracket(1 / 3, 1 / 3 - 1e-13, 1 / 3 + 1e-13)
     ('0', '0.333333')
     """
+    at, low, high = bracket_parts(value, lower, upper)
+    return at if low == high else f"{at} in [{low}, {high}]"
+
+
+def bracket_parts(value: float, lower: float, upper: float) -> tuple[str, str, str]:
+    """A number and the ends of its bracket as `in_bracket` says them; three times the number where it is that narrow.
+
+    >>> bracket_parts(0.0788022, 0.0778477, 0.0797644)
+    ('0.0788', '0.0778', '0.0798')
+    """
     width = upper - lower
     if not math.isfinite(width) or not math.isfinite(value):
-        return f"{value:.6g} in [{lower:.6g}, {upper:.6g}]"
+        return f"{value:.6g}", f"{lower:.6g}", f"{upper:.6g}"
     if width <= _ONE_NUMBER * max(abs(lower), abs(upper)):
-        return f"{value:.6g}"
+        return (f"{value:.6g}",) * 3
     step = Decimal((0, (1,), math.floor(math.log10(width / 1.5)) - 1))  # between 1/150 and 1/15 of the width
     with localcontext() as context:
         context.prec = 700  # any two doubles, at any step between them
@@ -116,8 +126,8 @@ def in_bracket(value: float, lower: float, upper: float) -> str:
         while any(rounded) and not any(x % step.scaleb(1) for x in rounded):  # a digit that says nothing
             step = step.scaleb(1)
             rounded = [x.quantize(step) for x in rounded]
-        said = [_plain(x) for x in rounded]
-    return f"{said[0]} in [{said[1]}, {said[2]}]"
+        at, low, high = (_plain(x) for x in rounded)
+    return at, low, high
 
 
 _ONE_NUMBER = 1e-9
@@ -151,3 +161,24 @@ def percent_in(value: float, lower: float, upper: float) -> str:
     short = percent(value)
     shown = f"{100 * value:.{digits}f} %"
     return shown if len(shown) < len(short) and float(shown[:-2]) not in (0.0, 100.0) else short
+
+
+_MOST_DIGITS = 5
+"""Digits of a probability in a sentence, where its interval is narrow."""
+
+
+def percent_bracket(value: float, lower: float, upper: float) -> tuple[str, str, str]:
+    """A probability and the ends of its interval as percentages: so many digits that the ends can be told apart.
+
+    Where five digits cannot tell them apart, the ends are empty and the number has three.
+
+    >>> percent_bracket(0.12970, 0.12964, 0.12976), percent_bracket(0.0785, 0.0779, 0.0791)
+    (('12.97 %', '12.96 %', '12.98 %'), ('7.85 %', '7.79 %', '7.91 %'))
+    >>> percent_bracket(0.25, 0.25 - 1e-13, 0.25 + 1e-13)
+    ('25 %', '', '')
+    """
+    for digits in range(3, _MOST_DIGITS + 1):
+        low, high = percent_ends(lower, upper, digits)
+        if low != high:
+            return (percent_in(value, lower, upper) if digits == 3 else percent(value, digits)), low, high
+    return percent(value), "", ""

@@ -47,7 +47,7 @@ def assumed(schema: Schema | None, outputs: int, decision: str | None, otherwise
     """A sentence where nobody has said which of several outputs decides, else nothing; `otherwise` is how to say it."""
     if decision or outputs < 2 or (schema is not None and schema.rule):
         return ""
-    return f"That the largest output decides is assumed; {otherwise} says otherwise."
+    return f"Assumed: the largest output decides. If the smallest does, say {otherwise}."
 
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -428,7 +428,7 @@ def test_the_smallest_output_decides_where_it_is_said_to():
         assert found.assumption == "" and "assumed" not in str(found) + repr(found)
     plain = rs.certify(net, X, 0.01)
     assert plain.decision.tolist() == net(X).argmax(axis=1).tolist() != asked.decision.tolist()
-    words = 'That the largest output decides is assumed; decision="smallest" says otherwise'
+    words = 'Assumed: the largest output decides. If the smallest does, say decision="smallest"'
     assert plain.assumption.startswith(words) and words in str(plain) and words in repr(plain)
     with pytest.raises(InputError, match="decision must be"):
         rs.certify(net, X, 0.01, decision="least")
@@ -455,7 +455,7 @@ def test_the_command_says_which_output_decides(tmp_path, capsys):
     data.write_text("a,b\n1,2\n-1,0.5\n")
     asked = ["certify", str(model), "--data", str(data), "--sigma", "0.01"]
     assert main(asked) == 0
-    assert "That the largest output decides is assumed; --decision smallest says otherwise." in capsys.readouterr().out
+    assert "Assumed: the largest output decides. If the smallest does, say --decision smallest." in capsys.readouterr().out
     assert main([*asked, "--decision", "smallest", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["assumption"] == ""
@@ -467,7 +467,7 @@ def test_other_questions_about_decisions_say_what_they_assume():
     net = random_net((2, 6, 3), 3)
     law = rs.Gaussian(np.zeros(2))
     ruled = net.with_schema(rs.Schema(outputs=["a", "b", "c"], rule="smallest"))
-    assert "largest output decides is assumed" in rs.robust(net, law, 0.1, draws=50, rng=0).note
+    assert "Assumed: the largest output decides" in rs.robust(net, law, 0.1, draws=50, rng=0).note
     assert "assumed" not in rs.robust(ruled, law, 0.1, draws=50, rng=0).note
-    assert "largest output decides is assumed" in rs.agreement(net, net, law, budget="1s", rng=0).alike.note
+    assert "Assumed: the largest output decides" in rs.agreement(net, net, law, budget="1s", rng=0).alike.note
     assert "assumed" not in rs.agreement(ruled, ruled, law, budget="1s", rng=0).alike.note

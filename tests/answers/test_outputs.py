@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -580,3 +582,27 @@ def test_budgets_hold_while_cells_are_measured(monkeypatch):
     assert (found.lower <= exact.cdf(t).value).all()
     assert (found.upper >= exact.cdf(t).value).all()
     assert (found.upper - found.lower).max() == pytest.approx(out.regions.missing, abs=1e-9)
+
+
+def test_moments_without_a_triangulation_of_the_region(monkeypatch):
+    """Qhull may fail on the Delaunay triangulation of an ordinary region: its facets and its centre do as well."""
+    import scipy.spatial
+
+    from reluscope.measure.regions import cell_moments
+
+    def fails(points):
+        raise scipy.spatial.QhullError("wide merge")
+
+    for d in (3, 4, 5):
+        corners = np.random.default_rng(d).normal(size=(24, d))
+        truth = scipy.spatial.ConvexHull(corners).volume
+        whole = cell_moments.simplices(corners)
+        with monkeypatch.context() as patched:
+            patched.setattr(scipy.spatial, "Delaunay", fails)
+            parts = cell_moments.simplices(corners)
+        assert parts.shape[1:] == (d + 1, d) and len(parts) >= d + 1
+        assert (parts[:, 0] == corners.mean(axis=0)).all()
+        volumes = [np.abs(np.linalg.det(s[:, 1:] - s[:, :1])) / math.factorial(d) for s in (whole, parts)]
+        centres = [v @ s.mean(axis=1) / v.sum() for v, s in zip(volumes, (whole, parts), strict=True)]
+        assert [v.sum() for v in volumes] == pytest.approx([truth, truth], rel=1e-10)
+        np.testing.assert_allclose(centres[0], centres[1], atol=1e-10)

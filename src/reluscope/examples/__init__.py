@@ -86,6 +86,7 @@ _ABOUT = {
 }
 
 _SCHEMAS = {
+    "cocircles": Schema(classes=("outer circle", "inner circle"), rule="above"),
     "controller": Schema(
         outputs=tuple(Output(name) for name in ("clear", "weak left", "weak right", "strong left", "strong right")),
         rule="smallest",

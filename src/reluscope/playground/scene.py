@@ -30,6 +30,7 @@ from reluscope.playground.session import (
 )
 from reluscope.playground.table import points
 from reluscope.playground.words import function_in_words, pattern_in_words
+from reluscope.reporting.data import law_words
 
 MOST_DRAWN = {"inputs": MOST_INPUTS, "units": 2500, "parameters": 5_000_000}
 MOST_MEASURED = {"inputs": 1000, "units": 1200, "parameters": 200_000}
@@ -106,7 +107,7 @@ class Scenes:
             "hints": hints(net),
             "data": {"name": found.data_name, "rows": len(found.data)} if found.data is not None else None,
             "own": found.law is not None,
-            "law": repr(found.law) if found.law is not None else "",
+            "law": law_words(found.law) if found.law is not None else "",
             "winners": 2 <= net.n_outputs <= MOST_WINNERS,
             "events": list(found.events),
             "view": {

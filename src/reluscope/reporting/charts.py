@@ -137,10 +137,12 @@ class Chart:
 
     def polygons(self, shapes: Iterable[FloatArray], fills: Sequence[str] | None = None) -> None:
         """Closed shapes (k, 2); filled with the given colours, or outlines only."""
-        outlines = [_path(self._px(s[:, 0]), self._py(s[:, 1]), 2) + "Z" for s in shapes]
         if fills is None:
-            self._marks.append(f'<path class="edges" d="{"".join(outlines)}"/>')
+            tenths = (np.rint(10 * np.stack([self._px(s[:, 0]), self._py(s[:, 1])], axis=1)) for s in shapes)
+            outlines = [_steps(corners.astype(int)) for corners in tenths]
+            self._marks.append(f'<path class="edges" transform="scale(.1)" d="{"".join(outlines)}"/>')
             return
+        outlines = [_path(self._px(s[:, 0]), self._py(s[:, 1]), 2) + "Z" for s in shapes]
         for outline, fill in zip(outlines, fills, strict=True):
             self._marks.append(f'<path class="cell" fill="{escape(fill)}" d="{outline}"/>')
 
@@ -320,3 +322,9 @@ def _ticks(
 
 def _path(x: FloatArray, y: FloatArray, digits: int = 1) -> str:
     return "M" + "L".join(f"{a:.{digits}f} {b:.{digits}f}" for a, b in zip(x, y, strict=True))
+
+
+def _steps(corners: npt.NDArray[np.int_]) -> str:
+    """A closed shape (k, 2) as a path of whole steps: half as long as one of places."""
+    first, moves = corners[0], np.diff(corners, axis=0).tolist()
+    return f"M{first[0]} {first[1]}l{' '.join(f'{a} {b}' for a, b in moves)}z"

@@ -41,13 +41,32 @@ def fitted_law(net: Network, X: FloatArray, *, most: int | None = None, rng: Any
     """
     rows = f"the {len(X):,} rows of data given"
     if net.schema is None or not net.schema.columns or net.n_inputs > _MOST_COLUMNS or len(X) < _LEAST_ROWS:
-        return Gaussian.fit(X), f"Inputs: a Gaussian fitted to {rows}."
+        return Gaussian.fit(X), f"Law of the inputs: a Gaussian fitted to {rows}."
     if most is not None and len(X) > most:
         rows = f"{most:,} of {rows}, chosen at random"
         X = X[np.sort(np.random.default_rng(rng).choice(len(X), most, replace=False))]
     law = fit(X, net.schema)
     parts = count(len(law.scores.components), "component")
-    return law, f"Inputs: a law with the categories and quantiles of {rows} ({parts})."
+    return law, f"Law of the inputs: the categories and quantiles of {rows} ({parts})."
+
+
+def law_words(law: Law) -> str:
+    """A law in words: what kind it is, of how many inputs."""
+    parts = len(law.components)
+    kinds = {
+        "gaussian": "a Gaussian",
+        "mixture": "a Gaussian" if parts == 1 else f"a mixture of {parts:,} Gaussians",
+        "mixture of laws": f"a mixture of {parts:,} laws",
+        "uniform": "uniform on a box",
+        "truncated": "a Gaussian cut off at the sides of a box",
+        "particles": f"{parts:,} points with their probabilities",
+        "copula": "marginals of any shape, joined by a Gaussian copula",
+    }
+    if law.kind not in kinds:
+        return repr(law)
+    word = "independent" if law.independent_inputs else "correlated"
+    joined = "" if law.kind != "gaussian" or law.n < 2 else f" with {word} inputs"
+    return f"{kinds[law.kind]}{joined} ({count(law.n, 'input')})"
 
 
 def law_of_file(

@@ -34,7 +34,10 @@ def errors(subject: Subject) -> Section:
         classes = _fitted_classes(subject)
         fitted = " (a Gaussian fitted to each class)"
     if classes is None:
-        ask = "one law per class, or X=rows with labels y=: how often the decision is wrong, by class"
+        ask = (
+            "How often is the decision wrong, by class? Give one law per class, or labelled rows: X and y (--data, "
+            "--target)."
+        )
         return Section("errors", title, ask=ask)
     if subject.net.n_outputs == 1 and len(classes) == 2:
         return _two_class_errors(subject, classes, title, fitted)
@@ -47,7 +50,7 @@ def errors(subject: Subject) -> Section:
     return _many_class_errors(subject, classes, title, fitted)
 
 
-def _labels_of(y: Any) -> npt.NDArray[Any]:
+def labels_of(y: Any) -> npt.NDArray[Any]:
     """Labels as they are written: class 1, not class 1.0."""
     labels = np.asarray(y)
     whole = labels.dtype.kind == "f" and bool((labels == np.round(labels)).all())
@@ -58,7 +61,7 @@ def _fitted_classes(subject: Subject) -> ClassMixtures | None:
     """One Gaussian per label, or None where the target is no label."""
     from reluscope.inputs import GaussianMixture
 
-    y = _labels_of(subject.y)
+    y = labels_of(subject.y)
     labels, sizes = np.unique(y, return_counts=True)
     whole = y.dtype.kind in "USbiu" or bool((y == np.round(y)).all())
     if not whole or not 2 <= len(labels) <= 100 or sizes.min() < 2:
@@ -111,18 +114,18 @@ def _row_errors(subject: Subject, title: str) -> Section:
     """Error rates of a table, counted: its own rows, and test rows beside them."""
     assert subject.X is not None
     net = subject.net
-    labels = _labels_of(subject.y)
+    labels = labels_of(subject.y)
     known = np.unique(labels).tolist()
     decisions = max(net.n_outputs, 2)
     if labels.dtype.kind == "f" or not 2 <= len(known) <= 100:
-        return Section("errors", title, ask="labels y= of classes: how often the decision is wrong, by class")
+        return Section("errors", title, ask="How often is the decision wrong, by class? Give labels of classes, y.")
     schema = net.schema
     names = tuple(schema.classes) if schema is not None and schema.classes else tuple(known)
     if len(names) != decisions:
         return Section("errors", title, f"Not shown: {len(names)} classes for {count(net.n_outputs, 'output')}.")
     samples = {"on the data": (subject.X, labels)}
     if subject.X_test is not None and subject.y_test is not None:
-        samples["on the test rows"] = (subject.X_test, _labels_of(subject.y_test))
+        samples["on the test rows"] = (subject.X_test, labels_of(subject.y_test))
     columns: dict[str, list[Any]] = {"rate": [f"class {name} missed" for name in names] + ["any class missed"]}
     facts: dict[str, Any] = {"labels": list(names), "rule": _rule(subject) if net.n_outputs == 1 else subject.deciding}
     curves = []
@@ -205,7 +208,7 @@ def _two_class_errors(subject: Subject, classes: ClassMixtures, title: str, fitt
     }
     seen = ""
     if subject.X is not None and subject.y is not None:
-        is_positive = _labels_of(subject.y) == positive
+        is_positive = labels_of(subject.y) == positive
         wrong = _decided(subject, subject.net(subject.X)).astype(bool) != is_positive
         columns["on the data"] = [
             float(wrong[~is_positive].mean()),
@@ -251,7 +254,7 @@ def _many_class_errors(subject: Subject, classes: ClassMixtures, title: str, fit
     }
     seen = ""
     if subject.X is not None and subject.y is not None:
-        y = _labels_of(subject.y)
+        y = labels_of(subject.y)
         decided = _decided(subject, subject.net(subject.X))
         missed = [decided[y == label] != k for k, label in zip(at.tolist(), classes.labels, strict=True)]
         columns["on the data"] = [float(part.mean()) for part in missed]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from html import escape
 
 import numpy as np
@@ -44,32 +45,52 @@ def image_shape(net: Network) -> tuple[int, int, int, bool] | None:
     return found if fits and rows * columns * found[2] == net.n_inputs else None
 
 
+def pixels_of(subject: Subject) -> tuple[int, int, int, bool] | None:
+    """The shape of inputs that are images; None where they are not, or have names that are more than numbers."""
+    names = subject.names or ()
+    stems = {re.sub(r"\d+", "", name) for name in names}
+    return None if subject.table or len(stems) > 1 else image_shape(subject.net)
+
+
 def inputs_as_images(subject: Subject) -> Figure | None:
     """The mean of the law, the nearest input of the event that is known, and their difference."""
-    shape = image_shape(subject.net)
-    named = subject.names is not None or (subject.net.schema is not None and bool(subject.net.schema.columns))
-    if shape is None or named:
+    shape = pixels_of(subject)
+    if shape is None:
         return None
     mean = np.asarray(subject.law.mean, dtype=float)
     outside = subject.beyond()
     nearest = outside or subject.nearest()
     shown = {"the mean": mean}
     if nearest is not None:
-        shown["an input in the event" if outside is None else "an input outside of the event"] = np.asarray(
-            nearest.x, dtype=float
-        )
+        shown["in the event" if outside is None else "outside of the event"] = np.asarray(nearest.x, dtype=float)
     elif np.ptp(mean) == 0.0:
         return None  # one colour
     low, high = min(float(x.min()) for x in shown.values()), max(float(x.max()) for x in shown.values())
     span = high - low or 1.0
     parts = [_picture(np.rint(255 * (_placed(x, shape) - low) / span), name) for name, x in shown.items()]
-    caption = f"Inputs as images of {shape[0]} × {shape[1]} pixels; black is {_signed(low)}, white {_signed(high)}"
+    caption = f"Inputs as images of {shape[0]} × {shape[1]} pixels, black {_signed(low)} to white {_signed(high)}"
+    if nearest is not None:
+        caption += f": the mean, an input {'in' if outside is None else 'outside of'} the event, and their difference"
     if nearest is not None:
         change = _placed(nearest.x - mean, shape).mean(axis=2)
-        parts.append(_picture(diverging(change).astype(float), "their difference"))
+        parts.append(_picture(diverging(change).astype(float), "difference"))
         top = float(np.abs(change).max())
-        caption += f"; difference: blue −{top:.2g} to red +{top:.2g}"
+        caption += f" (blue −{top:.2g} to red +{top:.2g})"
     return Figure(f'<div class="images">{"".join(parts)}</div>', f"{caption}.")
+
+
+def row_as_images(
+    shape: tuple[int, int, int, bool], row: npt.ArrayLike, parts: npt.ArrayLike, importance: npt.ArrayLike
+) -> str:
+    """One row of data, what each of its pixels adds to the output, and how important each pixel is over all rows."""
+    x, added, share = (_placed(v, shape) for v in (row, parts, importance))
+    low, span = float(x.min()), float(np.ptp(x)) or 1.0
+    shown = [
+        _picture(np.rint(255 * (x - low) / span), "the row"),
+        _picture(diverging(added.mean(axis=2)).astype(float), "what each pixel adds"),
+        _picture(np.rint(255 * share / (float(share.max()) or 1.0)), "importance over all rows"),
+    ]
+    return f'<div class="images wide">{"".join(shown)}</div>'
 
 
 def _placed(x: npt.ArrayLike, shape: tuple[int, int, int, bool]) -> FloatArray:

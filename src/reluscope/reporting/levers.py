@@ -24,7 +24,7 @@ _MOST_PDF = 2
 """Dimensions up to which the density is quick and exact."""
 
 _FLOOR = 1e-12
-"""Probabilities below this are drawn at it."""
+"""Smaller probabilities are not drawn."""
 
 
 def density(subject: Subject) -> Section:
@@ -42,7 +42,8 @@ def density(subject: Subject) -> Section:
     if part is None and not placed.features and net.n_outputs > 1:
         figure = _margin(subject, placed, text)
         seen = {"event": text, "share_of_draws": percent(float(subject.holds(text, x[:20_000]).mean()))}
-        return Section("density", "How far inputs are from the event", "", "", [figure], facts=seen)
+        lead = f"{text} holds where the margin is above 0."
+        return Section("density", "How far inputs are from the event", lead, "", [figure], facts=seen)
     low, high = (float(v) for v in np.quantile(y[:, o], [0.002, 0.998]))
     pad = 0.2 * (high - low) or 0.5 * max(abs(low), 1.0)
     low, high = low - pad, high + pad
@@ -52,7 +53,7 @@ def density(subject: Subject) -> Section:
         figure = _counted(subject, o, low, high, text)
     share = percent(float(subject.holds(text, x[:20_000]).mean()))
     facts = {"event": text, "output": o, "share_of_draws": share}
-    return Section("density", title, f"{text}: the coloured part.", "", [figure], facts=facts)
+    return Section("density", title, f"In the coloured part {text}.", "", [figure], facts=facts)
 
 
 def _filled(subject: Subject, o: int, low: float, high: float, part: Any, text: str) -> Figure:
@@ -115,14 +116,14 @@ def _margin(subject: Subject, placed: Any, text: str) -> Figure:
     edges = np.linspace(low - pad, high + pad, _BINS + 1)
     every, part = (np.histogram(margin[some], bins=edges)[0] / len(x) for some in (slice(None), subject.holds(text, x)))
     span = (float(edges[0]), float(edges[-1])), (0.0, 1.1 * max(float(every.max()), 1e-300))
-    label = "margin (above 0: in the event)"
+    label = "margin"
     chart = Chart(*span, x_label=label, y_label="share of inputs", title="Margin of the event")
     chart.bars(edges[:-1], edges[1:], np.zeros(_BINS), every, "soft")
     chart.bars(edges[:-1], edges[1:], np.zeros(_BINS), part, "c2 full")
     chart.line([0.0, 0.0], [0.0, 1.1 * float(every.max())], "ink")
     chart.legend("c2", text)
-    what = "by how much the outputs fulfil the inequalities of the event, or miss them"
-    return Figure(chart.svg(), f"The margin for {len(x):,} inputs drawn from the law: {what}; coloured: inside.")
+    what = "by how much the outputs fulfil the inequalities of the event (above 0), or miss them"
+    return Figure(chart.svg(), f"The margin of {len(x):,} inputs drawn from the law: {what}.")
 
 
 def sensitivity(subject: Subject) -> Section:
@@ -156,7 +157,7 @@ def sensitivity(subject: Subject) -> Section:
     most = a[0] if kind == "mean" else b[0]
     way = "raises" if most > 0 else "lowers"
     step = f"a mean {_STEP:g} standard deviations higher" if kind == "mean" else f"a spread {100 * _STEP:g} % larger"
-    lead = f"Most of all {subject.feature(i)}: {step} {way} the probability of {text} by about {abs(most):.2g}."
+    lead = f"Most of all {subject.feature(i)}: {step} {way} the probability of {text} by about {_points(abs(most))}."
     columns: dict[str, Any] = {
         "input": [subject.feature(int(i)) for i in order],
         "change by the mean": _STEP * by_mean[order],
@@ -173,6 +174,11 @@ def sensitivity(subject: Subject) -> Section:
     ]
     facts = {"event": text, "sensitivity": columns}
     return Section("sensitivity", title, lead, found.guarantee, blocks, facts=facts)
+
+
+def _points(change: float) -> str:
+    """A change of a probability in words."""
+    return f"{change:.1g}" if change < 1e-5 else f"{100 * change:.2g} percentage points"
 
 
 def by_input(law: Any, found: Any) -> tuple[FloatArray, FloatArray]:
@@ -215,44 +221,50 @@ def sweep(subject: Subject) -> Section:
     from reluscope.answers.probability import probability
 
     text, moves = subject.events[0], _with_spread(subject)
-    seconds = subject.allow(0.12) / len(_FACTORS)
+    seconds, given = subject.allow(0.12) / len(_FACTORS), subject.cache.get("events", {}).get(text)
     found = []
     for factor in _FACTORS:
         law = subject.law if factor == 1.0 else subject.law.move(scale=np.where(moves, factor, 1.0))
-        kept = subject.cache.get("events", {}).get(text) if factor == 1.0 else None
+        # a smaller box has no more of the event than the whole one
+        inner = subject.law.kind == "uniform" and given is not None and given.upper == 0.0
+        kept = given if factor == 1.0 or (factor < 1.0 and inner) else None
         found.append(
             kept or probability(subject.net, law, text, names=subject.names, budget=f"{seconds:g}s", rng=subject.seed)
         )
     value, lower, upper = (np.array([float(getattr(a, k)) for a in found]) for k in ("value", "lower", "upper"))
-    least = float(value[value > 0].min(initial=1.0))
+    known = ~((value <= 0.5 * (upper - lower)) & (lower <= 0.01 * upper))  # else only an upper bound
+    least = float(np.where(known, value, upper)[upper > 0].min(initial=1.0))
     wide = least < 0.01 * float(value.max())  # two decades: a logarithmic axis
 
     def put(v: FloatArray) -> FloatArray:
         return np.log10(np.maximum(v, _FLOOR)) if wide else v
 
     top = 1.05 * float(upper.max()) or 1.0
-    span = (float(np.floor(np.log10(max(least, _FLOOR)))), float(put(upper).max())) if wide else (0.0, top)
-    ends = float(np.log10(_FACTORS[0])), float(np.log10(_FACTORS[-1]))
+    floor = float(np.floor(np.log10(max(least, _FLOOR))))
+    span = (floor, float(np.ceil(put(upper).max()))) if wide else (0.0, top)
+    ends = float(np.log10(0.95 * _FACTORS[0])), float(np.log10(1.05 * _FACTORS[-1]))
     chart = Chart(ends, span, x_powers=True, y_powers=wide, x_label="all standard deviations times",
                   y_label="probability", title="A sweep over the noise")  # fmt: skip
     at = np.log10(_FACTORS)
-    chart.band(at, put(lower), put(upper), "c1")
-    chart.line(at, put(value), "c1")
-    chart.dots(at, put(value), "c1")
-    chart.dots([0.0], put(value[[_FACTORS.index(1.0)]]), "c2", "as given", 4.0)
     kinds = {a.guarantee for a in found}
     kind = next(k for k in ("confidence", "sound", "exact") if k in kinds)
+    drawn = known & ((value >= 10.0**floor) | (not wide))
+    if kind != "exact":
+        chart.whiskers(at, np.maximum(put(lower), span[0]), put(upper), "c1")
+    chart.line(at[drawn], put(value[drawn]), "c1")
+    chart.dots(at[drawn], put(value[drawn]), "c1", radius=3.0)
+    chart.dots([0.0], put(value[[_FACTORS.index(1.0)]]), "c2", "as given", 4.0)
     places = [_FACTORS.index(f) for f in (0.5, 2.0)]
     half, double = (percent_in(float(value[k]), float(lower[k]), float(upper[k])) for k in places)
     lead = f"With half the noise {text} has probability {half}, with twice the noise {double}."
     columns: dict[str, Any] = {"factor": list(_FACTORS), "probability": value, "lower": lower, "upper": upper}
     columns["guarantee"] = [a.guarantee for a in found]
-    caption = f"The probability of {text} when the law is stretched about its mean."
+    caption = f"The probability of {text} when all noise is less or more: the law is stretched about its mean."
     if kind != "exact":
-        caption += " Band: its bracket."
+        caption += " Upright strokes: intervals."
     caption += "" if moves.all() else " Categories stay as they are."
-    if (value < _FLOOR).any() and wide:
-        caption += f" Below {_FLOOR:g} it is drawn at {_FLOOR:g}."
+    if not drawn.all():
+        caption += " Where there is no dot, only an upper bound is known."
     blocks: list[Table | Figure | str] = [Figure(chart.svg(), caption), Table("sweep", "The sweep.", columns, shown=0)]
     facts = {"event": text, "sweep": columns}
     return Section("sweep", title, lead, kind, blocks, facts=facts)

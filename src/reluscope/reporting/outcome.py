@@ -19,17 +19,20 @@ _TESTED = ("test_rows", "test_rate", "test_pd", "test_auc", "test_ks", "test_bri
 def outcome(subject: Subject) -> Section:
     """Scores on the rows given and on test rows; for two classes also calibration, and what has drifted."""
     if subject.X is None or subject.y is None:
-        ask = "X=rows with responses y=, and X_test= with y_test=: how well it does on training and test rows"
+        ask = (
+            "How well does it do on training and test rows? Give X and y, X_test and y_test (--data, --target, --test)."
+        )
         return Section("outcome", _TITLE, ask=ask)
     u = subject.unwrapped()
     if u.task == "none":
-        return Section("outcome", _TITLE, ask="responses y=: how well it does")
+        return Section("outcome", _TITLE, ask="How well does it do? Give responses, y.")
     tested = subject.X_test is not None and subject.y_test is not None
     if u.task == "binary":
         return _two_classes(subject, u, tested)
     word = {"r2": "R²", "accuracy": "accuracy"}[u.metric]
     columns: dict[str, list[Any]] = {"rows": ["training"], "count": [len(subject.X)], word: [u.score]}
-    lead = f"The {word} on the {len(subject.X):,} rows is {u.score:.4f}"
+    say = percent if u.metric == "accuracy" else "{:.3f}".format
+    lead = f"The {word} on the {len(subject.X):,} rows is {say(u.score)}"
     if subject.X_test is not None:
         found = u.evaluate(subject.X_test, subject.y_test if tested else None)
         columns["in regions without data"] = [0.0, found.unseen_share]
@@ -37,7 +40,7 @@ def outcome(subject: Subject) -> Section:
         columns["count"].append(len(subject.X_test))
         columns[word].append(found.score if tested else None)
         if tested:
-            lead += f", on the {len(subject.X_test):,} test rows {found.score:.4f}"
+            lead += f", on the {len(subject.X_test):,} test rows {say(found.score)}"
     table = Table("scores", "Training rows and test rows.", columns)
     facts = {"metric": u.metric, "score": columns[word][0], "test_score": columns[word][-1] if tested else None}
     return Section("outcome", _TITLE, f"{lead}.", "", [table], facts=facts, headline=f"{lead}.")

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope._text import percent, percent_in
+from reluscope._text import percent, percent_bracket
+from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL, binomial
 from reluscope.reporting.blocks import Figure, Section, Table
 from reluscope.reporting.charts import Chart
@@ -53,18 +54,23 @@ def outputs(subject: Subject) -> Section:
             column.append(value)
         drawn = out, o, y[:, o], q
         blocks += [_output_figure(*drawn, atoms, points, label), _density_figure(*drawn, points, label)]
-    q = [f"{v:.4g}" for v in (rows["1 %"][0], rows["median"][0], rows["99 %"][0])]
+    q = [f"{v:.3g}" for v in (rows["1 %"][0], rows["median"][0], rows["99 %"][0])]
+    named = net.n_outputs > 1 and net.schema is not None and bool(net.schema.outputs)
+    said = f"The output “{rows['output'][0]}”" if named else rows["output"][0]
     lead = (
-        f"{rows['output'][0]} has mean {rows['mean'][0]:.4g} and median {q[1]}; 98 % of the time it lies between "
-        f"{q[0]} and {q[2]}."
+        f"{said} has mean {rows['mean'][0]:.3g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
     )
     if rows["exactly constant"][0] > 0:
         single = _constants(out, subject.result(0))
         lead += f" With probability {percent(rows['exactly constant'][0])} it is exactly constant ({single})."
-    more = f" The first {shown} of {net.n_outputs} outputs are shown." if shown < net.n_outputs else ""
+    which = "Only the first" if shown == 1 else f"The first {shown}"
+    more = (
+        f" {which} of {net.n_outputs} outputs {'is' if shown == 1 else 'are'} shown." if shown < net.n_outputs else ""
+    )
     if on_data is not None:
         more += " Where mean or median differ from those of the data, the law does not match the data."
-    table = Table("outputs", "Moments and quantiles.", rows, shown=_MOST_OUTPUTS)
+    digits = 5 if out.guarantee == "exact" else 3
+    table = Table("outputs", "Moments and quantiles of the outputs.", rows, shown=_MOST_OUTPUTS, digits=digits)
     headline = lead
     if net.n_outputs > 1:
         sentence, who = _decision_table(subject)
@@ -110,31 +116,29 @@ def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, poin
     chart.dots(at, share, "c2", f"{len(drawn):,} draws")
     if len(jumps):
         chart.stems(jumps, np.asarray(atoms.mass.value)[:20], "c3", "single values")
-    what = (
-        ", and stems at single values with a probability of their own "
-        f"({percent(float(np.sum(atoms.mass.value)))} in all)"
-    )
-    return Figure(
-        chart.svg(), f"The distribution of {label.name} and, as dots, Monte Carlo{what if len(jumps) else ''}."
-    )
+    what = f"; stems: single values with a probability of their own ({percent(float(np.sum(atoms.mass.value)))} in all)"
+    return Figure(chart.svg(), f"The distribution of {label.name}; dots: counted draws{what if len(jumps) else ''}.")
 
 
 def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int, label: Label) -> Figure:
     low, high = float(q.value[0]), float(q.value[2])
     pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
     t = np.linspace(low - pad, high + pad, points)
-    density = np.asarray(out.pdf(t, output=o).value)
+    density = np.zeros(0)
+    with suppress(InputError):  # where no density is known, draws say what there is to say
+        density = np.asarray(out.pdf(t, output=o).value)
     counts, edges = np.histogram(drawn, bins=40, range=(float(t[0]), float(t[-1])))
     bars = counts / len(drawn) / (edges[1] - edges[0])
-    top = float(np.quantile(density, 0.98)) if len(density) else 1.0
+    top = float(np.quantile(density, 0.98)) if len(density) else 0.0
     chart = Chart((float(t[0]), float(t[-1])), (0, 1.25 * max(top, float(np.quantile(bars, 0.95)), 1e-12)),
                   x_label=label, y_label="density", title=f"Density of {label.name}")  # fmt: skip
     chart.bars(edges[:-1], edges[1:], np.zeros(40), bars, "soft")
-    chart.line(t, density, "c1")
-    return Figure(
-        chart.svg(),
-        f"The density of {label.name} (line; without single values) and a histogram of draws (bars).",
-    )
+    what = f"A histogram of {len(drawn):,} draws of {label.name}"
+    if len(density):
+        chart.line(t, density, "c1", f"density ({out.guarantee})")
+        chart.legend("soft", f"{len(drawn):,} draws")
+        what = f"The density of {label.name}, without single values, and a histogram of draws"
+    return Figure(chart.svg(), f"{what}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +181,7 @@ def _decided(subject: Subject, y: FloatArray) -> Decisions:
         order = order[np.argsort(-share[order], kind="stable")]
         words = {"exact": "exactly", "sound": "with guaranteed bounds"}
         how = words.get(next(iter(kinds)), "") if len(kinds) == 1 else ""
-        how = how or f"with intervals of {100 * DEFAULT_LEVEL:g} % or guaranteed ones"
+        how = how or f"with {100 * DEFAULT_LEVEL:g} % confidence"
     return Decisions(word, order, share[order], low[order], high[order], how)
 
 
@@ -186,8 +190,10 @@ def _decision_table(subject: Subject) -> tuple[str, Table]:
     names = [subject.output(int(i)) for i in found.outputs]
     columns = {f"{found.word} output": names, "share": found.share, "lower": found.lower, "upper": found.upper}
     ends = zip(found.outputs.tolist(), found.share, found.lower, found.upper, strict=True)
-    parts = [f"{subject.output(i)} {percent_in(float(s), float(a), float(b))}" for i, s, a, b in ends if s > 0]
-    sentence = f"The {found.word} output is {', '.join(parts[:4])} of the time."
+    parts = [
+        f"{subject.output(i)} ({percent_bracket(float(s), float(a), float(b))[0]})" for i, s, a, b in ends if s > 0
+    ]
+    sentence = f"The {found.word} output is most often {', '.join(parts[:4])}."
     caption = f"Which output is {found.word}, {found.how}. {subject.assumption}".strip()
     return sentence, Table("decisions", caption, columns, shown=_MOST_OUTPUTS)
 

@@ -34,7 +34,7 @@ from reluscope.network import Network, check_network
 from reluscope.progress import meter
 from reluscope.reporting import error_rates, levers, outcome, output_laws, region_pictures, sections
 from reluscope.reporting.blocks import Figure, Section, Table
-from reluscope.reporting.data import fitted_law
+from reluscope.reporting.data import fitted_law, law_words
 from reluscope.reporting.first_screen import Screen, first_screen
 from reluscope.reporting.scene import scene, script
 from reluscope.reporting.subject import Subject
@@ -59,11 +59,11 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Subject], Section]], ...] = (
     ("errors", "How often it errs", error_rates.errors),
     ("outcome", "How well it does", outcome.outcome),
     ("local", "Which linear models apply to the data", sections.local_models),
-    ("linear_models", "Which linear models it applies", sections.linear_models),
-    ("outputs", "What comes out", output_laws.outputs),
     ("density", "What comes out, and which part is in the event", levers.density),
     ("sensitivity", "What would change it", levers.sensitivity),
     ("sweep", "With less or more noise", levers.sweep),
+    ("linear_models", "Which linear models it applies", sections.linear_models),
+    ("outputs", "What comes out", output_laws.outputs),
     ("regions", "Where it switches", region_pictures.regions),
     ("units", "Which units work", sections.units),
     ("spectrum", "How sensitive it is", sections.spectrum),
@@ -71,7 +71,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Subject], Section]], ...] = (
     ("network", "What the network is", sections.network),
 )
 """Key, title and function of each section, in the order in which they are worked out: the rows of data first, as what
-costs little and belongs to the user, then the law."""
+costs little and belongs to the user, then what stands right under the first screen, then the details."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +127,7 @@ class Report:
         titles = [f"“{s.title}”" for s in self.sections if s.late]
         if not titles:
             return ""
-        return f"The budget ({self.origin['budget']}) did not suffice for {', '.join(titles)}: give more."
+        return f"There was no time for {', '.join(titles)}: give a budget above {self.origin['budget']}."
 
     def html(self) -> str:
         """The page."""
@@ -318,7 +318,9 @@ def report(
     _check_labels(y_test, new, "y_test", "X_test")
     if box is not None:
         box_bounds(box, net.n_inputs, "box")
-    subject = Subject(net, joint, law_from, classes, rows, y, new, y_test, names, decision or "", texts, clock, seed)
+    known, asked = (None if v is None else error_rates.labels_of(v) for v in (y, y_test))
+    given = (rows, known, new, asked, names, decision or "", texts)
+    subject = Subject(net, joint, law_from, classes, *given, clock, seed)
     done: list[Section] = []
     screen = Screen()
     with meter(progress, "report") as show:
@@ -333,7 +335,7 @@ def report(
         "numpy": np.__version__,
         "network sha256": fingerprint(net),
         "seed": str(seed),
-        "budget": f"{seconds:g} s in all",
+        "budget": f"{seconds:g} s",
         "seconds": _seconds(time.monotonic() - started, clock.elapsed()),
     }
     kept = tuple(subject.records)
@@ -407,12 +409,12 @@ def _rows(X: npt.ArrayLike, net: Network, name: str = "X") -> Any:
 def _law(net: Network, law: Law | None, X: Any, box: Any, seconds: float, seed: int) -> tuple[Law, str, bool]:
     """The law, where it comes from, and whether nobody has given it."""
     if law is not None:
-        return known_law(law, net), f"Inputs: {law!r}.", False
+        return known_law(law, net), f"Law of the inputs: {law_words(law)}.", False
     if X is not None:
         return *fitted_law(net, X, most=int(max(_LEAST_FITTED, _ROWS_PER_SECOND * seconds)), rng=seed), False
     if box is not None:
         uniform = Uniform(*box_bounds(box, net.n_inputs, "box"))
-        return uniform, "Inputs: uniform on the box given.", False
+        return uniform, "Law of the inputs: uniform on the box given.", False
     standard = Gaussian(np.zeros(net.n_inputs), 1.0)
     return (
         standard,

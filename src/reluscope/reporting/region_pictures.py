@@ -19,12 +19,16 @@ from reluscope.schema import Label
 _MOST_SHAPES = 6000
 """Polygons drawn in one picture."""
 
+_MOST_ZOOM = 1 / 64
+
 _SQUARE = 560, 540
 """A map is a square: in standard deviations a circle is round."""
 
 _PIXELS = 220
 _MOST_DENSE = 400
 """Inputs up to which the whole covariance is used."""
+_DRAWN, _LOOKED_AT, _LEAST_INSIDE = 20_000, 256, 100
+"""Draws at which inputs are compared; those of which the Jacobian is taken; how many must lie in the event, and not."""
 _MOST_LINES = 160
 """First-layer units that may switch in the picture of the regions."""
 
@@ -39,7 +43,13 @@ def regions(subject: Subject) -> Section:
     view = plane_of(subject)
     flat, plane, labels = view.flat, view.net, view.labels
     lower, wide, zoom = _window(plane, view.lower, view.upper)
-    found = enumerate_regions(plane, box=(lower, wide), budget=f"20000 regions, {subject.allow(0.1):g}s", progress=None)
+    while True:
+        budget = f"{_MOST_SHAPES} regions, {subject.allow(0.1):g}s"
+        found = enumerate_regions(plane, box=(lower, wide), budget=budget, progress=None)
+        if len(found) < _MOST_SHAPES or zoom <= _MOST_ZOOM:
+            break
+        quarter = 0.25 * (wide - lower)  # too many for a picture: its middle
+        lower, wide, zoom = lower + quarter, wide - quarter, 0.5 * zoom
     partial = "" if found.complete else f" (the first {len(found):,}: {found.reason})"
     grid = np.stack(np.meshgrid(*(_pixel_centres(a, b) for a, b in zip(lower, wide, strict=True))), -1)
     y = plane(grid.reshape(-1, 2))
@@ -58,16 +68,14 @@ def regions(subject: Subject) -> Section:
         top = f"{float(np.abs(values).max()):.3g}"
         chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.result(0).name)
         what = subject.result(0).name
-    shapes = [found.vertices(i) for i in range(min(len(found), _MOST_SHAPES))]
-    chart.polygons(shapes)
-    where = view.where
-    drawn = count(len(found), "region") if len(shapes) == len(found) else f"{len(shapes):,} of {len(found):,} regions"
-    blocks: list[Any] = [Figure(chart.svg(), f"{where}: {what}, and the edges of {drawn}{partial}.")]
+    chart.polygons([found.vertices(i) for i in range(len(found))])
+    drawn = count(len(found), "region")
+    blocks: list[Any] = [Figure(chart.svg(), f"{view.where}: {what}, and the edges of {drawn}{partial}.")]
     if flat and found.complete:
         blocks.append(_mass_picture(subject, found, lower, wide, labels))
-    answer = (
-        f"The picture shows {count(len(found), 'region')} within {3 * zoom:.2g} standard deviations of the mean"
-        f"{partial}; " + ("edges are exact." if flat else "it is an exact slice, not a projection.")
+    within = "in the middle of the plane shown above" if zoom < 1.0 else "in the plane shown above"
+    answer = f"There are {count(len(found), 'region')} {within}{partial}; their edges are exact." + (
+        "" if flat else " Other planes through the input space cut other regions."
     )
     return Section("regions", "Where it switches", answer, "exact" if found.complete else "", blocks,
                    facts={"regions_in_view": len(found), "complete": bool(found.complete)})  # fmt: skip
@@ -88,6 +96,8 @@ class Plane:
     """Whether it is the whole input space."""
     through_event: bool = False
     """Whether the first direction goes to the nearest input of the event."""
+    inputs: tuple[int, int] | None = None
+    """The two inputs whose values the coordinates are; None for other directions."""
 
     def points(self, at: FloatArray) -> FloatArray:
         """Inputs (n, inputs) of places (n, 2) in the plane."""
@@ -110,10 +120,13 @@ def _plane(subject: Subject) -> Plane:
         lower, upper = centre - 3.2 * spread, centre + 3.2 * spread
         upper = np.where(upper > lower, upper, lower + 1.0)
         names = (subject.axis(0), subject.axis(1))
-        return Plane(net, np.zeros(2), np.eye(2), lower, upper, names, "In the plane of the inputs", True)
+        lower, upper = _supported(subject, (0, 1), lower, upper)
+        where = "In the plane of the inputs"
+        return Plane(net, np.zeros(2), np.eye(2), lower, upper, names, where, True, inputs=(0, 1))
     directions = _directions(subject)
-    labels = ("first direction, in sd", "second direction, in sd")
-    where, far, through = "In the plane through the mean along its two main directions", 3.0, False
+    labels: tuple[str | Label, str | Label] = ("first direction, in sd", "second direction, in sd")
+    main = "main directions of the inputs" if dense else "directions that move the outputs most"
+    where, far, through = f"In the plane through the mean along the two {main}", 3.0, False
     outside = subject.beyond()
     nearest = outside or subject.nearest()
     one = nearest is not None and nearest.distance is not None and len(law.components) == 1
@@ -132,10 +145,47 @@ def _plane(subject: Subject) -> Plane:
             way = "towards" if outside is None else "out of"
             labels = (f"{way} the event, in sd", "a main direction, in sd")
             known = "of the event" if outside is None else "outside of the event"
-            where = f"In the plane through the mean and the nearest input {known} that is known"
+            where = f"In the plane through the mean and the nearest known input {known}"
             far, through = max(3.0, 1.2 * nearest.distance), True
+    if not through and dense and _independent(subject.moments()[1]):
+        return _plane_of_two(subject, centre)
     plane = net.after(directions.T, centre)
     return Plane(plane, centre, directions, np.full(2, -far), np.full(2, far), labels, where, False, through)
+
+
+def _independent(cov: FloatArray) -> bool:
+    return not np.any(cov - np.diag(np.diag(cov)))
+
+
+def _plane_of_two(subject: Subject, centre: FloatArray) -> Plane:
+    """Inputs without correlation: the two that matter most to the event, or to the outputs; the others at the means."""
+    net, sd = subject.net, np.sqrt(np.maximum(np.diag(subject.moments()[1]), 0.0))
+    x = subject.draws()[0][:_DRAWN]
+    inside = subject.holds(subject.events[0], x) if subject.events else np.zeros(len(x), dtype=bool)
+    if min(inside.sum(), (~inside).sum()) >= _LEAST_INSIDE:
+        pull = np.abs(x[inside].mean(axis=0) - x[~inside].mean(axis=0)) / np.where(sd > 0, sd, np.inf)
+        why = "differ most between the event and the rest"
+    else:
+        pull = sd * np.sqrt((net.jacobian(x[:_LOOKED_AT]) ** 2).mean(axis=(0, 1)))
+        why = "move the outputs most"
+    i, j = (int(k) for k in np.argsort(-pull, kind="stable")[:2])
+    wide = np.where(sd > 0, sd, 1.0)
+    lower, upper = ((centre + side * 3.0 * wide)[[i, j]] for side in (-1.0, 1.0))
+    lower, upper = _supported(subject, (i, j), lower, upper)
+    directions = np.eye(net.n_inputs)[[i, j]]
+    origin = np.where(np.isin(np.arange(net.n_inputs), (i, j)), 0.0, centre)
+    names = (subject.axis(i), subject.axis(j))
+    which = f"{names[0].name} and {names[1].name}, the inputs that {why}"
+    where = f"In the plane of {which}; all others are at their means"
+    plane = net.after(directions.T, origin)
+    return Plane(plane, origin, directions, lower, upper, names, where, False, inputs=(i, j))
+
+
+def _supported(subject: Subject, pair: tuple[int, int], lower: FloatArray, upper: FloatArray) -> tuple[Any, Any]:
+    """The part of a rectangle that inputs can reach."""
+    low, high = (np.asarray(side)[list(pair)] for side in subject.law.support())
+    lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+    return lower, np.where(upper > lower, upper, lower + 1.0)
 
 
 def _window(plane: Any, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, float]:

@@ -23,6 +23,7 @@
       theme: { ink: style.getPropertyValue('--ink'), soft: style.getPropertyValue('--soft') } });
     const what = steps[at].last ? (scene.colour === 'output' ? `colour: ${scene.outputs[0]}` : `colour: which output is ${scene.colour}`) : `colour: unit 0 of layer ${steps[at].layers}, before it switches; orange: cut by layer ${steps[at].layers - 1}`;
     legend(picture, shown);
+    document.getElementById('scene-depth').textContent = `${steps[at].layers} of ${steps[steps.length - 1].layers}`;
     document.getElementById('scene-text').textContent = `${steps[at].count.toLocaleString('en')} regions after ${steps[at].layers === 1 ? '1 hidden layer' : `${steps[at].layers} hidden layers`}; ${what}.${scene.zoomed ? ' This is the middle of the plane above: the whole has too many regions for this page.' : ''}`;
   }
 
@@ -43,7 +44,7 @@
     const scale = valueScale(valueRange(picture, 2), scene.palette), nice = v => String(Number(v.toPrecision(3))).replace('-', '−');
     const made = entry(`linear-gradient(90deg, ${scale.stops.map(rgb).join(', ')})`, nice(scale.high));
     made.firstChild.classList.remove('swatch');
-    made.prepend(`${nice(scale.low)} `);
+    made.prepend(`${steps[at].last ? scene.outputs[0] : `unit 0 of layer ${steps[at].layers}`} ${nice(scale.low)} `);
     box.replaceChildren(made);
   }
 

@@ -47,7 +47,7 @@ def scene(subject: Subject) -> str:
     else:
         return ""
     outputs = list(range(net.n_outputs)) if 2 <= net.n_outputs <= len(CATEGORIES) else [0]
-    labels = [dict(vars(subject.axis(i) if view.flat else Label(str(name)))) for i, name in enumerate(view.labels)]
+    labels = [dict(vars(name if isinstance(name, Label) else Label(name))) for name in view.labels]
     found = {
         "lower": lower.tolist(),
         "upper": upper.tolist(),
@@ -55,7 +55,7 @@ def scene(subject: Subject) -> str:
         "outputs": [subject.output(o) for o in outputs],
         "colour": subject.deciding if len(outputs) > 1 else "output",
         "layers": made,
-        "ellipses": _law(subject, view.flat),
+        "ellipses": _law(subject, view.inputs),
         "palette": {
             "categories": CATEGORIES.tolist(),
             "diverging": diverging(np.linspace(-1.0, 1.0, 5)).tolist(),
@@ -104,12 +104,13 @@ def _text(values: npt.NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
-def _law(subject: Subject, flat: bool) -> list[dict[str, Any]]:
+def _law(subject: Subject, inputs: tuple[int, int] | None) -> list[dict[str, Any]]:
     """The Gaussians of the law, in the plane."""
     law = subject.law
-    if flat:
-        parts = sorted(law.gaussians, key=lambda p: -p[0])[:_MOST_ELLIPSES]
-        return [{"weight": float(w), "mean": g.mean.tolist(), "cov": np.asarray(g.cov).tolist()} for w, g in parts]
+    if inputs is not None:
+        parts, pair = sorted(law.gaussians, key=lambda p: -p[0])[:_MOST_ELLIPSES], list(inputs)
+        shapes = [(float(w), np.asarray(g.mean)[pair], np.asarray(g.cov)[np.ix_(pair, pair)]) for w, g in parts]
+        return [{"weight": w, "mean": mean.tolist(), "cov": cov.tolist()} for w, mean, cov in shapes]
     if len(law.gaussians) == 1:
         return [{"weight": 1.0, "mean": [0.0, 0.0], "cov": [[1.0, 0.0], [0.0, 1.0]]}]
     return []

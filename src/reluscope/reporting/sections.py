@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope._text import count, percent, percent_ends, percent_in
+from reluscope._text import count, percent, percent_bracket, percent_in
 from reluscope.reporting.blocks import ASK_FOR_EVENTS, Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.local_pictures import pictures
@@ -16,6 +16,9 @@ from reluscope.reporting.subject import MOST_LINE_INPUTS, Subject
 
 _MOST_NUMBERS = 200_000
 """Coefficients that are written down."""
+
+_FEW_COVERED = 0.5
+"""With more left over, the linear models that were found say little."""
 
 _MOST_RANKS = 50
 """Singular values that are written down one by one."""
@@ -28,9 +31,9 @@ def network(subject: Subject) -> Section:
     columns = {key: [row.get(key) for row in rows] for key in rows[0]}
     switching = int((net.pieces > 1).sum())
     answer = (
-        f"{net!r} has {count(net.n_inputs, 'input')}, {count(net.n_outputs, 'output')}, "
-        f"{count(switching, 'unit')} "
-        f"that switch and {net.n_parameters:,} parameters. On each region of its input space it is one linear model."
+        f"It has {count(net.n_inputs, 'input')}, {count(switching, 'unit')} that can switch in "
+        f"{count(len(net.hidden), 'hidden layer')}, {count(net.n_outputs, 'output')} and {net.n_parameters:,} "
+        "parameters. On each region of its input space it is one linear model."
     )
     notes = [f"Note: {note}" for note in net.notes]
     return Section(
@@ -58,11 +61,18 @@ def linear_models(subject: Subject) -> Section:
         )
     else:
         covered = percent(max(0.0, 1.0 - found.remainder), rounding=ROUND_FLOOR)
-        lead = (
-            f"We found {count(len(found), 'linear model')} that cover at least {covered} of the inputs; the most "
-            f"likely one covers {likeliest}."
-        )
-    answer = f"{lead} {_entropy(entropy)}"
+        if found.remainder > _FEW_COVERED:
+            part = f"cover at least {covered} of the inputs" if covered != "0 %" else "are a small part of them"
+            lead = (
+                f"It applies very many linear models: the {len(found):,} that were drawn {part}; the most likely one "
+                f"covers {likeliest}."
+            )
+        else:
+            lead = (
+                f"We found {count(len(found), 'linear model')} that cover at least {covered} of the inputs; the most "
+                f"likely one covers {likeliest}."
+            )
+    answer = f"{lead} {_entropy(entropy)}".strip()
     columns: dict[str, Any] = {"probability": top.mass.value, "lower": top.mass.lower, "upper": top.mass.upper}
     shown = subject.most_decided()
     columns["linear model"] = [_rule(subject, top.C[i], top.d[i], shown) for i in range(len(top))]
@@ -70,10 +80,10 @@ def linear_models(subject: Subject) -> Section:
         "; the terms that move the output most come first." if subject.net.n_inputs > 4 else "."
     )
     if subject.net.n_outputs > 1:
-        caption += f" Shown is {subject.result(shown).name}."
+        caption += f" Shown: the output {subject.result(shown).name}."
     caption += " All coefficients are in coefficients.csv."
     blocks: list[Any] = [Table("linear_models", caption, columns), _coefficients(subject, found)]
-    if len(total) > 1:
+    if len(total) > 1 and found.remainder <= _FEW_COVERED:
         most = min(len(total), 2000)
         chart = Chart(
             (0, np.log10(most) or 1), (0, 1), x_label="number of linear models (most probable first)", x_powers=True,
@@ -124,14 +134,16 @@ def units(subject: Subject) -> Section:
         f"{n - int(dead.sum()) - int(always.sum()):,} of {count(n, 'unit')} switch on and off; {int(always.sum()):,} "
         f"are always on, {int(dead.sum()):,} always off (but for at most one input in a million)."
     )
-    chart = Chart((0, 1), (-0.5, len(net.hidden) - 0.5), x_label="probability of being on", y_label="hidden layer",
-                  y_names=[str(k) for k in range(len(net.hidden))],
+    if not (dead | always).any():
+        answer = f"All of the {count(n, 'unit')} switch on and off."
+    chart = Chart((-0.02, 1.02), (-0.5, len(net.hidden) - 0.5), x_label="probability of being on",
+                  y_label="hidden layer", y_names=[str(k) for k in range(len(net.hidden))],
                   height=max(160, 80 + 34 * min(len(rows["layer"]), 12)), title="Activity of each unit")  # fmt: skip
     for k in rows["layer"]:
         here = (layer == k) & switching
         p = np.sort(on[here])[:: max(1, int(here.sum()) // 400)]
-        chart.dots(p, np.full(len(p), float(k)) + 0.5 * (np.arange(len(p)) % 7 - 3) / 8, "c1", radius=2.0)
-    table = Table("units_by_layer", "Activity by layer.", rows, shown=80)
+        chart.dots(p, np.full(len(p), float(k)) + 0.5 * (np.arange(len(p)) % 7 - 3) / 8, "c1", radius=3.0)
+    table = Table("units_by_layer", "Activity by layer.", rows, shown=80, digits=3)
     named = any(h.origin is not None for h in net.hidden) and net.n_units <= _MOST_NAMED
     whole: dict[str, Any] = {"unit": [net.unit_name(i) for i in range(net.n_units)]} if named else {}
     whole |= {"layer": layer, "probability on": on, "lower": low, "upper": high}
@@ -172,9 +184,8 @@ def events(subject: Subject) -> Section:
 
 
 def _likely(text: str, answer: Any) -> str:
-    ends = float(answer.lower), float(answer.upper)
-    at, (low, high) = percent_in(float(answer.value), *ends), percent_ends(*ends)
-    more = "" if low == high or at.startswith("at ") else f", between {low} and {high}"
+    at, low, high = percent_bracket(float(answer.value), float(answer.lower), float(answer.upper))
+    more = "" if not low or at.startswith("at ") else f", between {low} and {high}"
     return f"{text} has probability {at}{more}"
 
 
@@ -197,7 +208,7 @@ def spectrum(subject: Subject) -> Section:
         "median": [found.quantile(0.5, k).value for k in range(ranks)],
         "99 %": [found.quantile(0.99, k).value for k in range(ranks)],
         "of the mean Jacobian": [float(v) for v in found.expected.singular[:ranks]],
-        "at the most probable pattern": [float(v) for v in found.modal.singular[:ranks]],
+        "in the most probable region": [float(v) for v in found.modal.singular[:ranks]],
     }
     edges, mass = found.histogram(bins=30)
     chart = Chart((float(edges[0]), float(edges[-1])), (0, 1.05 * float(mass.upper.max())),
@@ -206,14 +217,16 @@ def spectrum(subject: Subject) -> Section:
     chart.bars(edges[:-1], edges[1:], np.zeros(30), mass.value)
     middle = 0.5 * (edges[1:] + edges[:-1])
     chart.whiskers(middle, mass.lower, mass.upper)
+    bars = " Strokes: confidence intervals." if median.guarantee == "confidence" else ""
     lead = (
         f"A small change of the input is amplified by {median.value:.3g} at the median and, 99 % of the time, by at "
         f"most {high.value:.3g}."
     )
     note = _mixed_units(subject)
     return Section("spectrum", "How sensitive it is", lead + note, median.guarantee,
-                   [Table("spectrum", "Singular values of the Jacobian.", rows, shown=10),
-                    Figure(chart.svg(), "Distribution of the largest singular value (the local Lipschitz constant).")],
+                   [Table("spectrum", "Singular values of the Jacobian, the largest first.", rows, shown=10, digits=3),
+                    Figure(chart.svg(), "Distribution of the largest singular value: by how much at most the network "
+                           f"amplifies a small change of the input.{bars}")],
                    facts=facts, headline=lead)  # fmt: skip
 
 
@@ -221,7 +234,7 @@ def local_models(subject: Subject) -> Section:
     """The local linear models of the data, when data were given."""
     title = "Which linear models apply to the data"
     if subject.X is None:
-        return Section("local", title, ask="X=rows: the linear models that apply to rows of data, and to whom")
+        return Section("local", title, ask="Which linear models apply to which rows of data? Give rows, X (--data).")
     found = subject.unwrapped()
     n, single = len(subject.X), int((found.count == 1).sum())
     half = int(np.searchsorted(np.cumsum(found.count), n / 2)) + 1
@@ -229,28 +242,42 @@ def local_models(subject: Subject) -> Section:
         f"The {n:,} rows lie in {count(len(found), 'region')}, each with its linear model; half of the rows lie in the "
         f"{half:,} largest regions, and {count(single, 'region')} hold a single row each."
     )
-    importance = found.importance()
-    rows = importance.rows()
+    shown = _explained(subject)
+    rows = found.importance(output=shown).rows()
     columns = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
     table = found.summary(global_regions=20).to_dict()
     portraits = list(found.portraits(8))
     who = {"region": [p.region for p in portraits], "rows": [p.count for p in portraits],
            "share": [p.count / n for p in portraits], "rows differ by": [str(p) for p in portraits]}  # fmt: skip
     blocks: list[Any] = [
-        *pictures(subject, found),
+        *pictures(subject, found, shown),
         Table("portraits", "The largest regions: how their rows differ from the average row.", who),
         Table(
             "local_models",
-            "The linear models, by number of rows; coefficients are in local_models.csv.",
+            "The linear models, by number of rows. Local scores: on the rows of the region; global ones: on all rows.",
             table,
             shown=8,
             wide=list(table).index("intercept") + 1 if "intercept" in table else 8,
         ),
-        Table("importance", "Importance of the inputs.", columns, shown=60),
+        Table(
+            "importance", f"Share of the variance of {subject.result(shown).name} that is due to each input.", columns
+        ),
         f"Regions without data: {found.coverage(budget=f'{subject.allow(0.05):g}s', rng=subject.seed)}.",
         f"Check: {found.certificate}.",
     ]
     return Section("local", title, lead, "exact", blocks, facts=found.describe(), headline=lead)
+
+
+def _explained(subject: Subject) -> int:
+    """The output that pictures of the data are about: the one that the first event names, else the first."""
+    from reluscope.events import event
+
+    if not subject.events:
+        return 0
+    net, names = subject.net, subject.names
+    placed = event(subject.events[0], net.n_inputs, net.n_outputs, net=net, law=subject.law, names=names)
+    weight = sum((np.abs(case.G).sum(axis=0) for case in placed.cases), np.zeros(net.n_outputs))
+    return int(np.argmax(weight))
 
 
 def layers(subject: Subject) -> Section:
@@ -280,16 +307,20 @@ def layers(subject: Subject) -> Section:
             else "."
         )
     )
-    blocks: list[Any] = [Table("layer_geometry", "Geometry by layer, measured on the same inputs.", columns, shown=70)]
+    what = (
+        f"Measured on {count(len(x), 'input')}. The stable rank and the participation ratio say in how many directions "
+        "the values of a layer vary; the distance factor, by how much distances between inputs grow."
+    )
+    blocks: list[Any] = [Table("layer_geometry", what, columns, shown=70, digits=3)]
     angles = found["angle_mean"]
     if len(found.rows) > 2 and np.isfinite(angles).all():
-        chart = Chart((-1, len(angles) - 2), (0, 90), x_label="layer (−1 is the input)", y_label="mean angle, degrees",
+        chart = Chart((-1, len(angles) - 2), (0, 90), x_label="layer (−1: the input)", y_label="mean angle, degrees",
                       title="Mean angle between inputs by layer", height=280)  # fmt: skip
         chart.line(np.arange(len(angles)) - 1, np.degrees(angles))
         chart.dots(np.arange(len(angles)) - 1, np.degrees(angles), "c1")
         blocks.append(Figure(chart.svg(), "Mean angle between two inputs, seen after each layer."))
         ranks = found["stable_rank"]
-        chart = Chart((-1, len(ranks) - 2), (0, 1.1 * float(ranks.max())), x_label="layer (−1 is the input)",
+        chart = Chart((-1, len(ranks) - 2), (0, 1.1 * float(ranks.max())), x_label="layer (−1: the input)",
                       y_label="stable rank (centred)", title="Stable rank by layer", height=280)  # fmt: skip
         chart.line(np.arange(len(ranks)) - 1, ranks)
         chart.dots(np.arange(len(ranks)) - 1, ranks, "c1")
@@ -302,11 +333,12 @@ def layers(subject: Subject) -> Section:
 def _entropy(bits: Any) -> str:
     """The entropy in words; what was listed only in part gives no value, but a bound."""
     low, high = f"{bits.lower:.3g}", f"{bits.upper:.3g}"
+    what = "The entropy of their probabilities is"
     if low == high:
-        return f"Their entropy is {low} bits."
+        return f"{what} {low} bits."
     if bits.upper - bits.lower > 0.5 * bits.upper:
-        return f"Their entropy is at least {low} bits." if bits.lower >= 0.1 else "Their entropy is not known."
-    return f"Their entropy is between {low} and {high} bits."
+        return f"{what} at least {low} bits." if bits.lower >= 0.1 else ""
+    return f"{what} between {low} and {high} bits."
 
 
 def _coefficients(subject: Subject, found: Any) -> Table:

@@ -187,7 +187,8 @@ class Subject:
             exact = self.seen() <= MOST_EXACT_DIMENSIONS
             each = f"{max(0.1, self.allow(0.1) / 20):g}s"
             budget = f"{self.allow(0.2):g}s, 300000 regions" if exact else each
-            found = outputs(self.net, self.law, budget=budget, rng=self.seed)
+            method = "auto" if exact else "lines"
+            found = outputs(self.net, self.law, method=method, budget=budget, rng=self.seed)
             unless_interrupted(found.stopped)
             if exact and found.stopped:  # moments have no bracket when mass is missing; lines estimate them
                 found = outputs(self.net, self.law, method="lines", budget=each, rng=self.seed)

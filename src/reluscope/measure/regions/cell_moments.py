@@ -59,8 +59,16 @@ def simplices(vertices: FloatArray) -> FloatArray:
     """The convex hull of points cut into simplices, shape (s, d + 1, d)."""
     if vertices.shape[1] == 1:
         return np.array([[vertices.min(axis=0), vertices.max(axis=0)]])
-    Delaunay = late("scipy.spatial", "Delaunay")
+    Delaunay, ConvexHull, QhullError = (
+        late("scipy.spatial", name) for name in ("Delaunay", "ConvexHull", "QhullError")
+    )
 
     centre = vertices.mean(axis=0)
-    spread = np.maximum(np.ptp(vertices, axis=0), EPS)
-    return vertices[Delaunay((vertices - centre) / spread).simplices]
+    scaled = (vertices - centre) / np.maximum(np.ptp(vertices, axis=0), EPS)
+    try:
+        return vertices[Delaunay(scaled).simplices]
+    except (
+        QhullError
+    ):  # happens from four dimensions on, when many vertices lie near one sphere: facets from the centre
+        facets = vertices[ConvexHull(scaled).simplices]
+        return np.concatenate([np.broadcast_to(centre, (len(facets), 1, len(centre))), facets], axis=1)

@@ -122,6 +122,17 @@ def test_the_support_of_a_column_bounds_the_law_and_the_table():
         rs.fit({"A": [*x.tolist(), -1.0]}, closed)
 
 
+@pytest.mark.parametrize("place", [1e3, 1e6, 1e9])
+def test_columns_far_from_zero_keep_their_mean_and_spread(place):
+    """Amounts are never negative; that does not mean that a temperature in kelvin goes down to 0."""
+    rng = np.random.default_rng(0)
+    x = place + rng.normal(size=200)
+    law = rs.fit({"A": x, "B": rng.normal(size=200)})
+    assert law.marginals[0].support == (0.0, np.inf)
+    assert float(law.mean[0]) == pytest.approx(x.mean(), abs=0.05)
+    assert float(np.sqrt(law.variance[0])) == pytest.approx(x.std(), rel=0.1)
+
+
 def test_a_column_of_many_whole_numbers_takes_fewer_pieces():
     x = np.random.default_rng(0).integers(0, 240, 60_000)
     law = rs.fit({"SCORE": x, "B": np.random.default_rng(1).normal(size=60_000)}, clusters=1)

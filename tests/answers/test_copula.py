@@ -349,6 +349,31 @@ def test_marginals_of_samples():
     assert Marginal.from_data([2.0, 2.0]).support == (2.0, 2.0)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [stats.norm(1e8, 1.0), stats.expon(1e6, 1e-3), stats.truncexpon(1e4), stats.truncnorm(-1e3, 1e3), stats.gamma(1e6),
+     stats.binom(10**6, 0.5), stats.uniform(1e6, 1.0)],
+    ids=["norm", "expon", "truncexpon", "truncnorm", "gamma", "binom", "uniform"],
+)  # fmt: skip
+def test_moments_do_not_suffer_from_a_far_mean_or_a_far_bound(asked):
+    law = Copula([asked])
+    assert float(law.mean[0]) == pytest.approx(asked.mean(), abs=0.01 * asked.std())
+    assert float(law.variance[0]) == pytest.approx(asked.var(), rel=0.03)
+    assert law.cov[0, 0] == law.variance[0]
+    assert [float(side[0]) for side in law.support()] == list(asked.support())
+
+
+def test_a_bound_far_from_the_data_keeps_the_spread_of_the_data():
+    column = 1000.0 + np.random.default_rng(0).normal(size=100)
+    for support in ((0.0, np.inf), (0.0, 2000.0), (990.0, 1010.0), (997.0, 1003.0)):
+        law = Copula([Marginal.from_data(column, accuracy=0.01, support=support)])
+        assert law.marginals[0].support == support
+        assert float(law.mean[0]) == pytest.approx(column.mean(), abs=0.1)
+        assert float(law.variance[0]) == pytest.approx(column.var(), rel=0.2)
+        assert float(law.cdf(990.0, 0)[()]) < 1e-9
+    assert Copula([Marginal([0.0, 1.0], [2.0, 2.0], below=0.0, above=0.0)]).variance.tolist() == [0.0]
+
+
 def test_fitted_laws_have_the_correlations_of_the_ranks():
     truth = Copula([stats.lognorm(0.7), stats.expon(), stats.norm()], [[1, 0.7, 0], [0.7, 1, -0.3], [0, -0.3, 1]])
     law = Copula.fit(truth.sample(40_000, 1), names=["a", "b", "c"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from scipy.stats import binom, norm
 
 import reluscope as rs
 from nets import integer_net, random_net
+from reluscope import activations
+from reluscope.answers import _output_regions
 from reluscope.answers.outputs import bracketed_roots, error_rates, outputs
 from reluscope.errors import InputError
 from reluscope.inputs import ClassMixtures
@@ -134,6 +137,51 @@ def test_cancelling_units_make_an_atom_in_spite_of_rounding():
     assert out.cdf(out.atoms().value[0]).value == pytest.approx(ndtr(2.0), rel=1e-12)
 
 
+def test_the_cdf_jumps_where_the_network_does():
+    """Units that cancel leave an atom at 1, which is 1.0000000000000002 in floats and the coordinates of the law."""
+    clipped = activations.hardtanh()
+    net = rs.Network(
+        [
+            ([[1.0], [-1.0], [-1.5], [-0.5]], [0.0, 1.0, 0.0, -1.0], clipped),
+            ([[-0.5, 0.5, 1.0, 1.0], [1.5, -1.0, 1.5, -1.5]], [-0.5, 0.0]),
+            ([[-1.0, 1.0]], [0.5]),
+        ]
+    )
+    law = rs.Gaussian([0.2], 1.3)
+    out = outputs(net, law)
+    atoms = out.atoms()
+    assert 1.0 in atoms.value.tolist() and len(atoms) == 3
+    for v in atoms.value.tolist():
+        for t in (np.nextafter(v, -np.inf), v, np.nextafter(v, np.inf)):
+            wanted = rs.probability(net, law, f"y[0] <= {float(t)!r}", guarantee="exact")
+            for found in (out.cdf(t), 1.0 - out.sf(t).value):
+                assert float(getattr(found, "value", found)) == pytest.approx(wanted.value, abs=1e-9)
+
+
+def test_the_cdf_of_particles_is_that_of_the_real_network():
+    """0.1 + 0.7 is rounded down: the network of these weights, in real numbers, is above its value in floats."""
+    net, law = rs.Network([([[0.1, 0.7]], None)]), rs.Particles([[1.0, 1.0], [5.0, 5.0]])
+    y = float(net([1.0, 1.0])[0])
+    assert Fraction(0.1) + Fraction(0.7) > Fraction(y)
+    assert rs.probability(net, law, f"y[0] <= {y!r}", guarantee="exact").value == 0.0
+    out = outputs(net, law)
+    assert out.cdf(y).value == 0.0 and out.cdf(np.nextafter(y, 1.0)).value == 0.5
+
+
+def test_what_fractions_do_not_decide_is_in_the_bracket(monkeypatch):
+    net = rs.Network([([[0.1, 0.7], [1.0, 1.0]], [0.0, -50.0]), ([[1.0, 1.0]], [0.3])])
+    monkeypatch.setattr(_output_regions, "_MOST_WORK", 0)
+    for law, y in ((rs.Particles([[1.0, 1.0], [5.0, 5.0]]), 1.1), (rs.Gaussian([-9.0, -9.0], [1.0, 2.0]), 0.3)):
+        out = outputs(net, law)
+        assert out.atoms().value.min() == pytest.approx(y)
+        share = float(out.atoms().mass.value[0])
+        assert share > 0.4
+        for found in (out.cdf(out.atoms().value[0]), out.sf(out.atoms().value[0])):
+            assert found.upper - found.lower == pytest.approx(share, rel=1e-6)
+        far = out.cdf(y + 1e-9)
+        assert far.upper - far.lower < 1e-9
+
+
 def test_clipped_output_has_two_atoms():
     net = rs.Network([([[2.0]], [0.5], "hardtanh"), ([[1.0]], None)])
     atoms = outputs(net, rs.Gaussian([0.0], 1.0)).atoms()
@@ -169,7 +217,8 @@ def test_agrees_with_draws(name):
         low, high = np.quantile(y[:, o], [0.0005, 0.9995])
         t = np.unique(np.concatenate([np.linspace(low, high, 20), out.atoms(o).value[:5]]))
         # Rounding of the draws must not decide which side of an atom they are on.
-        counts = (y[:, o, None] <= t + 1e-12 * (1 + np.abs(t))).sum(axis=0)
+        t += 1e-12 * (1 + np.abs(t))
+        counts = (y[:, o, None] <= t).sum(axis=0)
         found = out.cdf(t, o)
         assert plausible(counts, n, found.lower, found.upper).all()
         np.testing.assert_allclose(out.sf(t, o).value, 1 - found.value, atol=1e-12)

@@ -665,6 +665,48 @@ def _fitted(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         yield f"{law!r}: G == a has {found!r}, the table {share}"
 
 
+def _marginal_laws(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
+    """Distributions of single inputs and fitted columns, far from 0 and with far bounds: their moments and cdf."""
+    place, size = float(rng.choice([0.0, 1e3, -1e6, 1e9])), float(rng.choice([1e-3, 1.0, 40.0]))
+    makers = [
+        lambda: stats.norm(place, size), lambda: stats.expon(place, size), lambda: stats.uniform(place, size),
+        lambda: stats.gamma(float(rng.choice([2.0, 1e2, 1e6])), place, size), lambda: stats.poisson(10 * size),
+        lambda: stats.truncexpon(float(rng.choice([3.0, 1e4])), place, size),
+        lambda: stats.truncnorm(-float(rng.choice([2.0, 1e3])), 5e2, place, size),
+        lambda: stats.beta(3, 50, place, size),
+    ]  # fmt: skip
+    asked_for = makers[int(rng.integers(len(makers)))]()
+    law = asked(counts, lambda: rs.Copula([asked_for], accuracy=2e-3))
+    words = f"{asked_for.dist.name}{asked_for.args}"
+    if law is not None:
+        sd = float(asked_for.std())
+        if abs(float(law.mean[0]) - float(asked_for.mean())) > 0.03 * sd:
+            yield f"{words}: mean {law.mean}, not {asked_for.mean()}"
+        if abs(float(law.variance[0]) / sd**2 - 1) > 0.08:
+            yield f"{words}: variance {law.variance}, not {sd**2}"
+        t = asked_for.ppf(rng.random(5))
+        apart = np.abs(np.asarray(law.cdf(t, 0)) - asked_for.cdf(t)).max()
+        if apart > law.cdf_error[0] + 1e-6:
+            yield f"{words}: cdf off by {apart}, more than {law.cdf_error[0]}"
+    x = place + size * rng.normal(size=int(rng.choice([50, 300])))
+    table = {"a": x, "b": rng.normal(size=len(x))}
+    law = asked(counts, lambda: rs.fit(table))
+    if law is not None:
+        sd = float(x.std())
+        if abs(float(law.mean[0]) - x.mean()) > 0.15 * sd or not 0.7 < np.sqrt(float(law.variance[0])) / sd < 1.4:
+            yield f"fit of {len(x)} rows: {law.mean[0]}, {law.variance[0]}, not {x.mean()}, {sd**2}"
+
+
+def _at_atoms(counts: Counter[str], net: Any, law: Any, out: Any, o: int) -> Iterator[str]:
+    """The cdf on both sides of an atom and at it, against the probability of the same event."""
+    for v in out.atoms(o).value[:3].tolist():
+        for t in (float(np.nextafter(v, -inf)), v, float(np.nextafter(v, inf))):
+            same = asked(counts, lambda t=t: rs.probability(net, law, f"y[{o}] <= {t!r}", guarantee="exact"))
+            found = out.cdf(t, o)
+            if same is not None and _apart(same, found, 1e-9):
+                yield f"cdf({t!r}) of {net!r} under {law!r}: {found!r}, but {same!r}"
+
+
 def _outputs(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     """The law of the output and the linear models, against draws; derivatives against differences."""
     n = int(rng.integers(1, 3))
@@ -690,6 +732,7 @@ def _outputs(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         if (Y[:, o] < place - scale).mean() > q + slack or (Y[:, o] <= place + scale).mean() < q - slack:
             yield f"quantile({q}) of {net!r} under {law!r}: {place}"
         atoms = out.atoms(o)
+        yield from _at_atoms(counts, net, law, out, o)
         for value, mass in zip(atoms.value.tolist(), atoms.mass.value.tolist(), strict=True):
             share = float((np.abs(Y[:, o] - value) <= scale).mean())
             if abs(share - mass) > doubt(share, DRAWS):
@@ -739,5 +782,6 @@ KINDS: dict[str, Callable[[np.random.Generator, Counter[str]], Iterator[str]]] =
     "rare": _rare,
     "fitted": _fitted,
     "outputs": _outputs,
+    "marginal laws": _marginal_laws,
     **GEOMETRY,
 }

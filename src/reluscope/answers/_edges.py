@@ -39,29 +39,18 @@ SLICE = 4.0
 """Cells outside of an edge are searched within so many tolerances of it for what rounding may have put there."""
 
 
-class FlatRows:
-    """Rows that are constant on a region, decided in fractions; None where they are not, or that takes too long."""
+class ExactMaps:
+    """Outputs on the regions of one component as affine maps in fractions."""
 
-    def __init__(self, component: Component, event: PlacedEvent) -> None:
-        self.component, self.event = component, event
-        self._net = component.source or event.network
-        self.known: dict[tuple[bytes, int], bool | None] = {}
+    def __init__(self, component: Component, net: Network, most_work: int) -> None:
+        self.component, self.most_work = component, most_work
+        self.net = component.source or net
         self.work = 0
-        self._ready: tuple[ExactNetwork, ExactNetwork, Any] | None = None
+        self._ready: tuple[ExactNetwork, Any] | None = None
 
-    def holds(self, pattern: Pattern, row: int) -> bool | None:
-        """Whether a row of the event holds on the region of a pattern."""
-        key = self._relevant(pattern, row), row
-        if key not in self.known:
-            self.known[key] = self._decided(pattern, row)
-        return self.known[key]
-
-    def _relevant(self, pattern: Pattern, row: int) -> bytes:
-        """The pieces that the row depends on: units that feed it through units that are not flat."""
-        event, net = self.event, self._net
-        if event.F[row].any():
-            return _NO_PATH if self._no_path(pattern, row) else pattern.tobytes()
-        wanted = event.G[row] != 0
+    def relevant(self, pattern: Pattern, wanted: BoolArray) -> bytes:
+        """The pieces that the wanted outputs depend on: units that feed them through units that are not flat."""
+        net = self.net
         parts = []
         for at in range(len(net.layers) - 1, 0, -1):
             weight = net.layers[at].weight
@@ -73,6 +62,49 @@ class FlatRows:
             if not wanted.any():
                 break
         return b"|".join(parts)
+
+    def row(self, pattern: Pattern, G: FloatArray) -> list[Fraction] | None:
+        """`G y` on the region of a pattern: slopes and the constant; None where that would take too long."""
+        net = self.net
+        x0, D = self.component.span()
+        self.work += (D.shape[1] + 1) * sum(layer.width * layer.n_inputs for layer in net.layers)
+        if self.work > self.most_work:
+            return None
+        if self._ready is None:
+            start = [[Fraction(float(v)) for v in d] + [Fraction(float(c))] for d, c in zip(D, x0, strict=True)]
+            self._ready = ExactNetwork(net), start
+        exact, start = self._ready
+        sizes = [layer.width for layer in net.hidden]
+        pieces = [part.tolist() for part in np.split(pattern, np.cumsum(sizes)[:-1])] if sizes else []
+        value = [Fraction(0)] * (D.shape[1] + 1)
+        if G.any():
+            outputs = exact.maps([*pieces, [0] * net.n_outputs], start)
+            for j in np.flatnonzero(G).tolist():
+                value = [a + Fraction(float(G[j])) * b for a, b in zip(value, outputs[j], strict=True)]
+        return value
+
+
+class FlatRows:
+    """Rows that are constant on a region, decided in fractions; None where they are not, or that takes too long."""
+
+    def __init__(self, component: Component, event: PlacedEvent) -> None:
+        self.event = event
+        self.maps = ExactMaps(component, event.network, _MOST_WORK)
+        self.known: dict[tuple[bytes, int], bool | None] = {}
+        self._plain: ExactNetwork | None = None
+
+    def holds(self, pattern: Pattern, row: int) -> bool | None:
+        """Whether a row of the event holds on the region of a pattern."""
+        key = self._relevant(pattern, row), row
+        if key not in self.known:
+            self.known[key] = self._decided(pattern, row)
+        return self.known[key]
+
+    def _relevant(self, pattern: Pattern, row: int) -> bytes:
+        """The pieces that the row depends on."""
+        if self.event.F[row].any():
+            return _NO_PATH if self._no_path(pattern, row) else pattern.tobytes()
+        return self.maps.relevant(pattern, self.event.G[row] != 0)
 
     def _no_path(self, pattern: Pattern, row: int) -> bool:
         """Whether the row reads derivatives alone, and all are zero: every path to the output has a flat unit."""
@@ -97,23 +129,9 @@ class FlatRows:
         if event.F[row].any() and self._no_path(pattern, row):
             limit = float(event.g[row])
             return limit > 0 or (limit == 0 and not bool(event.strict[row]))
-        placed = self._net
-        x0, D = self.component.span()
-        self.work += (D.shape[1] + 1) * sum(layer.width * layer.n_inputs for layer in placed.layers)
-        if self.work > _MOST_WORK:
+        value = self.maps.row(pattern, event.G[row])
+        if value is None:
             return None
-        if self._ready is None:
-            start = [[Fraction(float(v)) for v in d] + [Fraction(float(c))] for d, c in zip(D, x0, strict=True)]
-            self._ready = ExactNetwork(placed), ExactNetwork(event.net), start
-        exact, plain, start = self._ready
-        sizes = [layer.width for layer in placed.hidden]
-        pieces = [part.tolist() for part in np.split(pattern, np.cumsum(sizes)[:-1])] if sizes else []
-        G = event.G[row]
-        value = [Fraction(0)] * (D.shape[1] + 1)
-        if G.any():
-            outputs = exact.maps([*pieces, [0] * placed.n_outputs], start)
-            for j in np.flatnonzero(G).tolist():
-                value = [a + Fraction(float(G[j])) * b for a, b in zip(value, outputs[j], strict=True)]
         if any(value[:-1]):
             return None
         total = value[-1] - Fraction(float(event.g[row]))
@@ -121,7 +139,8 @@ class FlatRows:
             own = own_pattern(event.network, pattern[None])[0, event.units]
             widths = [layer.width for layer in event.net.hidden]
             split = [part.tolist() for part in np.split(own, np.cumsum(widths)[:-1])] if widths else []
-            f = plain.features(event.event, [*split, [0] * event.net.n_outputs])
+            self._plain = self._plain or ExactNetwork(event.net)
+            f = self._plain.features(event.event, [*split, [0] * event.net.n_outputs])
             if f is None:
                 return None
             total += sum((Fraction(float(c)) * v for c, v in zip(event.F[row], f, strict=True)), Fraction(0))

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import EPS, FloatArray
+from reluscope.answers._edges import ExactMaps
 from reluscope.errors import InputError
+from reluscope.events import ExactNetwork
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS
 
 if TYPE_CHECKING:
@@ -32,6 +35,9 @@ _ROUNDING = 16.0 * EPS
 """Probable rounding of a sum of products, as a share of the sum of their absolute values."""
 
 
+_MOST_WORK, _MOST_REGIONS = 300_000, 20_000
+"""Products of fractions that the values of atoms may take (about a quarter of a second), and regions looked at."""
+
 FLAT = 1e-10
 """Singular values of a map below this share of the largest count as zero."""
 
@@ -41,7 +47,7 @@ class ComponentRegions:
     """Regions of one component of the law. Masses are those of the whole law; `scale` turns plain measure into them.
 
     `C` (n, outputs, r) and `d` (n, outputs) are cleaned: where an output is constant on a region up to rounding, its
-    row of C is zero and `d_error` bounds what that leaves in `d`.
+    row of C is zero and `d_error` bounds what that leaves in `d`. `blur` (outputs,) is what rounding may do to a value.
     """
 
     component: int
@@ -55,6 +61,8 @@ class ComponentRegions:
     gaussian: bool
     scale: float
     regions: Regions
+    blur: FloatArray
+    maps: ExactMaps
 
     @property
     def dimension(self) -> int:
@@ -94,17 +102,22 @@ class ComponentRegions:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Outputs `y` (n, outputs) of probability `mass` (n,): particles, or a component the network does not see."""
+    """Outputs `y` (n, outputs) of probability `mass` (n,): particles, or a component the network does not see.
+
+    `up_to` has the least floats that are not below the values of the network in real numbers, `y_error` what is not
+    known about them.
+    """
 
     component: int
     pattern: Pattern
     y: FloatArray
+    up_to: FloatArray
     y_error: FloatArray
     mass: FloatArray
     error: FloatArray
 
 
-def output_regions(law: Sequence[Enumerated], n_outputs: int) -> OutputRegions:
+def output_regions(law: Sequence[Enumerated], net: Network) -> OutputRegions:
     """The output's law from the enumerated components of the input's."""
     from reluscope.measure.regions import component_measure, scaled
 
@@ -123,23 +136,77 @@ def output_regions(law: Sequence[Enumerated], n_outputs: int) -> OutputRegions:
             y = component.network(component.points)
             tiny = _ROUNDING * weight * component.point_weights
             pattern = component.network.pattern(component.points)[:, component.lead :]
-            points.append(Points(index, pattern, y, np.zeros(y.shape), weight * component.point_weights, tiny))
+            placed = _exactly_at(component.network, component.points, y, _MOST_WORK // len(law))
+            points.append(Points(index, pattern, y, *placed, weight * component.point_weights, tiny))
             continue
         regions = found.regions
         C, d, d_error = _cleaned(component.network, regions.pattern, regions.C, regions.d)
+        maps = ExactMaps(component, net, _MOST_WORK // len(law))
+        blur = _value_errors(maps.net, np.maximum(*np.abs(component.law.far_box()))[None])[0]
         if component.r == 0:
             mass, error = np.full(len(d), weight / len(d)), np.full(len(d), EPS * weight)
-            points.append(Points(index, regions.pattern[:, component.lead :], d, d_error, mass, error))
+            each = [_exactly_on(maps, regions.pattern, o, d[:, o], blur[o]) for o in range(net.n_outputs)]
+            up_to, y_error = (np.stack(part, axis=1) for part in zip(*each, strict=True))
+            points.append(Points(index, regions.pattern[:, component.lead :], d, up_to, y_error, mass, error))
             continue
         gaussian = component.kind != "uniform"
         scale = weight / component_measure(component)
         components.append(
             ComponentRegions(
                 index, regions.pattern[:, component.lead :], C, d, d_error, masses.value,
-                error + _ROUNDING * masses.value, regions.cells, gaussian, scale, regions,
+                error + _ROUNDING * masses.value, regions.cells, gaussian, scale, regions, blur, maps,
             )
         )  # fmt: skip
-    return OutputRegions(tuple(components), tuple(points), missing, n_outputs)
+    return OutputRegions(tuple(components), tuple(points), missing, net.n_outputs)
+
+
+# -- values in real numbers ----------------------------------------------------------------------------------------
+
+
+def _rounded_up(value: Fraction) -> float:
+    """The least float that is not below a number: a float is below the number exactly if it is below this one."""
+    try:
+        near = float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -float(np.finfo(np.float64).max)
+    return near if Fraction(near) >= value else float(np.nextafter(near, np.inf))
+
+
+def _exactly_on(
+    maps: ExactMaps, pattern: Pattern, o: int, value: FloatArray, blur: float
+) -> tuple[FloatArray, FloatArray]:
+    """The value of output o on regions where it is constant, rounded up from fractions, and what is not known of it."""
+    value, error = value.copy(), np.full(len(value), blur)
+    unit = (np.arange(maps.net.n_outputs) == o).astype(np.float64)
+    known: dict[bytes, float | None] = {}
+    for i in range(min(len(value), _MOST_REGIONS)):
+        key = maps.relevant(pattern[i], unit != 0)
+        if key not in known:
+            found = maps.row(pattern[i], unit)
+            known[key] = None if found is None or any(found[:-1]) else _rounded_up(found[-1])
+        exact = known[key]
+        if exact is not None:
+            value[i], error[i] = exact, 0.0
+    return value, error
+
+
+def _exactly_at(net: Network, X: FloatArray, y: FloatArray, most_work: int) -> tuple[FloatArray, FloatArray]:
+    """The outputs at points, rounded up from fractions, and what is not known of them."""
+    value, error = y.copy(), _value_errors(net, np.abs(X))
+    count = min(len(X), most_work // sum(layer.width * layer.n_inputs for layer in net.layers))
+    if not count:
+        return value, error
+    exact = ExactNetwork(net)
+    for i in range(count):
+        value[i] = [_rounded_up(v) for v in exact.at([Fraction(float(x)) for x in X[i]])[0]]
+        error[i] = 0.0
+    return value, error
+
+
+def _value_errors(net: Network, size: FloatArray) -> FloatArray:
+    """What rounding may do to the outputs (n, outputs) at inputs of absolute values up to `size` (n, inputs)."""
+    slopes, offsets = _path_sizes(net, None)
+    return np.asarray(_ROUNDING * (len(net.layers) + 1) * (size @ slopes[0].T + offsets))
 
 
 # -- rounding of the affine maps ---------------------------------------------------------------------------------
@@ -196,11 +263,16 @@ def _path_sizes(net: Network, pattern: Pattern | None) -> tuple[FloatArray, Floa
 
 @dataclass(frozen=True, eq=False)
 class AtomList:
-    """Values an output takes with positive probability, increasing, with masses and bounds on their rounding."""
+    """Values an output takes with positive probability, increasing, with masses and bounds on their rounding.
+
+    The values are rounded up: they are at most t for the same floats t as the network's own. `blur` is what is not
+    known about a value where fractions would have taken too long.
+    """
 
     value: FloatArray
     mass: FloatArray
     error: FloatArray
+    blur: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,18 +293,20 @@ class OutputRegions:
         value, blur, mass, error = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
         for regions in self.components:
             flat = (regions.C[:, o] == 0).all(axis=1)
-            value.append(regions.d[flat, o])
-            blur.append(regions.d_error[flat, o])
+            pattern = regions.regions.pattern[flat]
+            placed = _exactly_on(regions.maps, pattern, o, regions.d[flat, o], float(regions.blur[o]))
+            value.append(placed[0])
+            blur.append(placed[1])
             mass.append(regions.mass[flat])
             error.append(regions.error[flat])
         for p in self.points:
-            value.append(p.y[:, o])
+            value.append(p.up_to[:, o])
             blur.append(p.y_error[:, o])
             mass.append(p.mass)
             error.append(p.error)
         v, b, m, e = (np.concatenate(x) for x in (value, blur, mass, error))
         if not len(v):
-            return AtomList(v, m, e)
+            return AtomList(v, m, e, b)
         order = np.argsort(v, kind="stable")
         v, b, m, e = v[order], b[order], m[order], e[order]
         group = np.concatenate([[0], np.cumsum(np.diff(v) > b[1:] + b[:-1])])
@@ -240,7 +314,26 @@ class OutputRegions:
         heaviest = np.lexsort((np.arange(len(v)), -m, group))
         first = heaviest[np.searchsorted(group[heaviest], np.arange(group[-1] + 1))]
         size = int(group[-1]) + 1
-        return AtomList(v[first], summed_by_group(group, m, size), summed_by_group(group, e, size))
+        widest = np.zeros(size)
+        np.maximum.at(widest, group, np.where(b > 0, np.abs(v - v[first][group]) + b, 0.0))
+        return AtomList(v[first], summed_by_group(group, m, size), summed_by_group(group, e, size), widest)
+
+    def undecided(self, o: int, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The mass of atoms at or below each threshold, and above it, that may be on its other side by rounding."""
+        atoms = self.atoms[o]
+        some = atoms.blur > 0
+        value, blur, mass = atoms.value[some], atoms.blur[some], atoms.mass[some]
+
+        def up_to(ends: FloatArray, side: Literal["left", "right"]) -> tuple[npt.NDArray[np.intp], FloatArray]:
+            count = np.searchsorted(np.sort(ends), t, side=side)
+            return count, np.concatenate([[0.0], np.cumsum(mass[np.argsort(ends)])])[count]
+
+        begun, here, ended = up_to(value - blur, "right"), up_to(value, "right"), up_to(value + blur, "left")
+        below, above = (
+            np.where(more[0] > less[0], more[1] - less[1] + EPS * len(mass), 0.0)
+            for more, less in ((here, ended), (begun, here))
+        )
+        return below, above
 
     def below(self, o: int, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """`P(y_o <= t)` at sorted thresholds, and its rounding."""

@@ -157,7 +157,9 @@ class Outputs:
     def atoms(self, output: int = 0) -> Atoms:
         """The values the output takes with positive probability: regions on which it is constant, equal values merged.
 
-        Values closer than the rounding of the affine maps count as equal.
+        Values are worked out in fractions and rounded up to a float, so that `cdf` jumps where the network's own values
+        are. Where that would take too long, values closer than rounding count as equal, and the brackets of `cdf` and
+        `sf` hold both sides there.
 
         Parameters
         ----------
@@ -395,7 +397,11 @@ class Outputs:
     def _both(self, t: npt.ArrayLike, output: int, side: Any) -> Answers:
         o, levels, shape, order = self._levels(t, output)
         value, error = side(o, levels)
-        lower, upper = np.maximum(value - error, 0.0), np.minimum(value + error + self.regions.missing, 1.0)
+        less, more = self.regions.undecided(o, levels)
+        if side == self.regions.above:
+            less, more = more, less
+        lower = np.maximum(value - error - less, 0.0)
+        upper = np.minimum(value + error + more + self.regions.missing, 1.0)
         return self._values(order, shape, np.minimum(value, 1.0), np.minimum(lower, 1.0), upper)
 
     def _rows(self, rows: Any) -> tuple[FloatArray, FloatArray]:
@@ -667,7 +673,7 @@ def outputs(
         )
     parts = enumerate_law(net, law, budget=budget, progress=progress, rng=rng)
     stopped = next((p.regions.stopped for p in parts if p.regions.stopped), None)
-    regions = output_regions(parts, net.n_outputs)
+    regions = output_regions(parts, net)
     masses = [c.mass for c in regions.components] + [p.mass for p in regions.points]
     dimensions = in_dimensions([*(c.dimension for c in regions.components), *([0] if regions.points else [])])
     return Outputs(

@@ -439,8 +439,7 @@ def _marginal_moments(marginals: tuple[Marginal, ...], part: Law) -> tuple[Float
     low, high = part.support() if cut else (np.full(n, -np.inf), np.full(n, np.inf))
     mean, variance = np.zeros(n), np.zeros(n)
     for i, m in enumerate(marginals):
-        one, two = m.moments(g.mean[i], g.sd[i], low[i], high[i])
-        mean[i], variance[i] = float(one), max(float(two) - float(one) ** 2, 0.0)
+        mean[i], variance[i] = m.moments(g.mean[i], g.sd[i], low[i], high[i])
     return mean, variance
 
 

@@ -25,6 +25,10 @@ TAIL = 1e-7
 _TAIL_RELATIVE = 0.15
 """Relative error of the probability beyond a value in the tails, up to the last knot."""
 
+_LAST, _BOUND = -30.0, -37.0
+"""Scores up to which x goes on beyond the last knot where its bound is far away, and at which it is then at the bound:
+probability 1e-197 and 1e-299, so that a far bound adds nothing to a mean or a variance."""
+
 _RAMP = 1e-6
 """Probability of the ramp between two values of a discrete distribution: pieces must meet."""
 
@@ -147,9 +151,9 @@ class Marginal:
         Notes
         -----
         Knots reach to probability 1e-7 on either side, with a relative error of tail probabilities of about 15 %.
-        Beyond the last knot x is linear in the score, or constant where the distribution has a bound: the bound is then
-        an atom of probability 1e-7. Values of a discrete distribution are atoms; ramps of probability 1e-6 join
-        them.
+        Beyond the last knot x is linear in the score, up to the distribution's bound where it has one: the bound is
+        then an atom of probability 1e-7 at most. Values of a discrete distribution are atoms; ramps of probability 1e-6
+        join them.
 
         Examples
         --------
@@ -190,8 +194,8 @@ class Marginal:
             Largest distance to the sample's own cdf, as far as knots go; values that are more frequent than twice that
             are atoms.
         support : (float, float), optional
-            Bounds that no value passes; by default the smallest and largest value seen. With an infinite one x goes
-            on beyond the data, linear in the score.
+            Bounds that no value passes; by default the smallest and largest value seen. Up to a bound, or for ever if
+            it is infinite, x goes on beyond the data, linear in the score.
         name : str
             For error messages.
 
@@ -436,7 +440,7 @@ class Marginal:
     def moments(
         self, mean: npt.ArrayLike, sd: npt.ArrayLike, low: float = -np.inf, high: float = np.inf
     ) -> tuple[FloatArray, FloatArray]:
-        """`E x` and `E x^2` for `z ~ N(mean, sd^2)` given `low <= z <= high`.
+        """`E x` and `Var x` for `z ~ N(mean, sd^2)` given `low <= z <= high`.
 
         Parameters
         ----------
@@ -446,7 +450,7 @@ class Marginal:
 
         Returns
         -------
-        first, second : arrays of the shape of `mean`
+        expected, variance : arrays of the shape of `mean`
         """
         ndtr = late("scipy.special", "ndtr")
 
@@ -465,13 +469,17 @@ class Marginal:
         tail = np.where(np.isfinite(t), t, 0.0) * density
         first, second = density[..., :-1] - density[..., 1:], p + tail[..., :-1] - tail[..., 1:]
         level, step = start + slope * m, slope * s
-        one = (level * p + step * first).sum(axis=-1)
-        two = (level**2 * p + 2 * level * step * first + step**2 * second).sum(axis=-1)
         whole = p.sum(axis=-1)
         still = s[..., 0] == 0
-        fixed = self(m[..., 0])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(still, fixed, one / whole), np.where(still, fixed**2, two / whole)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            one = np.where(still, self(m[..., 0]), (level * p + step * first).sum(axis=-1) / whole)
+            # About the mean, which may be many standard deviations from 0, in a unit whose square is a float.
+            level = level - one[..., None]
+            unit = np.maximum(np.abs(level), np.abs(step)).max(axis=-1, keepdims=True)
+            unit = np.where(unit > 0, unit, 1.0)
+            level, step = level / unit, step / unit
+            two = (level**2 * p + 2 * level * step * first + step**2 * second).sum(axis=-1) / whole
+            return one, np.where(still, 0.0, unit[..., 0] ** 2 * np.maximum(two, 0.0))
 
     def plain(self) -> dict[str, Any]:
         """The knots as lists, fit for JSON."""
@@ -592,9 +600,9 @@ def _curve(distribution: Any, quantile: Callable[[Any], Any], upper: Callable[[A
             f"{name}: its quantile function falls, from {x[at]:.6g} at probability {ndtr(z[at]):.4g} to "
             f"{x[at + 1]:.6g} at {ndtr(z[at + 1]):.4g}; a quantile function rises: is it that of the upper tail (isf)?"
         )
-    flat = [bool(np.isfinite(b)) for b in bounds]
-    x[0], x[-1] = bounds[0] if flat[0] else x[0], bounds[1] if flat[1] else x[-1]
-    return _Target(z, np.maximum.accumulate(x), flat[0], flat[1], bool((np.diff(x) > 0).all()))
+    smooth = bool((fall > 0).all())
+    z, x = _bounded(z, np.maximum.accumulate(x), *bounds)
+    return _Target(z, x, bool(np.isfinite(bounds[0])), bool(np.isfinite(bounds[1])), smooth)
 
 
 def _sample_curve(
@@ -614,14 +622,39 @@ def _sample_curve(
         else:
             z.append(start[k] + 0.5 * share[k])
             x.append(levels[k])
-    flat_below, flat_above = np.isfinite(low), np.isfinite(high)
     # The first and the last value stand at the ends: beyond them nothing was seen.
-    points, values = ndtri(np.array(z)), np.array(x)
-    if flat_below and low < values[0]:
-        points, values = np.append(min(points[0] - 1.0, ndtri(TAIL)), points), np.append(low, values)
-    if flat_above and high > values[-1]:
-        points, values = np.append(points, max(points[-1] + 1.0, -ndtri(TAIL))), np.append(values, high)
-    return _Target(points, values, bool(flat_below), bool(flat_above))
+    points, values = _bounded(ndtri(np.array(z)), np.array(x), low, high)
+    return _Target(points, values, bool(np.isfinite(low)), bool(np.isfinite(high)))
+
+
+def _bounded(z: FloatArray, x: FloatArray, low: float, high: float) -> tuple[FloatArray, FloatArray]:
+    """The points of a curve with those at its bounds, where these are finite."""
+    if np.isfinite(low):
+        z, x = _down_to(z, x, low)
+    if np.isfinite(high):
+        z, x = _down_to(-z[::-1], -x[::-1], -high)
+        z, x = -z[::-1], -x[::-1]
+    return z, x
+
+
+def _down_to(z: FloatArray, x: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
+    """Points before the first: to the bound, but not more steeply than the curve is, if the bound is far away.
+
+    A line from the first value straight to a bound that is a thousand standard deviations away would have a small
+    probability, and most of the variance.
+    """
+    ndtri = late("scipy.special", "ndtri")
+
+    if bound >= x[0]:
+        return z, x
+    slope = float(np.interp(z[0] + 1.0, z, x) - x[0])  # over one score: the gap between two values may be any
+    reached = z[0] - (x[0] - bound) / slope if slope > 0 else -np.inf
+    tail = float(ndtri(TAIL))
+    if reached >= z[0] - 1.0 and z[0] <= tail:
+        return z, np.append(bound, x[1:])
+    if reached >= _LAST:
+        return np.append(min(reached, z[0] - 1.0, tail), z), np.append(bound, x)
+    return np.append([_BOUND, _LAST], z), np.append([bound, x[0] - slope * (z[0] - _LAST)], x)
 
 
 # -- fewest pieces -------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ polygons too; non-convex ones are not detected.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,8 @@ from reluscope.measure.normal import (
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Moments = tuple[float, float, float, float, float, float]
+Wanted = Literal[True] | None
+"""Whether moments are asked for. None, not False, says no: then their code is not compiled."""
 
 # Beyond this squared radius exp(-r^2/2) < 1e-16: an edge contributes its angle alone.
 _RADIUS2 = 74.0
@@ -399,7 +401,7 @@ def _position(vertices: FloatArray, i: int, rx: float, ry: float, nx: float, ny:
 
 @kernel
 def slices_kernel(
-    vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: bool, buffer: FloatArray
+    vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: Wanted, buffer: FloatArray
 ) -> tuple[float, float, float, float, float, float, float]:
     """Mass, error bound, and (if asked) raw moments x, y, xx, xy, yy of a convex polygon, by positive slices.
 
@@ -503,7 +505,7 @@ def slices_kernel(
                 if rule == _NO_RULE:
                     rule -= 1
                 if rule >= 0:
-                    if moments:
+                    if moments is not None:
                         part = _strip_moments(part_s, part_ds, part_m, part_dm, part_e, part_de, rule)
                         m0 += part[0]
                         ms += part[1]
@@ -595,7 +597,7 @@ def _boundary_moments(vertices: FloatArray, start: int, stop: int, mass: float) 
 
 @kernel
 def polygon_kernel(
-    vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: bool, buffer: FloatArray
+    vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: Wanted, buffer: FloatArray
 ) -> tuple[float, float, float, float, float, float, float]:
     """(mass, error bound, E[x 1], E[y 1], E[xx 1], E[xy 1], E[yy 1]) of vertices[start:stop] moved by (ox, oy).
 
@@ -608,7 +610,7 @@ def polygon_kernel(
         mass, size = _boundary_sum(vertices, start, stop, buffer)
         error = 8.0 * EPS * size
         if error <= _CANCELLATION * mass:
-            if not moments:
+            if moments is None:
                 return mass, error, 0.0, 0.0, 0.0, 0.0, 0.0
             # Near the origin the mass of a sliver loses nothing in the boundary sum, but its moments do.
             if mass >= 1e-3:
@@ -620,18 +622,18 @@ def polygon_kernel(
 @kernel
 def polygon_mass_with(vertices: FloatArray, start: int, stop: int, buffer: FloatArray) -> tuple[float, float]:
     """(mass, error bound) of the polygon vertices[start:stop]; `buffer`: work array of `WORKSPACE` floats."""
-    result = polygon_kernel(vertices, start, stop, 0.0, 0.0, False, buffer)
+    result = polygon_kernel(vertices, start, stop, 0.0, 0.0, None, buffer)
     return result[0], result[1]
 
 
 @kernel
-def _polygon_loop(vertices: FloatArray, offsets: IntArray, moments: bool, out: FloatArray, error: FloatArray) -> None:
+def _polygon_loop(vertices: FloatArray, offsets: IntArray, moments: Wanted, out: FloatArray, error: FloatArray) -> None:
     """Rows of `out`: mass, and the five moments if asked for."""
     buffer = np.empty(WORKSPACE)
     for i in range(error.size):
         result = polygon_kernel(vertices, offsets[i], offsets[i + 1], 0.0, 0.0, moments, buffer)
         out[0, i], error[i] = result[0], result[1]
-        if moments:
+        if moments is not None:
             out[1, i], out[2, i] = result[2], result[3]
             out[3, i], out[4, i], out[5, i] = result[4], result[5], result[6]
 
@@ -647,7 +649,7 @@ def polygon_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]:
     """
     points, starts = checked_vertices(vertices, offsets, "polygon", ("x", "y"), far=1e12)
     out, error = np.empty((1, starts.size - 1)), np.empty(starts.size - 1)
-    _polygon_loop(points, starts, False, out, error)
+    _polygon_loop(points, starts, None, out, error)
     return out[0], error
 
 

@@ -28,6 +28,7 @@ from reluscope.measure.exact.polygon import (
     STRIP_LINEAR,
     STRIP_QUADRATIC,
     WORKSPACE,
+    Wanted,
     orientation_exact,
     polygon_kernel,
 )
@@ -351,7 +352,7 @@ def piece_sum(
     count: int,
     rule: int,
     rounding: float,
-    moments: bool,
+    moments: Wanted,
     polygon: FloatArray,
     buffer: FloatArray,
     out: FloatArray,
@@ -375,7 +376,7 @@ def piece_sum(
         weight = 0.5 * ds * RULE_WEIGHTS[i] * density
         mass, bound, x, y, xx, xy, yy = polygon_kernel(polygon, first, count, ox, oy, moments, buffer)
         out[0] += weight * mass
-        if moments:
+        if moments is not None:
             out[1] += weight * level * mass
             out[2] += weight * x
             out[3] += weight * y
@@ -399,7 +400,7 @@ def piece_sum(
 
 
 @kernel
-def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: bool, out: FloatArray) -> float:
+def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: Wanted, out: FloatArray) -> float:
     """Mass and moments of the hull of points[start:stop] into out (10,) = 1, x, y, z, xx, xy, xz, yy, yz, zz.
 
     Returns an estimate of the error of the mass. Without `moments` only out[0] is meaningful.
@@ -489,7 +490,7 @@ def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: bool, 
             done += step
             step *= 2.0
     out[0] = total[0]
-    if moments:
+    if moments is not None:
         _rotate_moments(frame, total, out)
     return error
 
@@ -520,7 +521,7 @@ def _rotate_moments(frame: FloatArray, total: FloatArray, out: FloatArray) -> No
 
 
 @kernel
-def _batch_loop(points: FloatArray, offsets: IntArray, moments: bool, out: FloatArray, error: FloatArray) -> None:
+def _batch_loop(points: FloatArray, offsets: IntArray, moments: Wanted, out: FloatArray, error: FloatArray) -> None:
     for i in range(error.size):
         error[i] = polyhedron_kernel(points, offsets[i], offsets[i + 1], moments, out[i])
 
@@ -535,7 +536,7 @@ def polyhedra_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]
     """
     points, starts = checked_vertices(vertices, offsets, "polytope", ("x", "y", "z"), far=1e6)
     out, error = np.empty((starts.size - 1, _MOMENTS)), np.empty(starts.size - 1)
-    _batch_loop(points, starts, False, out, error)
+    _batch_loop(points, starts, None, out, error)
     return out[:, 0].copy(), error
 
 

@@ -28,6 +28,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from reluscope._kernels import inner
 from reluscope.measure.exact.interval import (
     NARROW_HALF_WIDTH,
     NARROW_PRODUCT,
@@ -109,7 +110,7 @@ STRIP_LINEAR, STRIP_QUADRATIC = _strip_rules()
 # --- the boundary sum ------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def cross_exact(px: float, py: float, qx: float, qy: float) -> float:
     """px qy - py qx with relative accuracy (products are formed exactly)."""
     left, left_rest = two_product(px, qy)
@@ -117,7 +118,7 @@ def cross_exact(px: float, py: float, qx: float, qy: float) -> float:
     return (left - right) + (left_rest - right_rest)
 
 
-@kernel
+@inner
 def _mean_decay(c0: float, c1: float, c2: float, rule: int, buffer: FloatArray) -> float:
     """int_{-1}^{1} G(c0 + c1 t + c2 t^2) dt by one Gauss rule; the loop over nodes vectorises."""
     first = RULE_START[rule]
@@ -131,7 +132,7 @@ def _mean_decay(c0: float, c1: float, c2: float, rule: int, buffer: FloatArray) 
     return total
 
 
-@kernel
+@inner
 def _long_edge(px: float, py: float, qx: float, qy: float, area2: float, length2: float, buffer: FloatArray) -> float:
     """Triangle mass of a long edge: panels where |r|^2 < 74, plain angles outside."""
     length = math.sqrt(length2)
@@ -164,7 +165,7 @@ def _long_edge(px: float, py: float, qx: float, qy: float, area2: float, length2
     return total + h * INV_4PI * 0.5 * step * inner
 
 
-@kernel
+@inner
 def triangle_mass_kernel(px: float, py: float, qx: float, qy: float, buffer: FloatArray) -> float:
     """Signed mass of the triangle (0, p, q), positive if p -> q turns counter-clockwise about the origin.
 
@@ -185,7 +186,7 @@ def triangle_mass_kernel(px: float, py: float, qx: float, qy: float, buffer: Flo
     return area2 * INV_4PI * 0.5 * inner
 
 
-@kernel
+@inner
 def _boundary_sum(vertices: FloatArray, start: int, stop: int, buffer: FloatArray) -> tuple[float, float]:
     """(sum, sum of absolute values) of the triangle masses of the edges."""
     total, size = 0.0, 0.0
@@ -202,7 +203,7 @@ def _boundary_sum(vertices: FloatArray, start: int, stop: int, buffer: FloatArra
 # --- the slices ------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def orientation_exact(ax: float, ay: float, bx: float, by: float, cx: float, cy: float) -> float:
     """(b - a) x (c - a), twice the signed area of (a, b, c), in doubled precision throughout."""
     ux, ux_rest = two_sum(bx, -ax)
@@ -226,7 +227,7 @@ def _strip_rule(slope: float, half2: float) -> int:
     return _NO_RULE
 
 
-@kernel
+@inner
 def _narrow_strip(
     s: float, ds: float, m: float, dm: float, e: float, de: float, rule: int, terms: int, buffer: FloatArray
 ) -> float:
@@ -253,7 +254,7 @@ def _narrow_strip(
     return result * ds
 
 
-@kernel
+@inner
 def _strip_mass(s: float, ds: float, m: float, dm: float, e: float, de: float, rule: int, buffer: FloatArray) -> float:
     """Mass of one trapezoid (or a part of it) by one Gauss rule."""
     widest = max(e, e + de)
@@ -269,7 +270,7 @@ def _strip_mass(s: float, ds: float, m: float, dm: float, e: float, de: float, r
     return 0.5 * ds * total
 
 
-@kernel
+@inner
 def _strip_moments(s: float, ds: float, m: float, dm: float, e: float, de: float, rule: int) -> Moments:
     """Mass and raw moments 1, s, v, s^2, s v, v^2 of one trapezoid, v being the coordinate along the slices."""
     m0, ms, mv, mss, msv, mvv = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -287,7 +288,7 @@ def _strip_moments(s: float, ds: float, m: float, dm: float, e: float, de: float
     return m0, ms, mv, mss, msv, mvv
 
 
-@kernel
+@inner
 def _nearest2_on_segment(px: float, py: float, dx: float, dy: float) -> tuple[float, float, float]:
     """(squared distance, x, y) of the point of the segment p, p + d nearest to the origin."""
     length2 = dx * dx + dy * dy
@@ -298,7 +299,7 @@ def _nearest2_on_segment(px: float, py: float, dx: float, dy: float) -> tuple[fl
     return x * x + y * y, x, y
 
 
-@kernel
+@inner
 def _panel_rule(s: float, ds: float, m: float, dm: float, e: float, de: float, radius2: float) -> int:
     """Gauss rule for a part of a trapezoid; `_NO_RULE` to split it, -1 if it lies outside the disc `radius2`.
 
@@ -324,7 +325,7 @@ def _panel_rule(s: float, ds: float, m: float, dm: float, e: float, de: float, r
     return _strip_rule(slope, half2)
 
 
-@kernel
+@inner
 def _nearest_point(vertices: FloatArray, start: int, stop: int, ox: float, oy: float) -> tuple[float, float, float]:
     """(squared distance, x, y) of the point of the polygon, moved by (ox, oy), nearest to the origin."""
     best, best_x, best_y = np.inf, 0.0, 0.0
@@ -343,7 +344,7 @@ def _nearest_point(vertices: FloatArray, start: int, stop: int, ox: float, oy: f
     return best, best_x, best_y
 
 
-@kernel
+@inner
 def _slice_direction(
     vertices: FloatArray,
     start: int,
@@ -377,7 +378,7 @@ def _slice_direction(
     return 0.0, 1.0, radius2
 
 
-@kernel
+@inner
 def _chord(vertices: FloatArray, p: int, a: int, b: int, run: float, rise: float, side: float) -> float:
     """Half the slice from vertex p to the line a -> b: orientation/(2 run); 0 if p is on the wrong side.
 
@@ -399,7 +400,7 @@ def _position(vertices: FloatArray, i: int, rx: float, ry: float, nx: float, ny:
     return nx * x + ny * y, nx * y - ny * x
 
 
-@kernel
+@inner
 def slices_kernel(
     vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: Wanted, buffer: FloatArray
 ) -> tuple[float, float, float, float, float, float, float]:
@@ -534,7 +535,7 @@ def slices_kernel(
 # --- masses ----------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def _boundary_suits(vertices: FloatArray, start: int, stop: int) -> bool:
     """Whether the boundary sum is worth trying: the cell is neither small nor far (judged by its bounding box)."""
     low_x, high_x = vertices[start, 0], vertices[start, 0]
@@ -549,7 +550,7 @@ def _boundary_suits(vertices: FloatArray, start: int, stop: int) -> bool:
     return gap_x * gap_x + gap_y * gap_y < _FAR2
 
 
-@kernel
+@inner
 def _segment_moments(px: float, py: float, qx: float, qy: float) -> tuple[float, float, float, float, float]:
     """(tangent x, tangent y, signed distance h of the line, int phi_2, int s phi_2) along the segment p -> q.
 
@@ -577,7 +578,7 @@ def segment_density_kernel(px: float, py: float, qx: float, qy: float) -> float:
     return _segment_moments(px, py, qx, qy)[3]
 
 
-@kernel
+@inner
 def _boundary_moments(vertices: FloatArray, start: int, stop: int, mass: float) -> Moments:
     """Raw moments from the mass by Stokes: E[u 1] = -oint phi_2 n, E[u u' 1] = mass I - oint u phi_2 n'."""
     x, y, xx, xy, yy = 0.0, 0.0, mass, 0.0, mass
@@ -595,7 +596,7 @@ def _boundary_moments(vertices: FloatArray, start: int, stop: int, mass: float) 
     return mass, x, y, xx, xy, yy
 
 
-@kernel
+@inner
 def polygon_kernel(
     vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: Wanted, buffer: FloatArray
 ) -> tuple[float, float, float, float, float, float, float]:
@@ -619,7 +620,7 @@ def polygon_kernel(
     return slices_kernel(vertices, start, stop, ox, oy, moments, buffer)
 
 
-@kernel
+@inner
 def polygon_mass_with(vertices: FloatArray, start: int, stop: int, buffer: FloatArray) -> tuple[float, float]:
     """(mass, error bound) of the polygon vertices[start:stop]; `buffer`: work array of `WORKSPACE` floats."""
     result = polygon_kernel(vertices, start, stop, 0.0, 0.0, None, buffer)

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reluscope._kernels import inner
 from reluscope.measure.exact.polygon import (
     STRIP_LINEAR,
     STRIP_QUADRATIC,
@@ -66,7 +67,7 @@ _TAIL = _tail_weights()
 # --- geometry --------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def nearest_in_hull(points: FloatArray, start: int, stop: int) -> tuple[float, float, float]:
     """A point of the hull of points[start:stop] close to the one nearest to the origin (Gilbert's iteration).
 
@@ -97,7 +98,7 @@ def nearest_in_hull(points: FloatArray, start: int, stop: int) -> tuple[float, f
     return x, y, z
 
 
-@kernel
+@inner
 def _axis_frame(axis: int) -> FloatArray:
     """Rows: the coordinate axis `axis`, then the other two in cyclic order."""
     frame = np.zeros((3, 3))
@@ -106,7 +107,7 @@ def _axis_frame(axis: int) -> FloatArray:
     return frame
 
 
-@kernel
+@inner
 def frame_of(nx: float, ny: float, nz: float) -> FloatArray:
     """Rows: the unit vector n and two that complete it to a right-handed orthonormal frame."""
     frame = np.empty((3, 3))
@@ -125,7 +126,7 @@ def frame_of(nx: float, ny: float, nz: float) -> FloatArray:
     return frame
 
 
-@kernel
+@inner
 def _choose_frame(points: FloatArray, start: int, stop: int) -> tuple[FloatArray, float, float]:
     """(frame whose first row is the slicing direction, squared radius beyond which nothing counts, diameter)."""
     wide, axis, far2 = 0.0, 0, 0.0
@@ -160,7 +161,7 @@ def _choose_frame(points: FloatArray, start: int, stop: int) -> tuple[FloatArray
     return frame_of(tx / apart, ty / apart, tz / apart), radius2, wide
 
 
-@kernel
+@inner
 def hull_of_crossings(
     local: FloatArray,
     below: float,
@@ -240,7 +241,7 @@ def hull_of_crossings(
     return size
 
 
-@kernel
+@inner
 def ends_of_corners(
     local: FloatArray, pairs: IntArray, chain: IntArray, count: int, level: float, corners: FloatArray
 ) -> None:
@@ -258,7 +259,7 @@ def ends_of_corners(
             corners[k, 1] = local[j, 2] + t * (local[i, 2] - local[j, 2])
 
 
-@kernel
+@inner
 def _segment_nearest2(px: float, py: float, qx: float, qy: float) -> tuple[float, float]:
     """(squared distance of the segment from the origin, parameter of the nearest point)."""
     dx, dy = qx - px, qy - py
@@ -270,7 +271,7 @@ def _segment_nearest2(px: float, py: float, qx: float, qy: float) -> tuple[float
     return x * x + y * y, t
 
 
-@kernel
+@inner
 def piece_rule(
     s: float, ds: float, ox: float, oy: float, begin: FloatArray, end: FloatArray, count: int, radius2: float
 ) -> int:
@@ -325,7 +326,7 @@ def piece_rule(
 # --- the quadrature --------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def _thinness(polygon: FloatArray, count: int) -> float:
     """perimeter / area of a slice (relative change of its area per unit motion of its sides)."""
     area2, perimeter = 0.0, 0.0
@@ -341,7 +342,7 @@ def _thinness(polygon: FloatArray, count: int) -> float:
     return 2.0 * perimeter / area2
 
 
-@kernel
+@inner
 def piece_sum(
     s: float,
     ds: float,
@@ -399,7 +400,7 @@ def piece_sum(
     return quadrature, error
 
 
-@kernel
+@inner
 def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: Wanted, out: FloatArray) -> float:
     """Mass and moments of the hull of points[start:stop] into out (10,) = 1, x, y, z, xx, xy, xz, yy, yz, zz.
 
@@ -495,7 +496,7 @@ def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: Wanted
     return error
 
 
-@kernel
+@inner
 def _rotate_moments(frame: FloatArray, total: FloatArray, out: FloatArray) -> None:
     """Moments in the slicing frame back to the given coordinates."""
     second = np.empty((3, 3))

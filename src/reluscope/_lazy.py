@@ -48,8 +48,8 @@ class Clock:
             me = threading.get_ident()
             self._busy[me] = self._busy.get(me, 0) + 1
 
-    def go_on(self) -> float:
-        """This thread has ended; gives the seconds for which the clock has stood still so far."""
+    def go_on(self) -> None:
+        """This thread has ended."""
         with self._lock:
             me = threading.get_ident()
             nested = self._busy.pop(me, 1) - 1
@@ -57,7 +57,6 @@ class Clock:
                 self._busy[me] = nested
             elif not self._busy:
                 self._total += time.monotonic() - self._since
-            return self._total
 
     def renew(self) -> None:
         """In a copy of the process the other threads are gone."""

@@ -20,14 +20,12 @@ from reluscope._check import describe
 from reluscope._lazy import CLOCK, Clock
 from reluscope.answer import Status, Stop
 from reluscope.errors import InputError
+from reluscope.progress import in_notebook
 from reluscope.threads import stopped
 
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
 _SECONDS |= {"minute": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0}
-_LONG = 2.0
-"""Seconds of compiling after which a terminal shows why it waits."""
-
 _PILOT_SECONDS = 0.02
 """A pilot that takes so long has shown the pace."""
 
@@ -99,23 +97,39 @@ class _Watch(event.Listener):
     """Stops the clock while any thread compiles, loads compiled code or waits for the compiler.
 
     numba's own `TimingListener` may be called by two threads at once, and then loses count for good.
-    On a terminal this says once that compiling takes a while: silence would look like a hang.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._announced = False
 
     def on_start(self, happened: Any) -> None:
         self._clock.stop()
 
     def on_end(self, happened: Any) -> None:
-        if self._clock.go_on() > _LONG and not self._announced and sys.stderr.isatty():
-            self._announced = True
-            print("reluscope: compiling on first use (kept on disk for the next time) ...", file=sys.stderr)
+        self._clock.go_on()
+
+
+class _Announcement(event.Listener):
+    """Says once, before a kernel of this library compiles, why the user waits: silence would look like a hang."""
+
+    def __init__(self) -> None:
+        self._made = False
+
+    def on_start(self, happened: Any) -> None:
+        ours = happened.data["dispatcher"].py_func.__module__.startswith("reluscope.")
+        if ours and not self._made and (sys.stderr.isatty() or in_notebook()):
+            self._made = True
+            print(
+                "reluscope: compiling on first use, for some seconds; kept on disk (`reluscope warm` compiles all) ...",
+                file=sys.stderr,
+            )
+
+    def on_end(self, happened: Any) -> None:
+        pass
 
 
 event.register("numba:compiler_lock", _Watch(CLOCK))
+event.register("numba:compile", _Announcement())  # not where compiled code is loaded
 _TARGET = cpu_target.target_context
 """Made by the first kernel, under the compiler's lock: here, so that importing a module with kernels takes no lock."""
 

@@ -32,7 +32,7 @@ _EVERY = 0.1
 def meter(progress: Any, title: str) -> Iterator[Report]:
     """A function to report to while the block runs."""
     auto = isinstance(progress, str) and progress == "auto"
-    if auto and not sys.stderr.isatty() and _in_notebook():
+    if auto and not sys.stderr.isatty() and in_notebook():
         yield from _line(title)
     elif progress is None or (auto and not sys.stderr.isatty()):
         yield lambda done, text: None
@@ -74,7 +74,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
     """Whether a notebook shows what is written (its standard error is no terminal)."""
     shell = sys.modules.get("IPython")
     found = shell.get_ipython() if shell is not None and hasattr(shell, "get_ipython") else None

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._kernels import inner
 
 GONE = -(1 << 30)
 """`where` of a variable that is left out."""
@@ -68,7 +69,7 @@ class Dictionary(NamedTuple):
     where: npt.NDArray[np.int64]
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def new_dictionary(d, rows):  # type: ignore[no-untyped-def]
     """Arrays for a dictionary with at most `rows` rows."""
     return Dictionary(
@@ -80,11 +81,11 @@ def new_dictionary(d, rows):  # type: ignore[no-untyped-def]
     )
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def exchange(at, n, r, j, column):  # type: ignore[no-untyped-def]
     """Make basic row `r` nonbasic in column `j` and the other way round. `column` is scratch of length >=
     n."""
-    D, C = at.D, at.C
+    D, C, basic, nonbasic, where = at
     d = C.shape[1]
     inverse = 1.0 / D[j, r]
     for i in range(n):
@@ -101,35 +102,37 @@ def exchange(at, n, r, j, column):  # type: ignore[no-untyped-def]
     D[j, r] = inverse
     for q in range(3):
         D[d + q, r], C[q, j] = C[q, j], D[d + q, r]
-    leaving, entering = at.basic[r], at.nonbasic[j]
-    at.basic[r], at.nonbasic[j] = entering, leaving
-    at.where[entering], at.where[leaving] = r, -1 - j
+    leaving, entering = basic[r], nonbasic[j]
+    basic[r], nonbasic[j] = entering, leaving
+    where[entering], where[leaving] = r, -1 - j
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def shift(at, n, j, move):  # type: ignore[no-untyped-def]
     """Move the variable of column `j` by `move`."""
-    D, d = at.D, at.C.shape[1]
+    D, C = at.D, at.C
+    d = C.shape[1]
     if move != 0.0:
         for i in range(n):
             D[d, i] += move * D[j, i]
-        at.C[0, j] += move
+        C[0, j] += move
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def drop_row(at, n, r):  # type: ignore[no-untyped-def]
     """Forget the basic variable of row `r`; returns the new number of rows."""
+    D, C, basic, _, where = at
     last = n - 1
-    at.where[at.basic[r]] = GONE
+    where[basic[r]] = GONE
     if r != last:
-        for q in range(at.C.shape[1] + 3):
-            at.D[q, r] = at.D[q, last]
-        at.basic[r] = at.basic[last]
-        at.where[at.basic[r]] = r
+        for q in range(C.shape[1] + 3):
+            D[q, r] = D[q, last]
+        basic[r] = basic[last]
+        where[basic[r]] = r
     return last
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def rebuild(at, G, functions, column):  # type: ignore[no-untyped-def]
     """Recompute the dictionary of the present nonbasic set from the data, by elimination with complete
     pivoting.
@@ -141,10 +144,11 @@ def rebuild(at, G, functions, column):  # type: ignore[no-untyped-def]
     d = C.shape[1]
     total = d + functions
     value, low, up = np.empty(total), np.empty(total), np.empty(total)
-    wanted = np.zeros(total, np.bool_)
+    wanted = np.empty(total, np.bool_)
     rows = -d
     for v in range(total):
         i = where[v]
+        wanted[v] = False
         if i == GONE:
             continue
         rows += 1
@@ -192,11 +196,11 @@ def rebuild(at, G, functions, column):  # type: ignore[no-untyped-def]
         exchange(at, n, r, j, column)
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def entering_column(at, k, sign, dual, bland):  # type: ignore[no-untyped-def]
     """The column that raises `sign * row k` fastest (with `bland`, the one of lowest number), and its
     direction."""
-    D, C = at.D, at.C
+    D, C, nonbasic = at.D, at.C, at.nonbasic
     best, direction = dual, 1.0
     column: Any = np.int64(-1)
     lowest = 1 << 30
@@ -209,14 +213,14 @@ def entering_column(at, k, sign, dual, bland):  # type: ignore[no-untyped-def]
         else:
             continue
         if bland:
-            if at.nonbasic[q] < lowest:
-                lowest, column, direction = at.nonbasic[q], q, way
+            if nonbasic[q] < lowest:
+                lowest, column, direction = nonbasic[q], q, way
         elif way * gain > best:
             best, column, direction = way * gain, q, way
     return column, direction
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def blocking_row(at, n, j, direction, bland):  # type: ignore[no-untyped-def]
     """How far column `j` may move, and the row that stops it (-1: its own other bound, or nothing if
     infinite)."""
@@ -247,7 +251,7 @@ def blocking_row(at, n, j, direction, bland):  # type: ignore[no-untyped-def]
     return step, r
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def take_step(at, n, r, j, direction, step, column):  # type: ignore[no-untyped-def]
     """Move column `j` by `step`; exchange it with row `r`, which lands on the bound it moved towards (r < 0:
     none)."""
@@ -261,7 +265,7 @@ def take_step(at, n, r, j, direction, step, column):  # type: ignore[no-untyped-
     exchange(at, n, r, j, column)
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def note(at, seen, n_seen, first, j, move):  # type: ignore[no-untyped-def]
     """Write the values of the variables `first, ...`, when column `j` has moved on by `move`, to the next row
     of `seen`.
@@ -271,18 +275,19 @@ def note(at, seen, n_seen, first, j, move):  # type: ignore[no-untyped-def]
     kept = len(seen)
     if kept == 0:
         return n_seen
-    D, d = at.D, at.C.shape[1]
+    D, C, where = at.D, at.C, at.where
+    d = C.shape[1]
     row = n_seen % kept
     for q in range(seen.shape[1]):
-        i = at.where[first + q]
+        i = where[first + q]
         if i >= 0:
             seen[row, q] = D[d, i] + move * D[j, i] if move != 0.0 else D[d, i]
         elif i != GONE:
-            seen[row, q] = at.C[0, -1 - i] + (move if -1 - i == j else 0.0)
+            seen[row, q] = C[0, -1 - i] + (move if -1 - i == j else 0.0)
     return n_seen + 1
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def search(at, n, variable, sign, goal, dual, limit, column, seen, n_seen, first):  # type: ignore[no-untyped-def]
     """Raise `sign * variable` from the present vertex until it exceeds `goal` or is at its largest.
 
@@ -290,11 +295,11 @@ def search(at, n, variable, sign, goal, dual, limit, column, seen, n_seen, first
     last vertex before it when the edge beyond is unbounded), at an optimal vertex (OPTIMAL), or wherever
     `limit` steps lead (DOUBTFUL). Each point visited is noted in `seen`.
     """
-    D, C = at.D, at.C
+    D, C, where = at.D, at.C, at.where
     d = C.shape[1]
     stalled = 0
     for taken in range(limit):
-        k = at.where[variable]
+        k = where[variable]
         bland = stalled > 2 * d + 10
         if k >= 0:
             if sign * D[d, k] > goal:
@@ -324,18 +329,18 @@ def search(at, n, variable, sign, goal, dual, limit, column, seen, n_seen, first
     return DOUBTFUL, limit, n_seen
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def walk_to(at, n, variable, target, limit, column):  # type: ignore[no-untyped-def]
     """Walk to a point where `variable` equals `target` and make it nonbasic there.
 
     Returns (steps taken, column of the variable); -1 steps when the target is out of reach or the limit came
     first. The variable's own bounds must let it pass the target.
     """
-    D, C = at.D, at.C
+    D, C, where = at.D, at.C, at.where
     d = C.shape[1]
     stalled = 0
     for taken in range(limit):
-        k = at.where[variable]
+        k = where[variable]
         bland = stalled > 2 * d + 10
         if k < 0:
             # Nonbasic at another value (the variable has several break points): it moves itself.
@@ -381,7 +386,7 @@ def walk_to(at, n, variable, target, limit, column):  # type: ignore[no-untyped-
     return -1, -1
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def two_product(a, b):  # type: ignore[no-untyped-def]
     """`a b` as a rounded product and its exact rounding error (Dekker)."""
     p = a * b
@@ -394,7 +399,7 @@ def two_product(a, b):  # type: ignore[no-untyped-def]
     return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def _add_product(total, rest, a, b):  # type: ignore[no-untyped-def]
     """Add `a b` to the doubled-precision sum `total + rest`."""
     p, e = two_product(a, b)
@@ -403,7 +408,7 @@ def _add_product(total, rest, a, b):  # type: ignore[no-untyped-def]
     return s, rest + (((total - (s - z)) + (p - z)) + e)
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def exact_value(at, G, variable, error):  # type: ignore[no-untyped-def]
     """Value of a basic variable at the present basis, to second order in the dictionary's rounding, and its
     error.
@@ -448,7 +453,7 @@ def exact_value(at, G, variable, error):  # type: ignore[no-untyped-def]
     return total + rest, moved
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def gets_beyond(at, n, G, variable, sign, t, tol, error, limit, column, seen, n_seen, first):  # type: ignore[no-untyped-def]
     """Whether `sign * (variable - t)` exceeds the tolerance somewhere: (BEYOND | OPTIMAL | DOUBTFUL, steps,
     n_seen).
@@ -480,7 +485,7 @@ def gets_beyond(at, n, G, variable, sign, t, tol, error, limit, column, seen, n_
     return (OPTIMAL if abs(value - t) <= tol + moved else DOUBTFUL), steps, n_seen
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def start_at_corner(at, lower, upper, origin, G, functions):  # type: ignore[no-untyped-def]
     """The dictionary with all coordinates nonbasic: at a finite bound, or at `origin` where there is none."""
     D, C, basic, nonbasic, where = at
@@ -503,7 +508,7 @@ def start_at_corner(at, lower, upper, origin, G, functions):  # type: ignore[no-
         D[d, i], D[d + 1, i], D[d + 2, i] = value, -np.inf, np.inf
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def first_point(at, n, up, error, G, limit, column):  # type: ignore[no-untyped-def]
     """Switch on the upper bounds `up` of the functions, one after the other: OPTIMAL when all hold, BEYOND
     when they cannot.

@@ -27,6 +27,7 @@ def run(options: Options) -> int:
     from reluscope.cells.regions import regions
     from reluscope.inputs import Gaussian
     from reluscope.network import Network
+    from reluscope.progress import meter
 
     rng = np.random.default_rng(0)
 
@@ -55,10 +56,12 @@ def run(options: Options) -> int:
         "linear models": lambda: linear_models(net(2, 4, 1), law(2)),
     }
     taken = {}
-    for name, call in calls.items():
-        begin = time.process_time()
-        call()
-        taken[name] = time.process_time() - begin
+    with meter("auto", "compiling") as report:
+        for i, (name, call) in enumerate(calls.items()):
+            report(i, f"{i} of {len(calls)}: {name}")
+            begin = time.process_time()
+            call()
+            taken[name] = time.process_time() - begin
     width = max(map(len, taken))
     lines = [f"{name:<{width}}  {seconds:6.2f} s" for name, seconds in taken.items()]
     total = sum(taken.values())

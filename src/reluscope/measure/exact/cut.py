@@ -409,7 +409,7 @@ def _solid_below(cut: _Cut) -> None:
                         rule -= 1
                     if rule < _NO_RULE:
                         quadrature, rounded = piece_sum(
-                            s, step * ds, 0.0, 0.0, begin, end, count, rule, rounding, False, polygon, buffer, part
+                            s, step * ds, 0.0, 0.0, begin, end, count, rule, rounding, None, polygon, buffer, part
                         )
                         if short or quadrature <= _TOLERANCE * max(part[0], total):
                             break

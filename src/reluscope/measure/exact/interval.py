@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import real_array
+from reluscope._kernels import inner
 from reluscope.errors import InputError
 from reluscope.measure.normal import (
     half_square_exp,
@@ -37,7 +38,7 @@ NARROW_HALF_WIDTH = 0.6
 NARROW_PRODUCT = 0.8
 
 
-@kernel
+@inner
 def narrow_mean(m: float, half: float) -> float:
     """Mean of phi over [m - half, m + half] divided by phi(m): sum_k He_2k(m) half^2k/(2k+1)!, narrow only."""
     square, width = m * m, half * half
@@ -53,7 +54,7 @@ def narrow_mean(m: float, half: float) -> float:
     return total
 
 
-@kernel
+@inner
 def narrow_central_moments(m: float, half: float) -> tuple[float, float, float]:
     """Means of 1, t, t^2 times phi(m + t)/phi(m) over |t| <= half, by the same series, narrow only.
 
@@ -96,7 +97,7 @@ def interval_mass_kernel(a: float, b: float) -> float:
     return normal_pdf(a) * (mills(a) - math.exp(-half * (a + b)) * mills(b))
 
 
-@kernel
+@inner
 def interval_moments_kernel(a: float, b: float) -> tuple[float, float, float]:
     """(P(a < u < b), E[u 1], E[u^2 1]), all relatively accurate; zeros when b <= a.
 

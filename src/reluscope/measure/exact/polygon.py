@@ -23,11 +23,12 @@ polygons too; non-convex ones are not detected.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from reluscope._kernels import inner
 from reluscope.measure.exact.interval import (
     NARROW_HALF_WIDTH,
     NARROW_PRODUCT,
@@ -56,6 +57,8 @@ from reluscope.measure.normal import (
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Moments = tuple[float, float, float, float, float, float]
+Wanted = Literal[True] | None
+"""Whether moments are asked for. None, not False, says no: then their code is not compiled."""
 
 # Beyond this squared radius exp(-r^2/2) < 1e-16: an edge contributes its angle alone.
 _RADIUS2 = 74.0
@@ -107,7 +110,7 @@ STRIP_LINEAR, STRIP_QUADRATIC = _strip_rules()
 # --- the boundary sum ------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def cross_exact(px: float, py: float, qx: float, qy: float) -> float:
     """px qy - py qx with relative accuracy (products are formed exactly)."""
     left, left_rest = two_product(px, qy)
@@ -115,7 +118,7 @@ def cross_exact(px: float, py: float, qx: float, qy: float) -> float:
     return (left - right) + (left_rest - right_rest)
 
 
-@kernel
+@inner
 def _mean_decay(c0: float, c1: float, c2: float, rule: int, buffer: FloatArray) -> float:
     """int_{-1}^{1} G(c0 + c1 t + c2 t^2) dt by one Gauss rule; the loop over nodes vectorises."""
     first = RULE_START[rule]
@@ -129,7 +132,7 @@ def _mean_decay(c0: float, c1: float, c2: float, rule: int, buffer: FloatArray) 
     return total
 
 
-@kernel
+@inner
 def _long_edge(px: float, py: float, qx: float, qy: float, area2: float, length2: float, buffer: FloatArray) -> float:
     """Triangle mass of a long edge: panels where |r|^2 < 74, plain angles outside."""
     length = math.sqrt(length2)
@@ -162,7 +165,7 @@ def _long_edge(px: float, py: float, qx: float, qy: float, area2: float, length2
     return total + h * INV_4PI * 0.5 * step * inner
 
 
-@kernel
+@inner
 def triangle_mass_kernel(px: float, py: float, qx: float, qy: float, buffer: FloatArray) -> float:
     """Signed mass of the triangle (0, p, q), positive if p -> q turns counter-clockwise about the origin.
 
@@ -183,7 +186,7 @@ def triangle_mass_kernel(px: float, py: float, qx: float, qy: float, buffer: Flo
     return area2 * INV_4PI * 0.5 * inner
 
 
-@kernel
+@inner
 def _boundary_sum(vertices: FloatArray, start: int, stop: int, buffer: FloatArray) -> tuple[float, float]:
     """(sum, sum of absolute values) of the triangle masses of the edges."""
     total, size = 0.0, 0.0
@@ -200,7 +203,7 @@ def _boundary_sum(vertices: FloatArray, start: int, stop: int, buffer: FloatArra
 # --- the slices ------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def orientation_exact(ax: float, ay: float, bx: float, by: float, cx: float, cy: float) -> float:
     """(b - a) x (c - a), twice the signed area of (a, b, c), in doubled precision throughout."""
     ux, ux_rest = two_sum(bx, -ax)
@@ -224,7 +227,7 @@ def _strip_rule(slope: float, half2: float) -> int:
     return _NO_RULE
 
 
-@kernel
+@inner
 def _narrow_strip(
     s: float, ds: float, m: float, dm: float, e: float, de: float, rule: int, terms: int, buffer: FloatArray
 ) -> float:
@@ -251,7 +254,7 @@ def _narrow_strip(
     return result * ds
 
 
-@kernel
+@inner
 def _strip_mass(s: float, ds: float, m: float, dm: float, e: float, de: float, rule: int, buffer: FloatArray) -> float:
     """Mass of one trapezoid (or a part of it) by one Gauss rule."""
     widest = max(e, e + de)
@@ -267,7 +270,7 @@ def _strip_mass(s: float, ds: float, m: float, dm: float, e: float, de: float, r
     return 0.5 * ds * total
 
 
-@kernel
+@inner
 def _strip_moments(s: float, ds: float, m: float, dm: float, e: float, de: float, rule: int) -> Moments:
     """Mass and raw moments 1, s, v, s^2, s v, v^2 of one trapezoid, v being the coordinate along the slices."""
     m0, ms, mv, mss, msv, mvv = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -285,7 +288,7 @@ def _strip_moments(s: float, ds: float, m: float, dm: float, e: float, de: float
     return m0, ms, mv, mss, msv, mvv
 
 
-@kernel
+@inner
 def _nearest2_on_segment(px: float, py: float, dx: float, dy: float) -> tuple[float, float, float]:
     """(squared distance, x, y) of the point of the segment p, p + d nearest to the origin."""
     length2 = dx * dx + dy * dy
@@ -296,7 +299,7 @@ def _nearest2_on_segment(px: float, py: float, dx: float, dy: float) -> tuple[fl
     return x * x + y * y, x, y
 
 
-@kernel
+@inner
 def _panel_rule(s: float, ds: float, m: float, dm: float, e: float, de: float, radius2: float) -> int:
     """Gauss rule for a part of a trapezoid; `_NO_RULE` to split it, -1 if it lies outside the disc `radius2`.
 
@@ -322,7 +325,7 @@ def _panel_rule(s: float, ds: float, m: float, dm: float, e: float, de: float, r
     return _strip_rule(slope, half2)
 
 
-@kernel
+@inner
 def _nearest_point(vertices: FloatArray, start: int, stop: int, ox: float, oy: float) -> tuple[float, float, float]:
     """(squared distance, x, y) of the point of the polygon, moved by (ox, oy), nearest to the origin."""
     best, best_x, best_y = np.inf, 0.0, 0.0
@@ -341,7 +344,7 @@ def _nearest_point(vertices: FloatArray, start: int, stop: int, ox: float, oy: f
     return best, best_x, best_y
 
 
-@kernel
+@inner
 def _slice_direction(
     vertices: FloatArray,
     start: int,
@@ -375,7 +378,7 @@ def _slice_direction(
     return 0.0, 1.0, radius2
 
 
-@kernel
+@inner
 def _chord(vertices: FloatArray, p: int, a: int, b: int, run: float, rise: float, side: float) -> float:
     """Half the slice from vertex p to the line a -> b: orientation/(2 run); 0 if p is on the wrong side.
 
@@ -397,9 +400,9 @@ def _position(vertices: FloatArray, i: int, rx: float, ry: float, nx: float, ny:
     return nx * x + ny * y, nx * y - ny * x
 
 
-@kernel
+@inner
 def slices_kernel(
-    vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: bool, buffer: FloatArray
+    vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: Wanted, buffer: FloatArray
 ) -> tuple[float, float, float, float, float, float, float]:
     """Mass, error bound, and (if asked) raw moments x, y, xx, xy, yy of a convex polygon, by positive slices.
 
@@ -503,7 +506,7 @@ def slices_kernel(
                 if rule == _NO_RULE:
                     rule -= 1
                 if rule >= 0:
-                    if moments:
+                    if moments is not None:
                         part = _strip_moments(part_s, part_ds, part_m, part_dm, part_e, part_de, rule)
                         m0 += part[0]
                         ms += part[1]
@@ -532,7 +535,7 @@ def slices_kernel(
 # --- masses ----------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def _boundary_suits(vertices: FloatArray, start: int, stop: int) -> bool:
     """Whether the boundary sum is worth trying: the cell is neither small nor far (judged by its bounding box)."""
     low_x, high_x = vertices[start, 0], vertices[start, 0]
@@ -547,7 +550,7 @@ def _boundary_suits(vertices: FloatArray, start: int, stop: int) -> bool:
     return gap_x * gap_x + gap_y * gap_y < _FAR2
 
 
-@kernel
+@inner
 def _segment_moments(px: float, py: float, qx: float, qy: float) -> tuple[float, float, float, float, float]:
     """(tangent x, tangent y, signed distance h of the line, int phi_2, int s phi_2) along the segment p -> q.
 
@@ -575,7 +578,7 @@ def segment_density_kernel(px: float, py: float, qx: float, qy: float) -> float:
     return _segment_moments(px, py, qx, qy)[3]
 
 
-@kernel
+@inner
 def _boundary_moments(vertices: FloatArray, start: int, stop: int, mass: float) -> Moments:
     """Raw moments from the mass by Stokes: E[u 1] = -oint phi_2 n, E[u u' 1] = mass I - oint u phi_2 n'."""
     x, y, xx, xy, yy = 0.0, 0.0, mass, 0.0, mass
@@ -593,9 +596,9 @@ def _boundary_moments(vertices: FloatArray, start: int, stop: int, mass: float) 
     return mass, x, y, xx, xy, yy
 
 
-@kernel
+@inner
 def polygon_kernel(
-    vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: bool, buffer: FloatArray
+    vertices: FloatArray, start: int, stop: int, ox: float, oy: float, moments: Wanted, buffer: FloatArray
 ) -> tuple[float, float, float, float, float, float, float]:
     """(mass, error bound, E[x 1], E[y 1], E[xx 1], E[xy 1], E[yy 1]) of vertices[start:stop] moved by (ox, oy).
 
@@ -608,7 +611,7 @@ def polygon_kernel(
         mass, size = _boundary_sum(vertices, start, stop, buffer)
         error = 8.0 * EPS * size
         if error <= _CANCELLATION * mass:
-            if not moments:
+            if moments is None:
                 return mass, error, 0.0, 0.0, 0.0, 0.0, 0.0
             # Near the origin the mass of a sliver loses nothing in the boundary sum, but its moments do.
             if mass >= 1e-3:
@@ -617,21 +620,21 @@ def polygon_kernel(
     return slices_kernel(vertices, start, stop, ox, oy, moments, buffer)
 
 
-@kernel
+@inner
 def polygon_mass_with(vertices: FloatArray, start: int, stop: int, buffer: FloatArray) -> tuple[float, float]:
     """(mass, error bound) of the polygon vertices[start:stop]; `buffer`: work array of `WORKSPACE` floats."""
-    result = polygon_kernel(vertices, start, stop, 0.0, 0.0, False, buffer)
+    result = polygon_kernel(vertices, start, stop, 0.0, 0.0, None, buffer)
     return result[0], result[1]
 
 
 @kernel
-def _polygon_loop(vertices: FloatArray, offsets: IntArray, moments: bool, out: FloatArray, error: FloatArray) -> None:
+def _polygon_loop(vertices: FloatArray, offsets: IntArray, moments: Wanted, out: FloatArray, error: FloatArray) -> None:
     """Rows of `out`: mass, and the five moments if asked for."""
     buffer = np.empty(WORKSPACE)
     for i in range(error.size):
         result = polygon_kernel(vertices, offsets[i], offsets[i + 1], 0.0, 0.0, moments, buffer)
         out[0, i], error[i] = result[0], result[1]
-        if moments:
+        if moments is not None:
             out[1, i], out[2, i] = result[2], result[3]
             out[3, i], out[4, i], out[5, i] = result[4], result[5], result[6]
 
@@ -647,7 +650,7 @@ def polygon_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]:
     """
     points, starts = checked_vertices(vertices, offsets, "polygon", ("x", "y"), far=1e12)
     out, error = np.empty((1, starts.size - 1)), np.empty(starts.size - 1)
-    _polygon_loop(points, starts, False, out, error)
+    _polygon_loop(points, starts, None, out, error)
     return out[0], error
 
 

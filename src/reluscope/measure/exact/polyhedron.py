@@ -24,10 +24,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reluscope._kernels import inner
 from reluscope.measure.exact.polygon import (
     STRIP_LINEAR,
     STRIP_QUADRATIC,
     WORKSPACE,
+    Wanted,
     orientation_exact,
     polygon_kernel,
 )
@@ -65,7 +67,7 @@ _TAIL = _tail_weights()
 # --- geometry --------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def nearest_in_hull(points: FloatArray, start: int, stop: int) -> tuple[float, float, float]:
     """A point of the hull of points[start:stop] close to the one nearest to the origin (Gilbert's iteration).
 
@@ -96,7 +98,7 @@ def nearest_in_hull(points: FloatArray, start: int, stop: int) -> tuple[float, f
     return x, y, z
 
 
-@kernel
+@inner
 def _axis_frame(axis: int) -> FloatArray:
     """Rows: the coordinate axis `axis`, then the other two in cyclic order."""
     frame = np.zeros((3, 3))
@@ -105,7 +107,7 @@ def _axis_frame(axis: int) -> FloatArray:
     return frame
 
 
-@kernel
+@inner
 def frame_of(nx: float, ny: float, nz: float) -> FloatArray:
     """Rows: the unit vector n and two that complete it to a right-handed orthonormal frame."""
     frame = np.empty((3, 3))
@@ -124,7 +126,7 @@ def frame_of(nx: float, ny: float, nz: float) -> FloatArray:
     return frame
 
 
-@kernel
+@inner
 def _choose_frame(points: FloatArray, start: int, stop: int) -> tuple[FloatArray, float, float]:
     """(frame whose first row is the slicing direction, squared radius beyond which nothing counts, diameter)."""
     wide, axis, far2 = 0.0, 0, 0.0
@@ -159,7 +161,7 @@ def _choose_frame(points: FloatArray, start: int, stop: int) -> tuple[FloatArray
     return frame_of(tx / apart, ty / apart, tz / apart), radius2, wide
 
 
-@kernel
+@inner
 def hull_of_crossings(
     local: FloatArray,
     below: float,
@@ -239,7 +241,7 @@ def hull_of_crossings(
     return size
 
 
-@kernel
+@inner
 def ends_of_corners(
     local: FloatArray, pairs: IntArray, chain: IntArray, count: int, level: float, corners: FloatArray
 ) -> None:
@@ -257,7 +259,7 @@ def ends_of_corners(
             corners[k, 1] = local[j, 2] + t * (local[i, 2] - local[j, 2])
 
 
-@kernel
+@inner
 def _segment_nearest2(px: float, py: float, qx: float, qy: float) -> tuple[float, float]:
     """(squared distance of the segment from the origin, parameter of the nearest point)."""
     dx, dy = qx - px, qy - py
@@ -269,7 +271,7 @@ def _segment_nearest2(px: float, py: float, qx: float, qy: float) -> tuple[float
     return x * x + y * y, t
 
 
-@kernel
+@inner
 def piece_rule(
     s: float, ds: float, ox: float, oy: float, begin: FloatArray, end: FloatArray, count: int, radius2: float
 ) -> int:
@@ -324,7 +326,7 @@ def piece_rule(
 # --- the quadrature --------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def _thinness(polygon: FloatArray, count: int) -> float:
     """perimeter / area of a slice (relative change of its area per unit motion of its sides)."""
     area2, perimeter = 0.0, 0.0
@@ -340,7 +342,7 @@ def _thinness(polygon: FloatArray, count: int) -> float:
     return 2.0 * perimeter / area2
 
 
-@kernel
+@inner
 def piece_sum(
     s: float,
     ds: float,
@@ -351,7 +353,7 @@ def piece_sum(
     count: int,
     rule: int,
     rounding: float,
-    moments: bool,
+    moments: Wanted,
     polygon: FloatArray,
     buffer: FloatArray,
     out: FloatArray,
@@ -375,7 +377,7 @@ def piece_sum(
         weight = 0.5 * ds * RULE_WEIGHTS[i] * density
         mass, bound, x, y, xx, xy, yy = polygon_kernel(polygon, first, count, ox, oy, moments, buffer)
         out[0] += weight * mass
-        if moments:
+        if moments is not None:
             out[1] += weight * level * mass
             out[2] += weight * x
             out[3] += weight * y
@@ -398,8 +400,8 @@ def piece_sum(
     return quadrature, error
 
 
-@kernel
-def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: bool, out: FloatArray) -> float:
+@inner
+def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: Wanted, out: FloatArray) -> float:
     """Mass and moments of the hull of points[start:stop] into out (10,) = 1, x, y, z, xx, xy, xz, yy, yz, zz.
 
     Returns an estimate of the error of the mass. Without `moments` only out[0] is meaningful.
@@ -489,12 +491,12 @@ def polyhedron_kernel(points: FloatArray, start: int, stop: int, moments: bool, 
             done += step
             step *= 2.0
     out[0] = total[0]
-    if moments:
+    if moments is not None:
         _rotate_moments(frame, total, out)
     return error
 
 
-@kernel
+@inner
 def _rotate_moments(frame: FloatArray, total: FloatArray, out: FloatArray) -> None:
     """Moments in the slicing frame back to the given coordinates."""
     second = np.empty((3, 3))
@@ -520,7 +522,7 @@ def _rotate_moments(frame: FloatArray, total: FloatArray, out: FloatArray) -> No
 
 
 @kernel
-def _batch_loop(points: FloatArray, offsets: IntArray, moments: bool, out: FloatArray, error: FloatArray) -> None:
+def _batch_loop(points: FloatArray, offsets: IntArray, moments: Wanted, out: FloatArray, error: FloatArray) -> None:
     for i in range(error.size):
         error[i] = polyhedron_kernel(points, offsets[i], offsets[i + 1], moments, out[i])
 
@@ -535,7 +537,7 @@ def polyhedra_mass(vertices: Any, offsets: Any) -> tuple[FloatArray, FloatArray]
     """
     points, starts = checked_vertices(vertices, offsets, "polytope", ("x", "y", "z"), far=1e6)
     out, error = np.empty((starts.size - 1, _MOMENTS)), np.empty(starts.size - 1)
-    _batch_loop(points, starts, False, out, error)
+    _batch_loop(points, starts, None, out, error)
     return out[:, 0].copy(), error
 
 

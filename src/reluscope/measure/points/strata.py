@@ -174,7 +174,7 @@ class Strata:
             look()
             begin, n, bits = task
             box = np.empty(n, np.int64)
-            _into_boxes(bits, low, width, ends, begin, box)
+            _into_boxes(bits, low, width, ends, begin, int(np.searchsorted(ends, begin, side="right")), box)
             first = int(box[0])
             found = np.zeros(int(box[-1]) - first + 1, np.int64)
             logic.count(own()(bits, n), box - first, found)
@@ -344,7 +344,7 @@ class _Pilot:
         bits = self.rng.integers(0, _ALL, (r, -(-n // SIDE) * SIDE), dtype=np.uint32)
         ends = _LOOKS * np.arange(1, k + 1)
         box = np.empty(n, np.int64)
-        _into_boxes(bits, boxes.low, boxes.high - boxes.low, ends, 0, box)
+        _into_boxes(bits, boxes.low, boxes.high - boxes.low, ends, 0, 0, box)
         outputs = space.evaluate(bits, n)
         hits = np.zeros(k, np.int64)
         self.logic.count(outputs, box, hits)
@@ -388,18 +388,18 @@ class _Pilot:
 def warm_up_strata() -> None:
     """Compile before a clock starts."""
     one, box = np.ones(1, np.int64), np.zeros(1, np.int64)
-    _into_boxes(np.zeros((1, SIDE), np.uint32), box[None], one[None] * _ALL, one, 0, box)
+    _into_boxes(np.zeros((1, SIDE), np.uint32), box[None], one[None] * _ALL, one, 0, 0, box)
     rows = (np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.bool_), np.array([0, 1]), np.zeros(1, np.int64))
     _count(np.zeros((1, 1)), *rows, box, np.zeros(1, np.int64))
 
 
 @kernel
-def _into_boxes(bits: Any, low: Any, width: Any, ends: Any, begin: int, box: Any) -> None:
+def _into_boxes(bits: Any, low: Any, width: Any, ends: Any, begin: int, first: int, box: Any) -> None:
     """Random bits (r, n) moved into the boxes of points begin, begin + 1, ..., which are written to `box`.
 
-    Box i has the points before `ends[i]`.
+    Box i has the points before `ends[i]`; the first of these points is in box `first`.
     """
-    i = np.searchsorted(ends, begin, side="right")
+    i = first
     for p in range(box.size):
         while ends[i] <= begin + p:
             i += 1

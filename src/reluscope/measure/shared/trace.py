@@ -319,20 +319,25 @@ def _walk(
     one_form = forms == 1
     weights = np.zeros(widest)
     no_bias = depth + 1
-    blocks = (width + BLOCK - 1) // BLOCK
+    # One by one, and in few types: every function of numpy, in every type, compiles for a tenth of a second.
+    blocks, listed = np.empty(depth, np.int64), np.empty(depth, np.uint64)
+    per_unit = np.uint64(max(breaks.shape[1] - 2, 1))
+    for at in range(depth):
+        blocks[at] = (width[at] + BLOCK - 1) // BLOCK
+        listed[at] = place[at] * per_unit
     # State of every unit: slope and value at the current point, slope and ends of its piece, the piece.
     S, V, A = np.zeros(places), np.zeros(places), np.zeros(places)
-    HI, LO = np.full(places, np.inf), np.full(places, -np.inf)
-    P = np.zeros(places, np.uint64)
-    # Crossings of a layer's units on its current interval, in order, and how far they have been worked off.
-    listed = place * np.uint64(max(breaks.shape[1] - 2, 1))
+    HI, LO, P = np.empty(places), np.empty(places), np.empty(places, np.uint64)
+    for at in range(places):
+        HI[at], LO[at], P[at] = np.inf, -np.inf, ZERO
+    # Crossings of a layer's units on its current interval, in order (from `listed` on), and how far they have been
+    # worked off.
     room = max(1, places * (breaks.shape[1] - 2))
     cross_t, cross_key = np.empty(room), np.empty(room, np.uint64)
     scratch_t, scratch_key = np.zeros(room + BLOCK), np.empty(room, np.uint64)
-    list_end, list_at = np.zeros(depth, np.uint64), np.zeros(depth, np.uint64)
+    list_end, list_at = np.empty(depth, np.uint64), np.empty(depth, np.uint64)
     here, stop, there = np.zeros(depth), np.zeros(depth), np.zeros(depth)
-    stale = np.zeros(depth + 1, np.bool_)
-    updates = np.zeros(depth + 1, np.int64)
+    stale, updates = np.empty(depth + 1, np.bool_), np.empty(depth + 1, np.int64)
     hover = np.zeros(depth)
     live, coefficient, extra = np.empty(widest, np.uint64), np.empty(widest), np.empty(widest)
     y, ys = np.zeros(widest), np.zeros(widest)

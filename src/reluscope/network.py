@@ -547,10 +547,15 @@ class Network:
         p = pattern_rows(self, pattern)
         batch = np.atleast_2d(p)
         bits = []
-        for k in range(int(self.pieces.max(initial=1) - 1).bit_length()):
+        planes = int(self.pieces.max(initial=1) - 1).bit_length()
+        for k in range(planes):
             wide = self.pieces > 1 << k
-            bits.append(((batch if wide.all() else batch[:, wide]) >> k) & 1)
-        packed = np.packbits(np.concatenate(bits, axis=1), axis=1) if bits else np.zeros((len(batch), 1), np.uint8)
+            plane = batch if wide.all() else batch[:, wide]
+            bits.append(plane if planes == 1 else (plane >> k) & 1)
+        joined = (
+            bits[0] if planes == 1 else np.concatenate(bits, axis=1) if bits else np.zeros((len(batch), 1), np.uint8)
+        )
+        packed = np.packbits(joined, axis=1)
         if packed.shape[1] == 0:
             packed = np.zeros((len(batch), 1), np.uint8)
         keys = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}")[:, 0]
@@ -1273,7 +1278,7 @@ def pattern_rows(net: Network, pattern: npt.ArrayLike) -> Pattern:
         raise InputError(
             f"pattern must hold whole numbers in shape ({net.n_units},) or (n, {net.n_units}), got {describe(p)}"
         )
-    if p.size and ((p < 0) | (p >= net.pieces)).any():
+    if p.size and (p.min() < 0 or p.max() >= net.pieces.min()) and ((p < 0) | (p >= net.pieces)).any():
         bad = np.argwhere((np.atleast_2d(p) < 0) | (np.atleast_2d(p) >= net.pieces))[0, 1]
         raise InputError(
             f"pattern has an entry outside 0..{net.pieces[bad] - 1} for unit {bad}, which has {net.pieces[bad]} pieces"

@@ -6,12 +6,15 @@ afterwards, so a collision of hashes costs time and never correctness.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from reluscope._check import FloatArray
 from reluscope.network import Network, Pattern
@@ -98,25 +101,83 @@ def group(words: Words) -> Groups:
         order = np.lexsort((np.arange(n), *words.T))
         new = np.ones(n, dtype=bool)
         new[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
-    starts = np.flatnonzero(new)
-    size = np.diff(np.append(starts, n))
-    first = order[starts]  # stable sorts: the first of a group is its earliest row
-    size_at = np.zeros(n, dtype=np.int64)
-    size_at[first] = size
-    ranked = np.flatnonzero(size_at)
-    smaller = size_at[ranked].max(initial=0) - size_at[ranked]
-    # Numbers of 16 bits are sorted in a few passes.
-    ranked = ranked[
-        np.argsort(smaller.astype(np.uint16) if smaller.max(initial=0) < 1 << 16 else smaller, kind="stable")
-    ]
-    rank = np.empty(n, dtype=np.int64)  # of the group that begins in a row
-    rank[ranked] = np.arange(len(ranked))
-    mine = rank[first]
-    ends = np.cumsum(size_at[ranked])
+    return _numbered(order, new)
+
+
+def _numbered(order: Index, new: npt.NDArray[np.bool_]) -> Groups:
+    """Groups of rows in an order in which each is together, with its earliest row first (there `new` is true)."""
+    n = len(order)
+    cuts = [0, n]
+    if n >= _MANY and not on_cluster():
+        # Each worker has some groups to itself.
+        cuts = [0, *(c + int(new[c:].argmax()) for c in range(n // _PARTS, n, n // _PARTS) if new[c:].any()), n]
+    parts = list(itertools.pairwise(cuts))
+    size = np.zeros(n, dtype=np.int64)  # of the group that begins in a row
+    _share(lambda part: _measure(order, new, *part, size), parts)
+    number, first, begin = _rank(size)
     member, rows = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    member[order] = np.repeat(mine, size)
-    rows[np.arange(n) + np.repeat(ends[mine] - size - starts, size)] = order
-    return Groups(member, ranked, rows)
+    _share(lambda part: _sort_in(order, new, *part, number, begin, member, rows), parts)
+    return Groups(member, first, rows)
+
+
+def _share(work: Callable[[Any], None], parts: Sequence[Any]) -> None:
+    """Work on parts of arrays in memory: by threads, or where there is one part by this one."""
+    for _ in map(work, parts) if len(parts) == 1 else run(work, parts, jobs=jobs_at_hand()):
+        pass
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _measure(order, new, start, stop, size):  # type: ignore[no-untyped-def]
+    """Sizes of the groups in a part of the order, each at its first row."""
+    begin = start
+    for i in range(start + 1, stop + 1):
+        if i == stop or new[i]:
+            if begin < stop:
+                size[order[begin]] = i - begin
+            begin = i
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rank(size):  # type: ignore[no-untyped-def]
+    """The number of the group that begins in a row, the first row of each group, and the rows of groups before it."""
+    n, n_groups, largest = len(size), 0, 0
+    for r in range(n):
+        largest = max(largest, size[r])
+    place = np.zeros(largest + 1, dtype=np.int64)  # the next number of a group of a size: larger ones come before
+    for r in range(n):
+        if size[r] > 0:
+            place[size[r]] += 1
+            n_groups += 1
+    before = rows = 0
+    first = np.empty(n_groups, dtype=np.int64)
+    begin = np.empty(n_groups, dtype=np.int64)
+    for s in range(len(place) - 1, 0, -1):
+        alike, place[s] = place[s], before
+        for g in range(before, before + alike):
+            begin[g] = rows
+            rows += s
+        before += alike
+    number = np.empty(n, dtype=np.int64)
+    for r in range(n):
+        s = size[r]
+        if s > 0:
+            number[r] = place[s]
+            first[place[s]] = r
+            place[s] += 1
+    return number, first, begin
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sort_in(order, new, start, stop, number, begin, member, rows):  # type: ignore[no-untyped-def]
+    """A part of the order: the group of each row, and the rows of each group."""
+    g = at = 0
+    for i in range(start, stop):
+        if i == start or new[i]:
+            g = number[order[i]]
+            at = begin[g]
+        member[order[i]] = g
+        rows[at] = order[i]
+        at += 1
 
 
 _TOP_BITS = 43
@@ -134,11 +195,15 @@ def _by_top_bits(hashed: npt.NDArray[np.uint64]) -> Index | None:
 
 
 _PARTS = 16
+"""Parts of rows that are sorted and grouped by one worker each."""
+
+_MANY = 1 << 16
+"""Rows from which on that is done in parts."""
 
 
 def _sorted(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Evenly spread numbers, sorted: those with the same top four bits by one worker each."""
-    if len(keys) < 1 << 16 or on_cluster():
+    if len(keys) < _MANY or on_cluster():
         return np.sort(keys)
     part = (keys >> np.uint64(60)).astype(np.uint8)
     ends = np.concatenate([[0], np.cumsum(np.bincount(part, minlength=_PARTS))])
@@ -149,8 +214,7 @@ def _sorted(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         mine.sort()
         out[ends[k] : ends[k + 1]] = mine
 
-    for _ in run(sort, range(_PARTS), jobs=jobs_at_hand()):
-        pass
+    _share(sort, range(_PARTS))
     return out
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from reluscope._check import FloatArray, Rng, any_array, flag, indices, integer
 from reluscope._columns import Names, columns_of, strings
@@ -1215,6 +1216,23 @@ def _traced(part: slice, net: Network, rows: Any) -> tuple[Words, FloatArray]:
     return pack(net, pattern), outputs
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _farthest(C, d, X, rows, region, start, outputs):  # type: ignore[no-untyped-def]
+    """The largest difference between the outputs of rows and the local models of their regions."""
+    worst = 0.0
+    for i in range(len(rows)):
+        r = rows[i]
+        a = region[r] - start
+        for o in range(d.shape[1]):
+            total = 0.0
+            for j in range(X.shape[1]):
+                total += C[a, o, j] * X[i, j]
+            off = abs(total + d[a, o] - outputs[r, o])
+            if not off <= worst:
+                worst = off
+    return worst
+
+
 def _maps_of(
     part: slice,
     net: Network,
@@ -1235,9 +1253,7 @@ def _maps_of(
     worst = 0.0
     rows = np.sort(order[ends[part.start] : ends[part.stop]])  # in the order of the file, for memory maps
     for some in spans(len(rows), max(1, _MAP_NUMBERS // (m * k))):
-        at = region[rows[some]] - part.start
-        local = np.einsum("rok,rk->ro", C[at], read(X, rows[some])) + d[at]
-        worst = max(worst, float(np.abs(local - outputs[rows[some]]).max()))
+        worst = max(worst, _farthest(C, d, read(X, rows[some]), rows[some], region, part.start, outputs))
     if stored is None:
         return (C, d), worst
     stored[0][part], stored[1][part] = C, d

@@ -69,7 +69,7 @@ def by_facets(u: Unwrapped, factor: FloatArray, centroid: FloatArray, budget: An
     owner = np.where(nearest >= 0, mine[np.maximum(nearest, 0)], -1)
     sides = owner[pairs]
     sides = sides[(sides >= 0).all(axis=1) & (sides[:, 0] != sides[:, 1])]
-    edges = np.unique(np.sort(sides, axis=1), axis=0)
+    edges = _once(sides, len(u))
     empty = np.flatnonzero((mine < 0) & (owner >= 0))
     return Adjacency("facets", connected(edges, centroid), words[empty], owner[empty])
 
@@ -79,7 +79,7 @@ def by_distance(u: Unwrapped, centroid: FloatArray, neighbours: int = 10) -> Adj
     k = min(neighbours + 1, len(centroid))
     near = _nearest(centroid, k)
     pairs = np.column_stack([np.repeat(np.arange(len(centroid)), k), near.ravel()])
-    edges = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
+    edges = _once(pairs[pairs[:, 0] != pairs[:, 1]], len(centroid))
     nothing = np.zeros((0, u._words.shape[1]), dtype=np.uint64)
     return Adjacency("nearest", connected(edges, centroid), nothing, np.zeros(0, dtype=np.int64))
 
@@ -143,8 +143,14 @@ def connected(edges: Index, centroid: FloatArray) -> Index:
     distance, near = cKDTree(centroid[inside]).query(centroid[outside])
     order = np.lexsort((distance, part[outside]))
     first = order[np.unique(part[outside][order], return_index=True)[1]]
-    extra = np.sort(np.column_stack([outside[first], inside[near[first]]]), axis=1)
-    return np.unique(np.concatenate([edges, extra]), axis=0)
+    extra = np.column_stack([outside[first], inside[near[first]]])
+    return _once(np.concatenate([edges, extra]), n)
+
+
+def _once(pairs: Index, n: int) -> Index:
+    """Pairs of two among n, the smaller first, each once and in order."""
+    low, high = np.divmod(np.unique(pairs.min(axis=1) * n + pairs.max(axis=1)), n)
+    return np.column_stack([low, high])
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reluscope._check import FloatArray
+from reluscope.measure.simd import dot
 
 Index = npt.NDArray[np.int64]
 
@@ -59,6 +60,8 @@ class Polish:
         self.pull = pull.reshape(n, p * m)
         self.upper = np.triu_indices(p)  # Gram matrices are symmetric: half of each is enough
         self.flat = np.ascontiguousarray(gram[:, self.upper[0], self.upper[1]])
+        # The cost θᵀAθ - 2 ΘᵀAθ + ΘᵀAΘ of region and cluster is `own` and a product of two vectors.
+        self.terms = _in_blocks(self.flat, -2.0 * self.pull)
         both = np.concatenate([edges, edges[:, ::-1]])
         self.beside = both[np.argsort(both[:, 0], kind="stable"), 1]
         self.start = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
@@ -76,10 +79,10 @@ class Polish:
         for _ in range(rounds):
             full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = total
             common = np.linalg.solve(full, pulled.reshape(k, p, m))
-            # The cost θᵀAθ - 2 ΘᵀAθ + ΘᵀAΘ of region and cluster: two products of vectors.
-            outer = np.ascontiguousarray((common @ common.transpose(0, 2, 1))[:, upper[0], upper[1]] * twice)
-            models = np.ascontiguousarray(common.reshape(k, p * m))
-            best = _cheapest(label, self.own, pull, flat, models, outer, self.start, self.beside)
+            outer = (common @ common.transpose(0, 2, 1))[:, upper[0], upper[1]] * twice
+            best = _cheapest(
+                label, self.own, self.terms, _in_blocks(outer, common.reshape(k, p * m)), self.start, self.beside
+            )
             lost = (np.bincount(best, minlength=k) == 0)[label]
             best[lost] = label[lost]
             moved = np.flatnonzero(best != label)
@@ -93,6 +96,12 @@ class Polish:
         return label
 
 
+def _in_blocks(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Columns side by side, with zeros up to whole blocks of eight."""
+    width = left.shape[1] + right.shape[1]
+    return np.hstack([left, right, np.zeros((len(left), -width % 8))])
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _added(label, rows, k):  # type: ignore[no-untyped-def]
     """Sums of the rows with each label, shape (k, columns)."""
@@ -104,11 +113,12 @@ def _added(label, rows, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cheapest(label, own, pull, flat, common, outer, start, beside):  # type: ignore[no-untyped-def]
+def _cheapest(label, own, terms, clusters, start, beside):  # type: ignore[no-untyped-def]
     """The cheapest cluster of each region among its own and those of the regions beside it."""
-    n = len(label)
+    n, width = len(label), terms.shape[1]
+    terms, clusters = terms.ravel(), clusters.ravel()
     best = label.copy()
-    mark = np.full(len(common), -1)
+    mark = np.full(len(clusters) // width, -1)
     for r in range(n):
         here = label[r]
         low = 0.0
@@ -121,8 +131,8 @@ def _cheapest(label, own, pull, flat, common, outer, start, beside):  # type: ig
             if not priced:
                 priced = True
                 # The gain must exceed rounding, or regions would go to and fro.
-                low = np.dot(flat[r], outer[here]) - 2.0 * np.dot(pull[r], common[here]) - 1e-9 * (own[r] + 1e-300)
-            cost = np.dot(flat[r], outer[c]) - 2.0 * np.dot(pull[r], common[c])
+                low = dot(terms, r * width, clusters, here * width, width // 8) - 1e-9 * (own[r] + 1e-300)
+            cost = dot(terms, r * width, clusters, c * width, width // 8)
             if cost < low:
                 low = cost
                 best[r] = c
@@ -215,7 +225,17 @@ def _merge_all(n, models, grams, floors, both):  # type: ignore[no-untyped-def]
     costs = np.empty(max(n - 1, 0))
     mark = np.full(total, -1)
     made = 0
+    clean = n
     while len(heap) > 0 and made < n - 1:
+        if n - made < 0.8 * clean:  # most of what waits is about nodes that are gone: popped one by one it costs most
+            clean = n - made
+            kept = 0
+            for i in range(len(heap)):
+                if parent[heap[i][1]] == heap[i][1] and parent[heap[i][2]] == heap[i][2]:
+                    heap[kept] = heap[i]
+                    kept += 1
+            del heap[kept:]
+            heapq.heapify(heap)
         cost, a, b, priced = heapq.heappop(heap)
         if parent[a] != a or parent[b] != b:
             continue

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from reluscope._check import EPS, FloatArray
 from reluscope._lazy import late
@@ -62,7 +63,9 @@ class Scale:
 
     def design(self, X: FloatArray) -> FloatArray:
         """Standardised features and a column of ones."""
-        return np.column_stack([(X - self.centre) / self.spread, np.ones(len(X))])
+        Z = np.ones((len(X), X.shape[1] + 1))
+        np.divide(X - self.centre, self.spread, out=Z[:, :-1])
+        return Z
 
 
 def fit(
@@ -75,17 +78,18 @@ def fit(
     towards: Linear | None = None,
 ) -> Linear:
     """The penalised fit; `towards=None` shrinks to 0, with the intercept free of penalty."""
-    Z = scale.design(X)
     w = np.ones(len(X)) if weight is None else weight
-    outputs = _outputs(response)
-    prior = np.zeros((outputs, Z.shape[1])) if towards is None else scale.into(towards)
-    ridge = np.full(Z.shape[1], float(penalty))
+    width = X.shape[1] + 1
+    prior = np.zeros((_outputs(response), width)) if towards is None else scale.into(towards)
+    ridge = np.full(width, float(penalty))
     if towards is None:
         ridge[-1] = 0.0
     if response.task == "regression":
         assert response.target is not None
-        beta = _least_squares(Z, response.target, w, ridge, prior)
-    elif response.task == "binary":
+        tall, right = _stacked(X, scale.centre, scale.spread, w, response.target, ridge, prior)
+        return scale.back(np.asarray(np.linalg.lstsq(tall, right, rcond=None)[0].T))
+    Z = scale.design(X)
+    if response.task == "binary":
         assert response.code is not None
         beta = _logistic(Z, (response.code == 1).astype(np.float64), w, ridge, prior[0])[None]
     else:
@@ -108,12 +112,27 @@ def _outputs(response: Response) -> int:
     return 1 if response.task == "binary" else len(response.classes)
 
 
-def _least_squares(Z: FloatArray, y: FloatArray, w: FloatArray, ridge: FloatArray, prior: FloatArray) -> FloatArray:
-    root = np.sqrt(w)[:, None]
-    # Rows sqrt(ridge) below the data: no normal equations, so that collinear features cost no accuracy.
-    tall = np.vstack([root * Z, np.diag(np.sqrt(ridge))])
-    right = np.vstack([root * y, np.sqrt(ridge)[:, None] * prior.T])
-    return np.asarray(np.linalg.lstsq(tall, right, rcond=None)[0].T)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _stacked(X, centre, spread, w, y, ridge, prior):  # type: ignore[no-untyped-def]
+    """Standardised features and targets, weighted, with rows sqrt(ridge) below them.
+
+    No normal equations, so that collinear features cost no accuracy.
+    """
+    (n, p), m = X.shape, y.shape[1]
+    tall, right = np.zeros((n + p + 1, p + 1)), np.empty((n + p + 1, m))
+    for i in range(n):
+        root = np.sqrt(w[i])
+        for j in range(p):
+            tall[i, j] = root * ((X[i, j] - centre[j]) / spread[j])
+        tall[i, p] = root
+        for o in range(m):
+            right[i, o] = root * y[i, o]
+    for j in range(p + 1):
+        below = np.sqrt(ridge[j])
+        tall[n + j, j] = below
+        for o in range(m):
+            right[n + j, o] = below * prior[o, j]
+    return tall, right
 
 
 def _logistic(Z: FloatArray, y: FloatArray, w: FloatArray, ridge: FloatArray, prior: FloatArray) -> FloatArray:

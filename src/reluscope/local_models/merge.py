@@ -407,11 +407,17 @@ def _fold_losses(pair: tuple[int, int], fitters: list[_Refit], clusters: list[In
     u = fitter.u
     kept, held = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
     eta = np.empty((len(held), u.network.n_outputs))
-    of_kept, of_held = cluster[kept], cluster[held]
-    for k in np.unique(of_held):
-        there = of_held == k
-        eta[there] = fitter(k, kept[of_kept == k])(fitter.X[held[there]])
+    for k, (mine, there) in enumerate(zip(_by_cluster(cluster, kept), _by_cluster(cluster, held), strict=True)):
+        if len(there):
+            eta[there] = fitter(k, kept[mine])(fitter.X[held[there]])
     return _losses(u.response.part(held), eta)
+
+
+def _by_cluster(cluster: Index, rows: Index) -> list[Index]:
+    """Places of the rows of each cluster among these."""
+    n = int(cluster.max()) + 1
+    mine = cluster[rows].astype(np.uint16 if n < 1 << 16 else np.int64)  # numbers of 16 bits are sorted in a few passes
+    return np.split(np.argsort(mine, kind="stable"), np.cumsum(np.bincount(mine, minlength=n))[:-1])
 
 
 def _stratified(response: Response, rng: np.random.Generator) -> Index:

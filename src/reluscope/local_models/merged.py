@@ -67,8 +67,7 @@ class Dendrogram:
         """
         leaves = len(self)
         parent = np.arange(2 * leaves - 1)
-        for k in range(leaves - n):
-            parent[self.merges[k]] = leaves + k
+        parent[self.merges[: leaves - n]] = np.arange(leaves, 2 * leaves - n)[:, None]
         while True:  # pointer jumping: as many rounds as the logarithm of the depth
             up = parent[parent]
             if (up == parent).all():

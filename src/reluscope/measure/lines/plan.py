@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from reluscope.measure.shared import (
     normals,
 )
 from reluscope.threads import look
-from reluscope.workers import PerThread, alone, jobs_at_hand, run
+from reluscope.workers import PerThread, alone, jobs_at_hand, on_cluster, run
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 CHUNK = 256
 """Lines traced together: their segments stay in the cache."""
 
-_AT_ONCE = 4
-"""Batches that a worker takes at a time."""
+_AT_ONCE, _MOST_AT_ONCE = 4, 64
+"""Batches that a worker takes at a time: of this machine, and of a cluster, where handing out takes milliseconds."""
+
+_TURNS = 8
+"""Times that a worker of a cluster should come back for more."""
 
 _SMALL_CHUNK = 2048
 
@@ -220,42 +223,59 @@ def _run_together(
     tally: Tally,
     jobs: int,
 ) -> None:
-    """The same draws in the same batches; workers trace or evaluate them, and their sums are added in order."""
-    by_lines = tracer is not None
+    """The same draws in the same batches; workers trace or evaluate them, and their sums are added in order.
+
+    Scrambled points are drawn by the workers, each from its place in the sequence; other draws follow one another, and
+    are made here.
+    """
+    by_lines, source = tracer is not None, plan.source
     own = PerThread((tracer or Tracer(plan.component.network, plan.job.forms)).twin)
+    placed = isinstance(draws, SobolDraws) and not source.draws_more
+
+    def drawn(fills: Any, write: Callable[[Any, FloatArray], None], rng: np.random.Generator | None) -> Any:
+        rows = np.empty((fills[-1][2], draws.dimensions))
+        for where, begin, end in fills:
+            write(where, rows[begin:end])
+        if by_lines:
+            return source.lines(rows, rng)
+        if small is not None and source.turn is not None:
+            return normals(rows)
+        return source.points(rows, rng)
 
     def tasks() -> Iterator[tuple[Any, Any]]:
         for parts, fills in batches(*counts):
-            rows = np.empty((fills[-1][2], draws.dimensions))
-            for group, begin, end in fills:
-                draws.fill(group, rows[begin:end])
-            if tracer is not None:
-                yield plan.source.lines(rows, rng), parts
-            elif small is not None and plan.source.turn is not None:
-                yield rows, parts
-            else:
-                yield plan.source.points(rows, rng), parts
+            yield _places(draws, fills) if placed else drawn(fills, draws.fill, rng), parts
 
     def work(some: list[tuple[Any, Any]]) -> list[Tally]:
         out = []
-        for drawn, parts in some:
+        for given, parts in some:
             look()
             started = time.thread_time()
             part = tally.part()
+            rows = drawn(given, draws.write, None) if placed else given
             if by_lines:
-                part.add_lines(own(), drawn, parts)
+                part.add_lines(own(), rows, parts)
             elif small is not None:
-                part.add_outputs(small(normals(drawn) if plan.source.turn is not None else drawn), parts)
+                part.add_outputs(small(rows), parts)
             else:
-                part.add_points(drawn, parts)
+                part.add_points(rows, parts)
             part.seconds = time.thread_time() - started
             out.append(part)
         return out
 
-    for parts in run(work, _several(tasks(), _AT_ONCE), jobs=jobs):
+    each, groups, chunk = counts
+    at_once = _AT_ONCE
+    if on_cluster():
+        at_once = max(_AT_ONCE, min(each * groups // (_TURNS * jobs * chunk), _MOST_AT_ONCE))
+    for parts in run(work, _several(tasks(), at_once), jobs=jobs):
         for part in parts:
             tally.add(part)
             tally.seconds += part.seconds
+
+
+def _places(draws: SobolDraws, fills: Any) -> list[tuple[Any, int, int]]:
+    """The places of the points of a batch, and where in the batch they go."""
+    return [(draws.place(group, end - begin), begin, end) for group, begin, end in fills]
 
 
 def _several(tasks: Iterator[Any], n: int) -> Iterator[list[Any]]:
@@ -287,20 +307,24 @@ def _run_single_together(single: SingleForms, draws: Any, each: int, groups: int
     """The same by several workers."""
     chunk = int(np.clip(_SINGLE_BITS // draws.dimensions, 1024, 16384)) // SIDE * SIDE
     own = PerThread(single.twin)
+    placed = isinstance(draws, SobolDraws)
+
+    def drawn(fills: Any, write: Callable[..., None]) -> Any:
+        bits = np.zeros((draws.dimensions, chunk), np.uint32)
+        for where, begin, end in fills:
+            write(where, bits, begin, end)
+        return bits
 
     def tasks() -> Iterator[tuple[Any, Any, int]]:
         for parts, fills in batches(each, groups, chunk):
-            bits = np.zeros((draws.dimensions, chunk), np.uint32)
-            for group, begin, end in fills:
-                draws.fill_bits(group, bits, begin, end)
-            yield parts, bits, fills[-1][2]
+            yield parts, _places(draws, fills) if placed else drawn(fills, draws.fill_bits), fills[-1][2]
 
     def work(task: tuple[Any, Any, int]) -> Tally:
         look()
         started = time.thread_time()
-        parts, bits, n = task
+        parts, given, n = task
         part = tally.part()
-        part.add_outputs(own()(bits, n), parts)
+        part.add_outputs(own()(drawn(given, draws.write_bits) if placed else given, n), parts)
         part.seconds = time.thread_time() - started
         return part
 

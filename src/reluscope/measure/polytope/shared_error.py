@@ -42,6 +42,12 @@ _CHEAP = 0.5
 _PORTION = 0.1
 """Seconds of compiled work between two looks at the clock."""
 
+_SHORTEST = 0.02
+"""Seconds of work that are worth handing out."""
+
+_TURNS = 32
+"""Times that each worker comes back for more: the next cells may take a hundred times as long as those before."""
+
 _BOUND_CELLS = 4096
 
 
@@ -286,8 +292,9 @@ class _Work(NamedTuple):
                     mine[cells] = theirs
                 done += len(cells)
                 took = [*took[-15:], pace]
-                ahead = max(1, (len(wanted) - done) // (8 * jobs))
-                size = int(np.clip(_PORTION / max(sum(took) / len(took), 1e-9), 1, min(4 * size, ahead)))
+                usual = max(sum(took) / len(took), 1e-9)
+                ahead = max(1.0, _SHORTEST / usual, (len(wanted) - done) / (_TURNS * jobs))
+                size = int(np.clip(_PORTION / usual, 1, min(4 * size, ahead)))
                 report(done)
         except OutOfTimeError:
             return Stop(words(str(self.budget.spent())), Status.BUDGET)

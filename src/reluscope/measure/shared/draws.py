@@ -49,7 +49,7 @@ def _table(dimensions: int, bits: int) -> DirectionTable:
 
 @kernel
 def _fill(directions: Any, point: Any, index: int, out: Any) -> None:
-    """The next Sobol points, and `point` moved on behind them."""
+    """Sobol points from a place on, `point` being the first of them."""
     unit = 1.0 / 2.0**DIGITS
     for i in range(out.shape[0]):
         j = trailing_ones(index + i)
@@ -64,7 +64,7 @@ _SHIFT = np.uint64(DIGITS - 32)
 
 @kernel
 def _fill_bits(directions: Any, point: Any, index: int, out: Any, begin: int, end: int) -> None:
-    """The leading 32 digits of the next Sobol points in columns begin..end, and `point` moved on behind them.
+    """The leading 32 digits of Sobol points from a place on in columns begin..end, `point` being the first of them.
 
     Blocks of 64 points that start at a multiple of 64 differ by the exclusive or with their first point only.
     """
@@ -88,7 +88,6 @@ def _fill_bits(directions: Any, point: Any, index: int, out: Any, begin: int, en
                 out[k, i] = np.uint32(x >> _SHIFT)
                 x ^= directions[k, trailing_ones(index + i)]
                 i += 1
-        point[k] = x
 
 
 @kernel
@@ -105,6 +104,10 @@ def normals(uniforms: FloatArray) -> FloatArray:
     """Uniform numbers to standard normal ones, elementwise; overwrites its argument."""
     _normalise(uniforms.reshape(-1))
     return uniforms
+
+
+Place = tuple[int, int]
+"""A scramble, and an index in its sequence of points."""
 
 
 class SobolDraws:
@@ -131,27 +134,45 @@ class SobolDraws:
             )
         bits = next(b for b in (14, 18, 22, 26, 30) if 1 << b >= n * per_scramble)
         self._directions = np.empty((scrambles, dimensions, bits), np.uint64)
-        self._point = np.empty((scrambles, dimensions), np.uint64)
+        self._first = np.empty((scrambles, dimensions), np.uint64)
         self._index = [0] * scrambles
         if dimensions:
             table = _table(dimensions, bits)
             states = rng.integers(0, 2**64, (scrambles, 1), dtype=np.uint64)
             for i in range(scrambles):
-                scramble(table, dimensions, bits, states[i], self._directions[i], self._point[i])
+                scramble(table, dimensions, bits, states[i], self._directions[i], self._first[i])
+
+    def place(self, group: int, n: int) -> Place:
+        """Where the next n points of a group are; they count as drawn, and whoever has the place can write them."""
+        which = group // self._per_scramble
+        index = self._index[which]
+        self._index[which] += n
+        return which, index
+
+    def write(self, place: Place, out: FloatArray) -> None:
+        """Write the points of a place into `out`, (n, dimensions), inside (0, 1)."""
+        if self.dimensions:
+            _fill(self._directions[place[0]], self._point(place), place[1], out)
+
+    def write_bits(self, place: Place, out: Any, begin: int, end: int) -> None:
+        """Write the leading 32 digits of the points of a place into `out[:, begin:end]`, (dimensions, n)."""
+        if self.dimensions:
+            _fill_bits(self._directions[place[0]], self._point(place), place[1], out, begin, end)
 
     def fill(self, group: int, out: FloatArray) -> None:
-        """Write the next points of one group into `out`, (n, dimensions), inside (0, 1)."""
-        which = group // self._per_scramble
-        if self.dimensions:
-            _fill(self._directions[which], self._point[which], self._index[which], out)
-        self._index[which] += len(out)
+        """Write the next points of one group into `out`."""
+        self.write(self.place(group, len(out)), out)
 
     def fill_bits(self, group: int, out: Any, begin: int, end: int) -> None:
-        """Write the leading 32 digits of the next points of one group into `out[:, begin:end]`, (dimensions, n)."""
-        which = group // self._per_scramble
-        if self.dimensions:
-            _fill_bits(self._directions[which], self._point[which], self._index[which], out, begin, end)
-        self._index[which] += end - begin
+        """Write the leading 32 digits of the next points of one group into `out[:, begin:end]`."""
+        self.write_bits(self.place(group, end - begin), out, begin, end)
+
+    def _point(self, place: Place) -> npt.NDArray[np.uint64]:
+        """The point at a place: the first one, and the direction numbers of the Gray code of its index."""
+        which, index = place
+        gray = index ^ (index >> 1)
+        bits = [j for j in range(gray.bit_length()) if gray >> j & 1]
+        return np.bitwise_xor.reduce(self._directions[which][:, bits], axis=1, initial=0) ^ self._first[which]
 
 
 class IndependentDraws:
@@ -193,6 +214,8 @@ class Source(Protocol):
     """Where points are `turn @ z` with standard normal z: that matrix."""
     cut: float
     """Probability beyond the ends of the lines."""
+    draws_more: bool
+    """Whether lines and points take other random numbers than the uniform ones they are given."""
 
     def lines(self, uniforms: FloatArray, rng: np.random.Generator) -> Batch:
         """One line per row of uniform numbers."""
@@ -210,6 +233,8 @@ class GaussianLines:
     dimensions, so the ones that matter most should come first. Lines end at a distance `reach`; what is beyond is
     shared out in proportion.
     """
+
+    draws_more = False
 
     def __init__(self, frame: FloatArray, name: str, reach: float = REACH) -> None:
         self.name = name
@@ -244,6 +269,7 @@ class RadialLines:
 
     name = "radial"
     cut = 0.0
+    draws_more = False
 
     def __init__(self, frame: FloatArray) -> None:
         self.dimensions = self.point_dimensions = len(frame)
@@ -267,6 +293,7 @@ class BoxLines:
     """Lines along one axis of a box, under a uniform law or independent truncated normals."""
 
     cut = 0.0
+    draws_more = False
 
     def __init__(self, component: Component, axis: int) -> None:
         assert component.lower is not None and component.upper is not None
@@ -315,6 +342,7 @@ class ChordLines:
     """
 
     cut = 0.0
+    draws_more = True
 
     def __init__(self, component: Component, direction: FloatArray) -> None:
         assert component.rows is not None

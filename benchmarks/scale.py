@@ -70,7 +70,7 @@ def unwrapped() -> Callable[[int], Any]:
 def merged() -> Callable[[int], Any]:
     X = np.random.default_rng(0).normal(size=(20_000, 8))
     net, y = network(8, 12, 12, 1), np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
-    return lambda jobs: rs.unwrap(net, X, y).merge(rng=0, jobs=jobs)
+    return lambda jobs: rs.unwrap(net, X, y).merge(rng=0, repeats=1, jobs=jobs)
 
 
 def certified() -> Callable[[int], Any]:
@@ -117,7 +117,7 @@ CASES: dict[str, Callable[[], Callable[[int], Any]]] = {
         (3, 12, 12, 1), "y[0] > 0.5", guarantee="sound", tolerance=1e-9, budget="2000000 regions"
     ),
     "unwrap, a million rows, 10-32-32-1": unwrapped,
-    "merge, 20,000 rows, 8-12-12-1": merged,
+    "merge, 20,000 rows, one deal of folds": merged,
     "certify, 60 rows, 20-64-64-5": certified,
 }
 

@@ -232,7 +232,7 @@ def _run_together(
     own = PerThread((tracer or Tracer(plan.component.network, plan.job.forms)).twin)
     placed = isinstance(draws, SobolDraws) and not source.draws_more
 
-    def drawn(fills: Any, write: Callable[[Any, FloatArray], None], rng: np.random.Generator | None) -> Any:
+    def drawn(fills: Any, write: Callable[[Any, FloatArray], None]) -> Any:
         rows = np.empty((fills[-1][2], draws.dimensions))
         for where, begin, end in fills:
             write(where, rows[begin:end])
@@ -244,7 +244,7 @@ def _run_together(
 
     def tasks() -> Iterator[tuple[Any, Any]]:
         for parts, fills in batches(*counts):
-            yield _places(draws, fills) if placed else drawn(fills, draws.fill, rng), parts
+            yield _places(draws, fills) if placed else drawn(fills, draws.fill), parts
 
     def work(some: list[tuple[Any, Any]]) -> list[Tally]:
         out = []
@@ -252,7 +252,7 @@ def _run_together(
             look()
             started = time.thread_time()
             part = tally.part()
-            rows = drawn(given, draws.write, None) if placed else given
+            rows = drawn(given, draws.write) if placed else given
             if by_lines:
                 part.add_lines(own(), rows, parts)
             elif small is not None:

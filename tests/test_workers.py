@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -259,6 +260,21 @@ def test_a_budget_travels_with_the_seconds_that_are_left():
     limit = Budget(seconds=100.0, regions=7, started=Budget().started - 60.0)
     ((left, regions),) = run(seconds_left, [0], jobs=2, kind="processes", shared=(limit,))
     assert 25 < left <= 40.5 and regions == 7
+
+
+def in_a_child(answers):
+    answers.put(list(run(slow_square, range(4), jobs=2, kind="processes", shared=(0,))))
+
+
+def test_a_child_of_multiprocessing_ends_with_its_work():
+    """Its idle workers would live for two minutes, and it waits for them."""
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    child = context.Process(target=in_a_child, args=(answers,))
+    child.start()
+    assert answers.get(timeout=60) == [0, 1, 4, 9]
+    child.join(30)
+    assert child.exitcode == 0
 
 
 # -- a cluster -----------------------------------------------------------------------------------------------------

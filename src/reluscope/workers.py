@@ -541,7 +541,8 @@ class _Crew:
         if self._kind == "threads":
             self._executor.shutdown(wait=False, cancel_futures=True)
         elif self._kind == "processes":
-            if busy:
+            # A process that multiprocessing started waits for its children when it ends: idle workers keep it for long.
+            if busy or late("multiprocessing").parent_process() is not None:
                 # A task that the pool is just taking in when it is told to end makes its thread stumble.
                 until = time.monotonic() + 1.0
                 while not all(f.running() or f.done() for f in self._running) and time.monotonic() < until:

@@ -37,12 +37,12 @@ from reluscope.cells.polytope_shape import (
     find_bases,
     find_facets,
 )
-from reluscope.cells.polytope_split import Index, Labels, split_cells
+from reluscope.cells.polytope_split import Index, Labels, split_polytopes
 from reluscope.cells.simplex import BEYOND, DOUBTFUL, OPTIMAL
 from reluscope.cells.split import Split
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
-from reluscope.threads import look
+from reluscope.threads import interruptible, look, stop_flag
 
 _KEPT = 24
 """Points remembered per cell while it is being split."""
@@ -196,7 +196,8 @@ class HPolytopes:
         cells = self
         if len(self) == 1 and len(self.b) and (self.labels < 0).all():
             cells = self._fitted()  # a domain cut out of a larger box: coordinates that fit it
-        out, top, near = split_cells(
+        *found, top, near, doubtful = interruptible(
+            split_polytopes,
             cells.A,
             cells.b,
             cells.error,
@@ -211,10 +212,10 @@ class HPolytopes:
             first_label,
             _KEPT,
             _STEP_LIMIT,
+            stop_flag(),
         )
-        parent, piece, doubtful = out.parent, out.piece, out.doubtful
-        rows = out.A, out.b, out.error, out.labels
-        children = HPolytopes(cells.frame, *rows, out.offsets, out.basis, out.clean)
+        parent, piece = found[-2:]
+        children = HPolytopes(cells.frame, *found[:-2])
         if doubtful.any():
             clear = np.flatnonzero(~doubtful)
             parts, parents, pieces = [children.take(clear)], [parent[clear]], [piece[clear]]

@@ -17,7 +17,7 @@ The record that these functions serve is `reluscope.cells.polytope.HPolytopes`; 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope._kernels import inner
+from reluscope.cells.grow import grow, grow_rows
 from reluscope.cells.simplex import (
     DOUBTFUL,
     GONE,
@@ -37,15 +38,12 @@ from reluscope.cells.simplex import (
     rebuild,
     walk_to,
 )
-from reluscope.threads import interruptible, stop_flag
 
 Labels = npt.NDArray[np.int32]
 Index = npt.NDArray[np.int64]
 
 _UNDECIDED, _BELOW, _ABOVE = 0, 1, 2
 _UNKNOWN = -(1 << 20)
-_SPARE_CELLS, _SPARE_ROWS = 16, 64
-"""Room for children to begin with, besides that for each cell."""
 
 
 class _Units(NamedTuple):
@@ -79,152 +77,11 @@ class _Node(NamedTuple):
     tally: Index
 
 
-class Out(NamedTuple):
-    """The children, with room to grow: their rows, their vertices, their parents and pieces, and which are in doubt
-    (units may still cut those, and their pieces and vertices mean nothing)."""
-
-    A: FloatArray
-    b: FloatArray
-    error: FloatArray
-    labels: Labels
-    offsets: Index
-    basis: Labels
-    clean: Labels
-    parent: Index
-    piece: npt.NDArray[np.uint8]
-    doubtful: npt.NDArray[np.bool_]
-
-    @classmethod
-    def empty(cls, cells: int, rows: int, d: int, m: int) -> Out:
-        """Room for some numbers of cells and rows."""
-        return cls(
-            np.empty((rows, d)),
-            np.empty(rows),
-            np.empty(rows),
-            np.empty(rows, np.int32),
-            np.zeros(cells + 1, np.int64),
-            np.empty((cells, d), np.int32),
-            np.empty(cells, np.int32),
-            np.empty(cells, np.int64),
-            np.empty((cells, m), np.uint8),
-            np.empty(cells, np.bool_),
-        )
-
-    def take(self, other: Out) -> None:
-        """Copy a record that is no larger into the beginning of this one."""
-        mine: tuple[npt.NDArray[Any], ...] = tuple(self)
-        theirs: tuple[npt.NDArray[Any], ...] = tuple(other)
-        for array, filled in zip(mine, theirs, strict=True):
-            array[: len(filled)] = filled
-
-    def first(self, cells: int, rows: int) -> Out:
-        """The used part of each array."""
-        return Out(
-            self.A[:rows],
-            self.b[:rows],
-            self.error[:rows],
-            self.labels[:rows],
-            self.offsets[: cells + 1],
-            self.basis[:cells],
-            self.clean[:cells],
-            self.parent[:cells],
-            self.piece[:cells],
-            self.doubtful[:cells],
-        )
-
-
-class _Work(NamedTuple):
-    """Buffers of the kernel, what it says about the parents, and how far it is: next cell, children, rows."""
-
-    units: _Units
-    stack: _Node
-    column: FloatArray
-    low: FloatArray
-    high: FloatArray
-    dropped: Index
-    rank: Index
-    top: FloatArray
-    near: npt.NDArray[np.int8]
-    state: Index
-
-    @classmethod
-    def empty(cls, n: int, d: int, m: int, steps: int, most: int, kept: int) -> _Work:
-        """Room for cells of up to `most` rows, `m` units of `steps` break points, and `kept` points."""
-        room, items = most + m, m * steps
-        depth = items + 1
-        units = _Units(
-            np.empty((room, d + 1)),
-            np.zeros(room),
-            np.empty(items, np.int64),
-            np.empty(items, np.int64),
-            np.empty(items),
-            np.empty(m, np.int64),
-        )
-        at = Dictionary(
-            np.empty((depth, d + 3, room)),
-            np.empty((depth, 3, d)),
-            np.empty((depth, room), np.int64),
-            np.empty((depth, d), np.int64),
-            np.empty((depth, d + room), np.int64),
-        )
-        stack = _Node(
-            at,
-            np.zeros((depth, kept, m)),
-            np.empty((depth, items), np.int64),
-            np.empty((depth, depth), np.int64),
-            np.empty((depth, depth), np.int64),
-            np.empty((depth, 4), np.int64),
-        )
-        return cls(
-            units,
-            stack,
-            np.empty(room),
-            np.empty(m),
-            np.empty(m),
-            np.empty(most, np.int64),
-            np.empty(most + 1, np.int64),
-            np.empty((n, m)),
-            np.zeros(n, np.int8),
-            np.zeros(3, np.int64),
-        )
-
-
-def split_cells(  # type: ignore[no-untyped-def]
-    A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, kept, step_limit
-) -> tuple[Out, FloatArray, npt.NDArray[np.int8]]:
-    """Cut every cell by the units of a layer: the children, `top`, and which parents a unit comes near to (see
-    `reluscope.cells.split`).
-
-    `kept` points are remembered per cell while it is being split; a search may take `step_limit` simplex steps, and
-    ten more per row. Arrays are made here, not in the kernel: that would compile numpy's functions once per type.
-    """
-    n, d, m = len(offsets) - 1, A.shape[1], maps.shape[2]
-    work = _Work.empty(n, d, m, breaks.shape[1], int(np.diff(offsets).max(initial=0)), kept)
-    cells, rows = 2 * n + _SPARE_CELLS, 4 * len(b) + _SPARE_ROWS
-    out = Out.empty(cells, rows, d, m)
-    given = (A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, step_limit)
-    while not interruptible(_split, *given, work, out, stop_flag()):
-        # Begin the cell at hand again. Memory that is never touched costs nothing: take what the cells so far foretell.
-        done, children, used = work.state.tolist()
-        growth = min(max(2, 3 * n // (2 * max(done, 1))), 32)
-        cells, rows = growth * cells, growth * rows
-        larger = Out.empty(cells, rows, d, m)
-        larger.take(out.first(children, used))
-        out = larger
-    _, children, used = work.state.tolist()
-    kept_only = Out.empty(children, used, d, m)  # the rest of the memory is given back
-    kept_only.take(out.first(children, used))
-    return kept_only, work.top, work.near
-
-
 @inner
 def _node(stack, f):  # type: ignore[no-untyped-def]
     """Level `f` of the stack, as views."""
-    at, seen, state, cut_item, cut_above, tally = stack
-    D, C, basic, nonbasic, where = at
-    return _Node(
-        Dictionary(D[f], C[f], basic[f], nonbasic[f], where[f]), seen[f], state[f], cut_item[f], cut_above[f], tally[f]
-    )
+    at = Dictionary(stack.at.D[f], stack.at.C[f], stack.at.basic[f], stack.at.nonbasic[f], stack.at.where[f])
+    return _Node(at, stack.seen[f], stack.state[f], stack.cut_item[f], stack.cut_above[f], stack.tally[f])
 
 
 @inner
@@ -273,13 +130,12 @@ def load_rows(at, G, error, A, b, row_error, start, R, basis, lower, upper):  # 
 @inner
 def vertex_code(at, j, d):  # type: ignore[no-untyped-def]
     """The code of the bound at which column `j`, a coordinate or a row of the cell, sits."""
-    C = at.C
     v = at.nonbasic[j]
     if v >= d:
         return v + d
-    if C[0, j] == C[1, j]:
+    if at.C[0, j] == at.C[1, j]:
         return 2 * v
-    if C[0, j] == C[2, j]:
+    if at.C[0, j] == at.C[2, j]:
         return 2 * v + 1
     return -1 - v
 
@@ -301,17 +157,15 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
     Units that the box around all cells settles get no row. `top` receives the largest `|h|` on that box, `near` a 2
     where a unit only just stays on one side.
     """
-    G, error, unit, step, level, fixed = units
-    D, _, basic, _, where = at
-    origin, scale, outer_low, outer_up = frame.origin, frame.scale, frame.outer_low, frame.outer_up
-    d, m = len(origin), maps.shape[1]
+    G, D, where, basic = units.G, at.D, at.where, at.basic
+    d, m = len(frame.origin), maps.shape[1]
     items = 0
     for k in range(m):
         row = G[R + k]
         total, largest = maps[d, k], 0.0
         for q in range(d):
-            total += maps[q, k] * origin[q]
-            row[q] = maps[q, k] * scale[q]
+            total += maps[q, k] * frame.origin[q]
+            row[q] = maps[q, k] * frame.scale[q]
             largest = max(largest, abs(row[q]))
         norm = 0.0
         if largest > 0.0:
@@ -322,11 +176,11 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
         low, high = total, total
         for q in range(d):
             if row[q] > 0.0:
-                low += row[q] * outer_low[q]
-                high += row[q] * outer_up[q]
+                low += row[q] * frame.outer_low[q]
+                high += row[q] * frame.outer_up[q]
             elif row[q] < 0.0:
-                low += row[q] * outer_up[q]
-                high += row[q] * outer_low[q]
+                low += row[q] * frame.outer_up[q]
+                high += row[q] * frame.outer_low[q]
         top[k] = max(abs(low), abs(high))
         if not np.isfinite(top[k]):
             top[k] = abs(total) + norm
@@ -334,7 +188,7 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
         constant = norm <= tol or norm == 0.0
         if constant:
             low, high = total, total
-        fixed[k] = 0
+        units.fixed[k] = 0
         before = items
         for s in range(breaks.shape[1]):
             t = breaks[k, s]
@@ -345,9 +199,9 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
             if low >= t - tol or constant:
                 if low <= t + tol:
                     near[0] = 2
-                fixed[k] += 1
+                units.fixed[k] += 1
             else:
-                unit[items], step[items], level[items] = k, s, t / norm
+                units.unit[items], units.step[items], units.level[items] = k, s, t / norm
                 items += 1
         if items == before:
             where[d + R + k] = GONE
@@ -355,7 +209,7 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
         for q in range(d):
             row[q] /= norm
         row[d] = total / norm
-        error[R + k] = tol / norm
+        units.error[R + k] = tol / norm
         where[d + R + k], basic[n] = n, d + R + k
         D[d + 1, n], D[d + 2, n] = -np.inf, np.inf
         n += 1
@@ -366,32 +220,33 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
 def _drop_redundant(at, n, units, R, b, start, dropped, limit, column):  # type: ignore[no-untyped-def]
     """Find rows of the cell that follow from the others; returns the number of rows left in the
     dictionary."""
-    D, C, where, G, error = at.D, at.C, at.where, units.G, units.error
-    d = C.shape[1]
+    d = at.C.shape[1]
     none, zero = np.empty((0, 0)), np.int64(0)
     for i in range(R):
         v, t = d + i, b[start + i]
-        k = where[v]
+        k = at.where[v]
         if k >= 0:
-            D[d + 2, k] = np.inf
+            at.D[d + 2, k] = np.inf
         else:
-            C[2, -1 - k] = np.inf
-        status, _, _ = gets_beyond(at, n, G, v, 1.0, t, error[i], error, limit, column, none, zero, zero)
-        k = where[v]
+            at.C[2, -1 - k] = np.inf
+        status, _, _ = gets_beyond(
+            at, n, units.G, v, 1.0, t, units.error[i], units.error, limit, column, none, zero, zero
+        )
+        k = at.where[v]
         if status == OPTIMAL and k >= 0:
             dropped[i] = 1
             n = drop_row(at, n, k)
             continue
         # A facet, or not worth the trouble: back to where its bound holds.
-        if (D[d, k] if k >= 0 else C[0, -1 - k]) > t:
+        if (at.D[d, k] if k >= 0 else at.C[0, -1 - k]) > t:
             took, _ = walk_to(at, n, v, t, limit, column)
             if took < 0:
                 return -1
-            k = where[v]
+            k = at.where[v]
         if k >= 0:
-            D[d + 2, k] = t
+            at.D[d + 2, k] = t
         else:
-            C[2, -1 - k] = t
+            at.C[2, -1 - k] = t
     return n
 
 
@@ -402,9 +257,8 @@ def _settle(node, units, R, items, low, high, limit, column, near):  # type: ign
     On return the state of every item is known to be below, above, or (undecided) to cut; `near` has a 2 where one
     only just stays on its side.
     """
-    at, seen, state, _, _, tally = node
-    D, C, _, _, where = at
-    G, error, unit, _, level, _ = units
+    at, seen, state, tally = node.at, node.seen, node.state, node.tally
+    D, C, where = at.D, at.C, at.where
     d, m, kept = C.shape[1], seen.shape[1], len(seen)
     first = d + R
     for k in range(m):
@@ -416,8 +270,8 @@ def _settle(node, units, R, items, low, high, limit, column, near):  # type: ign
     for a in range(items):
         if state[a] != _UNDECIDED:
             continue
-        k, t = unit[a], level[a]
-        tol = error[R + k]
+        k, t = units.unit[a], units.level[a]
+        tol = units.error[R + k]
         before = tally[1]
         verdict = _UNDECIDED
         for side in range(2):
@@ -425,7 +279,7 @@ def _settle(node, units, R, items, low, high, limit, column, near):  # type: ign
             if verdict != _UNDECIDED or (high[k] > t + tol + SURE if side == 0 else low[k] < t - tol - SURE):
                 continue
             status, took, tally[1] = gets_beyond(
-                at, tally[0], G, first + k, sign, t, tol, error, limit, column, seen, tally[1], first
+                at, tally[0], units.G, first + k, sign, t, tol, units.error, limit, column, seen, tally[1], first
             )
             tally[3] += took
             if status == DOUBTFUL:
@@ -445,7 +299,7 @@ def _settle(node, units, R, items, low, high, limit, column, near):  # type: ign
         state[a] = verdict
         settled = True
         for e in range(items):
-            if unit[e] == k:
+            if units.unit[e] == k:
                 if e > a and verdict == _BELOW:
                     state[e] = _BELOW
                 settled = settled and state[e] != _UNDECIDED
@@ -460,51 +314,46 @@ def _settle(node, units, R, items, low, high, limit, column, near):  # type: ign
 def _fork(lower, upper, units, R, items, a, j, first):  # type: ignore[no-untyped-def]
     """Part `lower` along item `a`, whose unit sits on the break point in column `j`: the part above goes to
     `upper`."""
-    at, points, state, cut_item, cut_above, tally = lower
-    D, C, basic, nonbasic, where = at
-    upper_at, upper_seen, upper_state, upper_item, upper_above, upper_tally = upper
-    upper_D, upper_C, upper_basic, upper_nonbasic, upper_where = upper_at
-    unit, level = units.unit, units.level
-    d, m, kept = C.shape[1], points.shape[1], len(points)
-    k, t = unit[a], level[a]
-    n, cuts = tally[0], tally[2]
+    d, m, kept = lower.at.C.shape[1], lower.seen.shape[1], len(lower.seen)
+    k, t = units.unit[a], units.level[a]
+    n, cuts = lower.tally[0], lower.tally[2]
     # The point reached belongs to both parts.
-    seen = min(note(at, points, tally[1], first, j, 0.0), kept)
+    seen = min(note(lower.at, lower.seen, lower.tally[1], first, j, 0.0), kept)
     for q in range(d + 3):
         for i in range(n):
-            upper_D[q, i] = D[q, i]
+            upper.at.D[q, i] = lower.at.D[q, i]
     for q in range(3):
-        _copy(upper_C[q], C[q], d)
-    _copy(upper_basic, basic, n)
-    _copy(upper_nonbasic, nonbasic, d)
-    _copy(upper_where, where, d + R + m)
-    upper_C[1, j] = t
-    C[2, j] = t
+        _copy(upper.at.C[q], lower.at.C[q], d)
+    _copy(upper.at.basic, lower.at.basic, n)
+    _copy(upper.at.nonbasic, lower.at.nonbasic, d)
+    _copy(upper.at.where, lower.at.where, d + R + m)
+    upper.at.C[1, j] = t
+    lower.at.C[2, j] = t
     above, below = 0, 0
     for w in range(seen):
-        value = points[w, k]
+        value = lower.seen[w, k]
         if value >= t:
             for q in range(m):
-                upper_seen[above, q] = points[w, q]
+                upper.seen[above, q] = lower.seen[w, q]
             above += 1
         if value <= t:
             if below != w:
                 for q in range(m):
-                    points[below, q] = points[w, q]
+                    lower.seen[below, q] = lower.seen[w, q]
             below += 1
     for e in range(items):
-        upper_state[e] = state[e]
-        if unit[e] == k:
+        upper.state[e] = lower.state[e]
+        if units.unit[e] == k:
             if e <= a:
-                upper_state[e] = _ABOVE
+                upper.state[e] = _ABOVE
             if e >= a:
-                state[e] = _BELOW
-    _copy(upper_item, cut_item, cuts)
-    _copy(upper_above, cut_above, cuts)
-    upper_item[cuts], upper_above[cuts] = a, 1
-    cut_item[cuts], cut_above[cuts] = a, 0
-    upper_tally[0], upper_tally[1], upper_tally[2], upper_tally[3] = n, above, cuts + 1, tally[3]
-    tally[1], tally[2] = below, cuts + 1
+                lower.state[e] = _BELOW
+    _copy(upper.cut_item, lower.cut_item, cuts)
+    _copy(upper.cut_above, lower.cut_above, cuts)
+    upper.cut_item[cuts], upper.cut_above[cuts] = a, 1
+    lower.cut_item[cuts], lower.cut_above[cuts] = a, 0
+    upper.tally[0], upper.tally[1], upper.tally[2], upper.tally[3] = n, above, cuts + 1, lower.tally[3]
+    lower.tally[1], lower.tally[2] = below, cuts + 1
 
 
 @inner
@@ -515,34 +364,32 @@ def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, fi
     `rank[i]` is the place of the parent's row i among those that were kept; `r - rank[R]` is where the child
     starts.
     """
-    at, _, _, cut_item, cut_above, tally = node
-    D, C, _, nonbasic, where = at
-    G, error, unit, step, level, _ = units
-    d = C.shape[1]
+    at, G = node.at, units.G
+    d = at.C.shape[1]
     begin = r - rank[R]
     for j in range(d):
-        v = nonbasic[j]
+        v = at.nonbasic[j]
         if v < d:
             basis[j] = vertex_code(at, j, d)
         elif v < d + R:
             basis[j] = 2 * d + rank[v - d]
         else:
             basis[j] = _UNKNOWN
-    for e in range(tally[2]):
-        a = cut_item[e]
-        k, t = unit[a], level[a]
-        i = where[d + R + k]
-        bound = 1 if cut_above[e] == 1 else 2
-        in_force = D[d + bound, i] if i >= 0 else C[bound, -1 - i]
+    for e in range(node.tally[2]):
+        a = node.cut_item[e]
+        k, t = units.unit[a], units.level[a]
+        i = at.where[d + R + k]
+        bound = 1 if node.cut_above[e] == 1 else 2
+        in_force = at.D[d + bound, i] if i >= 0 else at.C[bound, -1 - i]
         if in_force != t:
             continue  # another break point of the same unit cut deeper
         sign = -1.0 if bound == 1 else 1.0
         for q in range(d):
             out_A[r, q] = sign * G[R + k, q]
         out_b[r] = sign * (t - G[R + k, d])
-        out_error[r] = error[R + k]
-        out_label[r] = first_label + k * steps + step[a]
-        if i < 0 and C[0, -1 - i] == t:
+        out_error[r] = units.error[R + k]
+        out_label[r] = first_label + k * steps + units.step[a]
+        if i < 0 and at.C[0, -1 - i] == t:
             basis[-1 - i] = 2 * d + r - begin
         r += 1
     known = True
@@ -552,40 +399,78 @@ def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, fi
 
 
 @nb.njit(cache=True, error_model="numpy", nogil=True)
-def _split(  # type: ignore[no-untyped-def]
-    A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, step_limit, work, out, stop
+def split_polytopes(  # type: ignore[no-untyped-def]
+    A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, kept, step_limit, stop
 ):
-    """Cut the cells from `work.state[0]` on, until all are done or `out` is full: whether all are done."""
-    units, stack, column, low, high, dropped, rank, top, near, state = work
-    out_A, out_b, out_error, out_label, out_offset, out_basis, out_clean, out_parent, out_piece, doubtful = out
-    G, row_error, unit, _, level, fixed = units
-    lower, upper = frame.lower, frame.upper
-    n, d, m, steps = len(offsets) - 1, A.shape[1], maps.shape[2], breaks.shape[1]
-    zero = np.int64(0)  # typed: a literal would compile every callee once more
-    n_out, r_out = state[1], state[2]
+    """Cut every cell by the units of a layer: arrays of the children, their parents and pieces, `top`, which parents
+    a unit comes near to (see `reluscope.cells.split`), and which children are in doubt (units may still cut those, and
+    their pieces and vertices mean nothing).
 
-    for c in range(state[0], n):
-        state[0], state[1], state[2] = c, n_out, r_out
+    `kept` points are remembered per cell while it is being split; a search may take `step_limit` simplex steps, and
+    ten more per row. Ends early, with cells missing, when `stop[0]` is set.
+    """
+    n, d, m, steps = len(offsets) - 1, A.shape[1], maps.shape[2], breaks.shape[1]
+    most = 0
+    for c in range(n):
+        most = max(most, offsets[c + 1] - offsets[c])
+    room, n_items = most + m, m * steps
+    depth = n_items + 1
+
+    out_A, out_b = np.empty((4 * len(b) + 64, d)), np.empty(4 * len(b) + 64)
+    out_error, out_label = np.empty(len(out_b)), np.empty(len(out_b), np.int32)
+    out_offset, out_parent = np.empty(2 * n + 16, np.int64), np.empty(2 * n + 16, np.int64)
+    out_piece, out_basis = np.empty((2 * n + 16, m), np.uint8), np.empty((2 * n + 16, d), np.int32)
+    out_clean, doubtful = np.empty(2 * n + 16, np.int32), np.empty(2 * n + 16, np.bool_)
+    top, near = np.empty((n, m)), np.zeros(n, np.int8)
+    zero = np.int64(0)  # typed: a literal would compile every callee once more
+    n_out, r_out = zero, zero
+    out_offset[0] = 0
+
+    units = _Units(
+        np.empty((room, d + 1)),
+        np.zeros(room),
+        np.empty(n_items, np.int64),
+        np.empty(n_items, np.int64),
+        np.empty(n_items),
+        np.empty(m, np.int64),
+    )
+    stack = _Node(
+        Dictionary(
+            np.empty((depth, d + 3, room)),
+            np.empty((depth, 3, d)),
+            np.empty((depth, room), np.int64),
+            np.empty((depth, d), np.int64),
+            np.empty((depth, d + room), np.int64),
+        ),
+        np.zeros((depth, kept, m)),
+        np.empty((depth, n_items), np.int64),
+        np.empty((depth, depth), np.int64),
+        np.empty((depth, depth), np.int64),
+        np.empty((depth, 4), np.int64),
+    )
+    column, low, high = np.empty(room), np.empty(m), np.empty(m)
+    dropped, rank = np.zeros(most, np.int64), np.empty(most + 1, np.int64)
+
+    for c in range(n):
         if stop[0] != 0:
             break
         start = offsets[c]
         R = offsets[c + 1] - start
         first = d + R
-        frames = zero
-        node = _node(stack, frames)
-        at, tally = node.at, node.tally
-        rows = load_rows(at, G, row_error, A, b, error, start, R, basis[c], lower, upper)
-        close = near[c : c + 1]
-        close[0] = 0
-        rows, items = _load_units(units, at, rows, R, maps[c], tolerance[c], breaks, frame, top[c], close)
+        frames = 0
+        node = _node(stack, zero)
+        rows = load_rows(node.at, units.G, units.error, A, b, error, start, R, basis[c], frame.lower, frame.upper)
+        rows, items = _load_units(
+            units, node.at, rows, R, maps[c], tolerance[c], breaks, frame, top[c], near[c : c + 1]
+        )
         limit = step_limit + 10 * (rows + d)
-        rows = rebuild(at, G, R + m, column)
+        rows = rebuild(node.at, units.G, R + m, column)
         known = np.int64(clean[c])
         for i in range(R):
             dropped[i] = 0
-        sure = rows >= 0 and is_feasible(at, rows)
+        sure = rows >= 0 and is_feasible(node.at, rows)
         if sure and known + known // 2 + 2 * d < R and items > 0:
-            rows = _drop_redundant(at, rows, units, R, b, start, dropped, limit, column)
+            rows = _drop_redundant(node.at, rows, units, R, b, start, dropped, limit, column)
             if rows >= 0:
                 known = R
             else:
@@ -598,31 +483,36 @@ def _split(  # type: ignore[no-untyped-def]
         known = min(known, rank[R])
         for a in range(items):
             node.state[a] = _UNDECIDED
-        tally[0], tally[2], tally[3] = rows, 0, 0
-        tally[1] = note(at, node.seen, zero, first, zero, 0.0) if sure else zero
+        node.tally[0], node.tally[2], node.tally[3] = rows, 0, 0
+        node.tally[1] = note(node.at, node.seen, zero, first, zero, 0.0) if sure else zero
 
         while stop[0] == 0:
             node = _node(stack, frames)
-            at, tally = node.at, node.tally
-            if sure and tally[3] > 60 + 2 * d:
-                tally[0] = rebuild(at, G, R + m, column)
-                tally[3] = 0
-                sure = tally[0] >= 0
+            if sure and node.tally[3] > 60 + 2 * d:
+                node.tally[0] = rebuild(node.at, units.G, R + m, column)
+                node.tally[3] = 0
+                sure = node.tally[0] >= 0
             if sure:
-                a = _settle(node, units, R, items, low, high, limit, column, close)
+                a = _settle(node, units, R, items, low, high, limit, column, near[c : c + 1])
                 if a >= 0:
-                    k = unit[a]
-                    took, j = walk_to(at, tally[0], first + k, level[a], limit, column)
+                    k = units.unit[a]
+                    took, j = walk_to(node.at, node.tally[0], first + k, units.level[a], limit, column)
                     if took >= 0:
-                        tally[3] += took + 1
+                        node.tally[3] += took + 1
                         _fork(node, _node(stack, frames + 1), units, R, items, a, j, first)
                         frames += 1
                         continue
                 sure = a == -1
 
             # All units are settled, or not sure: the part at hand is a child.
-            if r_out + R + tally[2] > len(out_b) or n_out == len(out_parent):
-                return False
+            need = r_out + R + node.tally[2]
+            if need > len(out_b):
+                out_A, out_b = grow_rows(out_A, need), grow(out_b, need)
+                out_error, out_label = grow(out_error, need), grow(out_label, need)
+            if n_out + 2 > len(out_parent):
+                out_offset, out_parent = grow(out_offset, n_out + 2), grow(out_parent, n_out + 2)
+                out_piece, out_basis = grow_rows(out_piece, n_out + 2), grow_rows(out_basis, n_out + 2)
+                out_clean, doubtful = grow(out_clean, n_out + 2), grow(doubtful, n_out + 2)
             for i in range(R):
                 if dropped[i] == 0:
                     for q in range(d):
@@ -636,15 +526,28 @@ def _split(  # type: ignore[no-untyped-def]
             doubtful[n_out] = not (sure and whole)
             out_parent[n_out], out_clean[n_out] = c, known
             for k in range(m):
-                out_piece[n_out, k] = fixed[k]
+                out_piece[n_out, k] = units.fixed[k]
             for a in range(items):
                 if node.state[a] == _ABOVE:
-                    out_piece[n_out, unit[a]] += 1
+                    out_piece[n_out, units.unit[a]] += 1
             n_out += 1
             out_offset[n_out] = r_out
             frames -= 1
             sure = True
             if frames < 0:
                 break
-    state[1], state[2] = n_out, r_out
-    return True
+
+    return (
+        out_A[:r_out].copy(),
+        out_b[:r_out].copy(),
+        out_error[:r_out].copy(),
+        out_label[:r_out].copy(),
+        out_offset[: n_out + 1].copy(),
+        out_basis[:n_out].copy(),
+        out_clean[:n_out].copy(),
+        out_parent[:n_out].copy(),
+        out_piece[:n_out].copy(),
+        top,
+        near,
+        doubtful[:n_out].copy(),
+    )

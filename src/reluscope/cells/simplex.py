@@ -85,7 +85,7 @@ def new_dictionary(d, rows):  # type: ignore[no-untyped-def]
 def exchange(at, n, r, j, column):  # type: ignore[no-untyped-def]
     """Make basic row `r` nonbasic in column `j` and the other way round. `column` is scratch of length >=
     n."""
-    D, C, basic, nonbasic, where = at
+    D, C = at.D, at.C
     d = C.shape[1]
     inverse = 1.0 / D[j, r]
     for i in range(n):
@@ -102,33 +102,31 @@ def exchange(at, n, r, j, column):  # type: ignore[no-untyped-def]
     D[j, r] = inverse
     for q in range(3):
         D[d + q, r], C[q, j] = C[q, j], D[d + q, r]
-    leaving, entering = basic[r], nonbasic[j]
-    basic[r], nonbasic[j] = entering, leaving
-    where[entering], where[leaving] = r, -1 - j
+    leaving, entering = at.basic[r], at.nonbasic[j]
+    at.basic[r], at.nonbasic[j] = entering, leaving
+    at.where[entering], at.where[leaving] = r, -1 - j
 
 
 @inner
 def shift(at, n, j, move):  # type: ignore[no-untyped-def]
     """Move the variable of column `j` by `move`."""
-    D, C = at.D, at.C
-    d = C.shape[1]
+    D, d = at.D, at.C.shape[1]
     if move != 0.0:
         for i in range(n):
             D[d, i] += move * D[j, i]
-        C[0, j] += move
+        at.C[0, j] += move
 
 
 @inner
 def drop_row(at, n, r):  # type: ignore[no-untyped-def]
     """Forget the basic variable of row `r`; returns the new number of rows."""
-    D, C, basic, _, where = at
     last = n - 1
-    where[basic[r]] = GONE
+    at.where[at.basic[r]] = GONE
     if r != last:
-        for q in range(C.shape[1] + 3):
-            D[q, r] = D[q, last]
-        basic[r] = basic[last]
-        where[basic[r]] = r
+        for q in range(at.C.shape[1] + 3):
+            at.D[q, r] = at.D[q, last]
+        at.basic[r] = at.basic[last]
+        at.where[at.basic[r]] = r
     return last
 
 
@@ -144,11 +142,10 @@ def rebuild(at, G, functions, column):  # type: ignore[no-untyped-def]
     d = C.shape[1]
     total = d + functions
     value, low, up = np.empty(total), np.empty(total), np.empty(total)
-    wanted = np.empty(total, np.bool_)
+    wanted = np.zeros(total, np.bool_)
     rows = -d
     for v in range(total):
         i = where[v]
-        wanted[v] = False
         if i == GONE:
             continue
         rows += 1
@@ -200,7 +197,7 @@ def rebuild(at, G, functions, column):  # type: ignore[no-untyped-def]
 def entering_column(at, k, sign, dual, bland):  # type: ignore[no-untyped-def]
     """The column that raises `sign * row k` fastest (with `bland`, the one of lowest number), and its
     direction."""
-    D, C, nonbasic = at.D, at.C, at.nonbasic
+    D, C = at.D, at.C
     best, direction = dual, 1.0
     column: Any = np.int64(-1)
     lowest = 1 << 30
@@ -213,8 +210,8 @@ def entering_column(at, k, sign, dual, bland):  # type: ignore[no-untyped-def]
         else:
             continue
         if bland:
-            if nonbasic[q] < lowest:
-                lowest, column, direction = nonbasic[q], q, way
+            if at.nonbasic[q] < lowest:
+                lowest, column, direction = at.nonbasic[q], q, way
         elif way * gain > best:
             best, column, direction = way * gain, q, way
     return column, direction
@@ -275,15 +272,14 @@ def note(at, seen, n_seen, first, j, move):  # type: ignore[no-untyped-def]
     kept = len(seen)
     if kept == 0:
         return n_seen
-    D, C, where = at.D, at.C, at.where
-    d = C.shape[1]
+    D, d = at.D, at.C.shape[1]
     row = n_seen % kept
     for q in range(seen.shape[1]):
-        i = where[first + q]
+        i = at.where[first + q]
         if i >= 0:
             seen[row, q] = D[d, i] + move * D[j, i] if move != 0.0 else D[d, i]
         elif i != GONE:
-            seen[row, q] = C[0, -1 - i] + (move if -1 - i == j else 0.0)
+            seen[row, q] = at.C[0, -1 - i] + (move if -1 - i == j else 0.0)
     return n_seen + 1
 
 
@@ -295,11 +291,11 @@ def search(at, n, variable, sign, goal, dual, limit, column, seen, n_seen, first
     last vertex before it when the edge beyond is unbounded), at an optimal vertex (OPTIMAL), or wherever
     `limit` steps lead (DOUBTFUL). Each point visited is noted in `seen`.
     """
-    D, C, where = at.D, at.C, at.where
+    D, C = at.D, at.C
     d = C.shape[1]
     stalled = 0
     for taken in range(limit):
-        k = where[variable]
+        k = at.where[variable]
         bland = stalled > 2 * d + 10
         if k >= 0:
             if sign * D[d, k] > goal:
@@ -336,11 +332,11 @@ def walk_to(at, n, variable, target, limit, column):  # type: ignore[no-untyped-
     Returns (steps taken, column of the variable); -1 steps when the target is out of reach or the limit came
     first. The variable's own bounds must let it pass the target.
     """
-    D, C, where = at.D, at.C, at.where
+    D, C = at.D, at.C
     d = C.shape[1]
     stalled = 0
     for taken in range(limit):
-        k = where[variable]
+        k = at.where[variable]
         bland = stalled > 2 * d + 10
         if k < 0:
             # Nonbasic at another value (the variable has several break points): it moves itself.

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from numba.extending import intrinsic
 
 from reluscope._check import EPS, FloatArray
-from reluscope._kernels import inner
 from reluscope.cells.split import SHALLOW
 from reluscope.threads import interruptible, stop_flag
 
@@ -221,7 +220,7 @@ ONE = np.uint64(1)
 NONE = np.uint64(0)
 
 
-@inner
+@nb.njit(cache=True)
 def _free_slot(used, words):  # type: ignore[no-untyped-def]
     """The lowest bit that is not in the set, or -1."""
     for w in range(words):
@@ -230,7 +229,7 @@ def _free_slot(used, words):  # type: ignore[no-untyped-def]
     return -1
 
 
-@inner
+@nb.njit(cache=True)
 def spans_edge(bits, size, a, b):  # type: ignore[no-untyped-def]
     """Whether no third vertex lies on all facets that a and b share."""
     for v in range(size):
@@ -278,7 +277,7 @@ def _ranges(points, rays, offsets, maps, low, high, top):  # type: ignore[no-unt
                     low[c, j] = -np.inf
 
 
-@inner
+@nb.njit(cache=True, error_model="numpy")
 def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: ignore[no-untyped-def]
     """Sort the vertices into `lists`: below, above, on the hyperplane. Returns how many are below and above."""
     for i in range(size):
@@ -319,7 +318,7 @@ def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: 
     return n_neg, n_pos
 
 
-@inner
+@nb.njit(cache=True)
 def _find_edges(bits, size, d, lists, n_neg, n_pos, words_of, edges):  # type: ignore[no-untyped-def]
     """All edges from a vertex in `lists[0]` to one in `lists[1]`; their number, or -1 when there is no room."""
     words = bits.shape[1]
@@ -361,7 +360,7 @@ def _find_edges(bits, size, d, lists, n_neg, n_pos, words_of, edges):  # type: i
     return n
 
 
-@inner
+@nb.njit(cache=True, error_model="numpy")
 def _new_vertices(x, d, open_, coef, value, slope, edges, n_edge, to, at):  # type: ignore[no-untyped-def]
     """Where the edges cross the hyperplane, into the columns `at...` of `to`; whether one does at a shallow angle."""
     size2, shallow = 0.0, False
@@ -408,7 +407,7 @@ def _new_vertices(x, d, open_, coef, value, slope, edges, n_edge, to, at):  # ty
     return shallow
 
 
-@inner
+@nb.njit(cache=True)
 def _sort_out(x, bits, lists, n_neg, n_pos, n_zero, edges, n_edge, used, slots, low, low_bits, high, high_bits):  # type: ignore[no-untyped-def]
     """Fill the lower part (whose new vertices are there already) and the upper one, `high` by coordinate."""
     wide, words = x.shape[0], bits.shape[1]
@@ -445,7 +444,7 @@ def _sort_out(x, bits, lists, n_neg, n_pos, n_zero, edges, n_edge, used, slots, 
         used[1, w] |= new_high
 
 
-@inner
+@nb.njit(cache=True)
 def _store(x, bits, size, used, label, to_x, to_bits, to_label):  # type: ignore[no-untyped-def]
     """Write a finished cell; its facets move to the lowest numbers. Returns how many there are."""
     wide, words = x.shape[0], bits.shape[1]

@@ -31,7 +31,7 @@ class SmallForms:
         self._bias = np.concatenate([np.pad(b, (0, h - len(b))) for b, h in zip(biases, height, strict=True)])
         self._inputs = np.array([w.shape[1] for w in weights], np.uint64)
         self._height = np.array(height, np.uint64)
-        self._widest = int(max(self._inputs.max(), self._height.max()))
+        self._widest = max(self._inputs.max(), self._height.max())
 
     @staticmethod
     def suits(net: Network) -> bool:
@@ -41,8 +41,7 @@ class SmallForms:
     def __call__(self, Z: FloatArray) -> FloatArray:
         """The forms (n, forms) at the points (n, inputs)."""
         out = np.empty((len(Z), self.n_forms))
-        lanes = np.zeros((2 * self._widest, POINTS))
-        _forward(Z, self._packed, self._bias, self._inputs, self._height, lanes, out)
+        _forward(Z, self._packed, self._bias, self._inputs, self._height, self._widest, out)
         return out
 
 
@@ -82,10 +81,10 @@ def packed(weight: FloatArray, height: int) -> FloatArray:
 
 
 @kernel
-def _forward(Z: Any, packed: Any, bias: Any, inputs: Any, height: Any, lanes: Any, out: Any) -> None:
+def _forward(Z: Any, packed: Any, bias: Any, inputs: Any, height: Any, widest: Any, out: Any) -> None:
     n, depth, forms = Z.shape[0], inputs.size, out.shape[1]
     four = np.uint64(4)
-    widest = np.uint64(lanes.shape[0] // 2)
+    lanes = np.zeros((2 * widest, POINTS))
     for begin in range(0, n, POINTS):
         count = min(POINTS, n - begin)
         for p in range(count):

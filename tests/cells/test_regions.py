@@ -135,6 +135,20 @@ def test_what_the_children_of_a_cell_share_is_summed_up_once(net, monkeypatch):
     np.testing.assert_array_equal(shared.maps, alone.maps)  # whole numbers: both sums are exact
 
 
+@pytest.mark.parametrize("net", [random_net((2, 12, 10, 1)), integer_net((3, 6, 8, 5, 1), 1)], ids=repr)
+def test_neighbours_of_one_region_are_those_of_all(net, monkeypatch):
+    found = regions(net, (-3, 3))
+    matched = [found.neighbours(i) for i in range(len(found))]
+    assert sum((each >= 0).sum() for each in matched) > len(found) > 50
+    one, other = found.adjacency().T
+    assert all(j in matched[i] and i in matched[j] for i, j in zip(one, other, strict=True))
+    monkeypatch.setattr("reluscope.cells.regions._MANY", 0)
+    monkeypatch.delitem(found.__dict__, "_across")
+    for i, each in enumerate(matched):
+        np.testing.assert_array_equal(found.neighbours(i), each)
+    assert "_across" not in found.__dict__
+
+
 _STREAMED = """
 import resource, sys
 import numpy as np

@@ -203,7 +203,8 @@ def split_cells(
             room *= 2
         work = _Work.empty(room, d, wide, words, m, breaks.shape[1])
     made = state[1:].tolist()
-    _EXPECTED.each = tuple(min(1.3 * a / b, _MOST_EXPECTED) for a, b in zip(made, given_sizes, strict=True))
+    if n:
+        _EXPECTED.each = tuple(min(1.3 * a / b, _MOST_EXPECTED) for a, b in zip(made, given_sizes, strict=True))
     return out.first(*made), top, near
 
 

@@ -157,3 +157,24 @@ def test_a_copy_of_the_process_has_helpers_of_its_own():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "0", done.stderr
+
+
+def test_a_worker_thread_runs_kernels_itself_until_it_is_told_to_stop():
+    import threading
+
+    from reluscope.threads import Halt, OutOfTimeError, deadline, interruptible, stop_flag, stoppable
+
+    def kernel(flag):
+        return threading.get_ident(), flag
+
+    halt = Halt()
+    with stoppable(halt):
+        thread, flag = interruptible(kernel, stop_flag())
+        assert thread == threading.get_ident()
+        assert flag is halt.flag
+        with deadline(lambda: False):  # nobody else looks at this one: a helper thread runs the kernel
+            assert interruptible(kernel, stop_flag())[0] != thread
+        halt.set()
+        assert flag[0]
+        with pytest.raises(OutOfTimeError):
+            interruptible(kernel, stop_flag())

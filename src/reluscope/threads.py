@@ -151,10 +151,26 @@ class _Helper:
         self._work.put(None)
 
 
+class Halt:
+    """Tells worker threads to stop: Python asks `is_set`, kernels look at `flag`."""
+
+    def __init__(self) -> None:
+        self.flag = np.zeros(1, np.uint8)
+
+    def set(self) -> None:
+        """Stop."""
+        self.flag[0] = 1
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return bool(self.flag[0])
+
+
 class _Own(threading.local):
     helper: _Helper | None = None
     over: Callable[[], bool] | None = None
     stopped: Callable[[], bool] | None = None
+    flag: npt.NDArray[np.uint8] | None = None
 
     def ends(self) -> Callable[[], bool] | None:
         """Whether to give up, for the block at hand or for the worker as a whole."""
@@ -182,11 +198,21 @@ def _helper() -> _Helper:
 
 def stop_flag() -> npt.NDArray[np.uint8]:
     """One byte for a kernel to look at: not 0 when it should give up, whatever it returns then."""
-    return _helper().stop
+    flag = _raised_by_others()
+    return _helper().stop if flag is None else flag
+
+
+def _raised_by_others() -> npt.NDArray[np.uint8] | None:
+    """In a worker thread without a deadline of its own: the flag that the thread it works for raises."""
+    return _OWN.flag if _OWN.over is None else None
 
 
 def interruptible(kernel: Callable[..., Any], *arguments: Any) -> Any:
     """`kernel(*arguments)`, so that Ctrl-C and the deadline come through; `OutOfTimeError` if the latter has passed."""
+    if _raised_by_others() is not None:  # no helper: to change threads twice for a short kernel costs as much as it
+        found = kernel(*arguments)
+        look()
+        return found
     helper = _helper()
     try:
         return helper.run(kernel, arguments, _OWN.ends())
@@ -215,13 +241,17 @@ def deadline_at_hand() -> Callable[[], bool] | None:
 
 
 @contextmanager
-def stoppable(stopped: Callable[[], bool] | None) -> Iterator[None]:
-    """In this block kernels, `look` and budgets end as soon as `stopped()`, whatever deadlines say."""
-    before, _OWN.stopped = _OWN.stopped, stopped
+def stoppable(stopped: Callable[[], bool] | Halt | None) -> Iterator[None]:
+    """In this block kernels, `look` and budgets end as soon as `stopped()`, whatever deadlines say.
+
+    A `Halt` is what another thread sets.
+    """
+    before = _OWN.stopped, _OWN.flag
+    _OWN.stopped, _OWN.flag = (stopped.is_set, stopped.flag) if isinstance(stopped, Halt) else (stopped, None)
     try:
         yield
     finally:
-        _OWN.stopped = before
+        _OWN.stopped, _OWN.flag = before
 
 
 @contextmanager

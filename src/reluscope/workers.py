@@ -35,7 +35,7 @@ from reluscope._extras import require
 from reluscope._lazy import late
 from reluscope.budget import Budget
 from reluscope.errors import InputError, WorkerError
-from reluscope.threads import OutOfTimeError, blas_threads, deadline, deadline_at_hand, look, stoppable
+from reluscope.threads import Halt, OutOfTimeError, blas_threads, deadline, deadline_at_hand, look, stoppable
 
 Kind = Literal["threads", "processes"]
 P = ParamSpec("P")
@@ -508,7 +508,7 @@ class _Crew:
         self._over = over or _over(budget)
         # A caller's own `over` is asked in the caller's thread alone; workers hear of it when the crew is left.
         self._workers_over = None if over is not None else self._over
-        self._halt = threading.Event()
+        self._halt = Halt()
         self._on_exit = ExitStack()
         self._name = f"reluscope-{uuid.uuid4().hex}"
 
@@ -677,10 +677,10 @@ def _in_thread(
     function: Callable[..., Any],
     task: Any,
     shared: tuple[Any, ...],
-    halt: threading.Event,
+    halt: Halt,
     over: Callable[[], bool] | None,
 ) -> Any:
-    with _as_worker(), stoppable(halt.is_set), deadline(over):
+    with _as_worker(), stoppable(halt), deadline(over):
         look()
         return function(task, *shared)
 

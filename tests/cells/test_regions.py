@@ -124,17 +124,29 @@ def test_streaming_gives_all_regions():
 
 @pytest.mark.parametrize("net", [integer_net((2, 9, 12, 10, 1), 3), integer_net((3, 6, 8, 5, 1), 1)], ids=repr)
 def test_what_the_children_of_a_cell_share_is_summed_up_once(net, monkeypatch):
-    monkeypatch.setattr(subdivide, "_SHARED_WIDTH", 10**9)
-    alone = regions(net, (-3, 3))
-    monkeypatch.setattr(subdivide, "_SHARED_WIDTH", 1)
-    monkeypatch.setattr(subdivide, "_OWN", 1)
     calls = []
-    kernel = _advance.add_own
-    monkeypatch.setattr(_advance, "add_own", lambda *given: calls.append(len(given[2])) or kernel(*given))
+    kernel = _advance.through_relus
+    monkeypatch.setattr(_advance, "through_relus", lambda *given: calls.append(len(given[3])) or kernel(*given))
     shared = regions(net, (-3, 3))
     assert sum(calls) > len(shared) > 100
+    monkeypatch.setattr(subdivide, "_CACHED", 0)
+    alone = regions(net, (-3, 3))
     np.testing.assert_array_equal(shared.pattern, alone.pattern)
     np.testing.assert_array_equal(shared.maps, alone.maps)  # whole numbers: both sums are exact
+
+
+@pytest.mark.parametrize("net", [random_net((2, 12, 10, 1)), integer_net((3, 6, 8, 5, 1), 1)], ids=repr)
+def test_neighbours_of_one_region_are_those_of_all(net, monkeypatch):
+    found = regions(net, (-3, 3))
+    matched = [found.neighbours(i) for i in range(len(found))]
+    assert sum((each >= 0).sum() for each in matched) > len(found) > 50
+    one, other = found.adjacency().T
+    assert all(j in matched[i] and i in matched[j] for i, j in zip(one, other, strict=True))
+    monkeypatch.setattr("reluscope.cells.regions._MANY", 0)
+    monkeypatch.delitem(found.__dict__, "_across")
+    for i, each in enumerate(matched):
+        np.testing.assert_array_equal(found.neighbours(i), each)
+    assert "_across" not in found.__dict__
 
 
 _STREAMED = """

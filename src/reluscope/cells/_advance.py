@@ -9,6 +9,9 @@ import numpy as np
 
 from reluscope._check import EPS
 
+_NARROW = 8
+"""Below this many units of a layer, sums run over the units before it and not over its own."""
+
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def after_layer(  # type: ignore[no-untyped-def]
@@ -75,34 +78,144 @@ def after_relus(maps, error2, top, parent, piece, columns, with_errors):  # type
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def add_own(base, base_error2, family, own, maps, error2, top, parent, rows_of, with_errors):  # type: ignore[no-untyped-def]
-    """The maps after a layer of ReLUs for each child: those of its family, plus those of the units it alone has on.
-
-    `base[family[i]]` sums up the units that are on for all children of a cell, `own[i]` marks the others that are on
-    for child i. Row j of `rows_of` has the weights that the following layer gives to unit j.
-    """
-    n, rows, m = len(family), base.shape[1], base.shape[2]
-    out = np.empty((n, rows, m))
-    out_error2 = np.empty((n if with_errors else 0, m))
-    for i in range(n):
-        f, p = family[i], parent[i]
+def _add_units(by_unit, listed, n, maps, p, size2, to, to_error2, c):  # type: ignore[no-untyped-def]
+    """Add to the maps of child c, and to their squared errors, what the first n units of a list give on cell p."""
+    rows, m = to.shape[1], to.shape[2]
+    if m < _NARROW:
         for r in range(rows):
             for k in range(m):
-                out[i, r, k] = base[f, r, k]
-        if with_errors:
+                one, two = to[c, r, k], 0.0
+                for q in range(0, n - 1, 2):
+                    h, i = listed[q], listed[q + 1]
+                    one += maps[p, r, h] * by_unit[h, k]
+                    two += maps[p, r, i] * by_unit[i, k]
+                if n & 1:
+                    h = listed[n - 1]
+                    one += maps[p, r, h] * by_unit[h, k]
+                to[c, r, k] = one + two
+    else:
+        for r in range(rows):
+            for q in range(0, n - 3, 4):
+                h, i, j, s = listed[q], listed[q + 1], listed[q + 2], listed[q + 3]
+                a, b, e, f = maps[p, r, h], maps[p, r, i], maps[p, r, j], maps[p, r, s]
+                for k in range(m):
+                    to[c, r, k] += (a * by_unit[h, k] + b * by_unit[i, k]) + (e * by_unit[j, k] + f * by_unit[s, k])
+            for q in range(n & ~3, n):
+                h = listed[q]
+                a = maps[p, r, h]
+                for k in range(m):
+                    to[c, r, k] += a * by_unit[h, k]
+    if len(to_error2):
+        for q in range(0, n - 1, 2):
+            h, i = listed[q], listed[q + 1]
+            a, b = size2[h], size2[i]
             for k in range(m):
-                out_error2[i, k] = base_error2[f, k]
-        for j in range(own.shape[1]):
-            if own[i, j]:
+                to_error2[c, k] += a * (by_unit[h, k] * by_unit[h, k]) + b * (by_unit[i, k] * by_unit[i, k])
+        if n & 1:
+            h = listed[n - 1]
+            a = size2[h]
+            for k in range(m):
+                to_error2[c, k] += a * (by_unit[h, k] * by_unit[h, k])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def through_relus(maps, error2, top, parent, piece, by_unit, bias, with_errors):  # type: ignore[no-untyped-def]
+    """The maps of the layer after one of ReLUs for each child, and their squared errors.
+
+    Children of one cell, which follow one another, differ in the few units that cross it: what the others give is
+    summed up once for all. The terms are those of the whole product, and none is taken away again: sums that are exact
+    stay so. Row j of `by_unit` has the weights that the following layer gives to unit j.
+    """
+    n, rows, units, m = len(parent), maps.shape[1], maps.shape[2], by_unit.shape[1]
+    out = np.empty((n, rows, m))
+    out_error2 = np.empty((n if with_errors else 0, m))
+    size2 = np.empty(units)
+    every, some = np.empty(units, np.uint8), np.empty(units, np.uint8)
+    # Unsigned numbers: an index that may be negative costs a comparison each time.
+    settled, varied, own = np.empty(units, np.uint64), np.empty(units, np.uint64), np.empty(units, np.uint64)
+    end = 0
+    while end < n:
+        first, p = end, parent[end]
+        for j in range(units):
+            every[j] = some[j] = piece[first, j]
+        end += 1
+        while end < n and parent[end] == p:
+            for j in range(units):
+                every[j] &= piece[end, j]
+                some[j] |= piece[end, j]
+            end += 1
+        on, vary = 0, 0
+        for j in range(units):
+            settled[on], varied[vary] = j, j
+            on += every[j]
+            vary += every[j] ^ some[j]
+        for r in range(rows - 1):
+            for k in range(m):
+                out[first, r, k] = 0.0
+        for k in range(m):
+            out[first, rows - 1, k] = bias[k]
+        if with_errors:
+            for j in range(units):
+                size2[j] = error2[p, j] + EPS * EPS * (top[p, j] * top[p, j])
+            for k in range(m):
+                out_error2[first, k] = EPS * EPS * (bias[k] * bias[k])
+        _add_units(by_unit, settled, on, maps, p, size2, out, out_error2, first)
+        for c in range(end - 1, first - 1, -1):  # the first child, which has the sums, comes last
+            if c > first:
                 for r in range(rows):
-                    z = maps[p, r, j]
                     for k in range(m):
-                        out[i, r, k] += z * rows_of[j, k]
-                if with_errors:
-                    e = error2[p, j] + EPS * EPS * (top[p, j] * top[p, j])
-                    for k in range(m):
-                        out_error2[i, k] += e * (rows_of[j, k] * rows_of[j, k])
+                        out[c, r, k] = out[first, r, k]
+                for k in range(m if with_errors else 0):
+                    out_error2[c, k] = out_error2[first, k]
+            mine = 0
+            for q in range(vary):
+                own[mine] = varied[q]
+                mine += piece[c, varied[q]]
+            _add_units(by_unit, own, mine, maps, p, size2, out, out_error2, c)
     return out, out_error2
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def from_lists(first, settled, ends, listed, starts, step, rise, piece, by_unit, with_errors):  # type: ignore[no-untyped-def]
+    """Maps and squared errors of the children of some nodes, those of node k at `ends[k]:ends[k + 1]`.
+
+    They are `first[k]` and `settled[k]`, and what the units on the list of the node, `listed[starts[k]:starts[k + 1]]`,
+    add where they are above their break point: unit u adds `step[0, :, u]` and `rise[k, u]` before the following layer.
+    """
+    n, rows, m = len(piece), first.shape[1], first.shape[2]
+    out = np.empty((n, rows, m))
+    out_error2 = np.empty((n if with_errors else 0, m))
+    own = np.empty(piece.shape[1], np.uint64)
+    for node in range(len(first)):
+        begin, units = starts[node], starts[node + 1] - starts[node]
+        for i in range(ends[node], ends[node + 1]):
+            for r in range(rows):
+                for k in range(m):
+                    out[i, r, k] = first[node, r, k]
+            for k in range(m if with_errors else 0):
+                out_error2[i, k] = settled[node, k]
+            mine = 0
+            for q in range(units):
+                own[mine] = listed[begin + q]
+                mine += piece[i, q]
+            _add_units(by_unit, own, mine, step, 0, rise[node], out, out_error2, i)
+            for k in range(m if with_errors else 0):
+                out_error2[i, k] = max(out_error2[i, k], 0.0)
+    return out, out_error2
+
+
+@nb.njit(cache=True, nogil=True)
+def longer(pattern, parent, piece):  # type: ignore[no-untyped-def]
+    """The patterns of the parents, each followed by the pieces of the child."""
+    n, before, units = len(parent), pattern.shape[1], piece.shape[1]
+    out = np.empty((n, before + units), np.uint8)
+    for i in range(n):
+        p = parent[i]
+        for j in range(before):
+            out[i, j] = pattern[p, j]
+        for j in range(units):
+            out[i, before + j] = piece[i, j]
+    return out
 
 
 @nb.njit(cache=True, nogil=True)

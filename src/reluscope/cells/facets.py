@@ -90,15 +90,30 @@ def hidden_maps(net: Network, patterns: Pattern) -> Iterator[tuple[FloatArray, P
 
 
 def across_facets(regions: Regions) -> npt.NDArray[np.int64]:
-    """The region on the other side of every facet, in the order of the facet labels; -1 where there is none.
+    """The region on the other side of every facet, in the order of the facet labels; -1 where there is none."""
+    labels, offsets = regions._facets
+    across = np.empty(len(labels), dtype=np.int64)
+    facets = max(1, _NUMBERS_AT_ONCE // max(regions.network.n_units, 1))
+    begin = 0
+    while begin < len(regions):
+        end = int(np.searchsorted(offsets, offsets[begin] + facets, side="right")) - 1
+        end = min(max(end, begin + 1), len(regions))
+        across[offsets[begin] : offsets[end]] = across_some(regions, begin, end)
+        begin = end
+    return across
 
-    Pre-activations are continuous, so in general position the two sides of a facet differ in one unit's piece:
-    the facet and its twin have the same key (label, pattern with that unit on the lower piece). Where several units
-    share the facet that fails, and a small step across it decides.
+
+def across_some(regions: Regions, begin: int, end: int) -> npt.NDArray[np.int64]:
+    """The same for the facets of regions `begin:end`.
+
+    Pre-activations are continuous, so in general position the two sides of a facet differ in one unit's piece: if there
+    is a region with this pattern, it lies across. Where several units share the facet there is none, and a small step
+    across it decides.
     """
     net = regions.network
     labels, offsets = regions._facets
-    owner = np.repeat(np.arange(len(regions)), np.diff(offsets))
+    owner = np.repeat(np.arange(end - begin), np.diff(offsets[begin : end + 1]))
+    labels = np.asarray(labels[offsets[begin] : offsets[end]], np.int64)
     across = np.full(len(labels), -1, dtype=np.int64)
     inner = np.flatnonzero(labels >= 0)
     if not len(inner):
@@ -109,30 +124,27 @@ def across_facets(regions: Regions) -> npt.NDArray[np.int64]:
     unit, step = np.divmod(labels[inner] - starts[layer], steps)
     unit = net.offsets[layer] + unit
     me = owner[inner]
-    here = regions.pattern[me, unit].astype(np.uint64)
-    base = regions._hash(regions.pattern)[me]
-    weight = regions._hash_weights[unit]
-    key = base + weight * (step.astype(np.uint64) - here)
-    order = np.lexsort((me, labels[inner], key))
-    first, second = order[:-1], order[1:]
-    twins = (key[first] == key[second]) & (labels[inner[first]] == labels[inner[second]]) & (me[first] != me[second])
-    a, b = first[twins], second[twins]
-    across[inner[a]], across[inner[b]] = me[b], me[a]
+    mine = np.asarray(regions.pattern[begin:end])
+    pattern = mine[me]
+    rows = np.arange(len(inner))
+    here = pattern[rows, unit].astype(np.int64)
+    there = np.where(here > step, step, step + 1)
+    pattern[rows, unit] = there
+    hashes = regions._hash(mine)[me] + regions._hash_weights[unit] * (there - here).astype(np.uint64)
+    across[inner] = regions._lookup(pattern, hashes)
     lonely = inner[across[inner] < 0]
     if len(lonely):
-        across[lonely] = _step_across(regions, lonely, owner[lonely])
+        across[lonely] = _step_across(regions, begin, end, lonely, owner[lonely])
     return across
 
 
-def _step_across(
-    regions: Regions, facets: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    middle = regions.cells.facet_points()[facets]
-    inside = regions.interior[owner]
+def _step_across(regions: Regions, begin: int, end: int, facets: Index, owner: Index) -> npt.NDArray[np.int64]:
+    cells = regions.cells.part(begin, end)
+    middle, inside = cells.facet_points()[facets], cells.interior()[owner]
     found = np.full(len(facets), -1, dtype=np.int64)
     for step in _STEPS:
         # From the interior through the middle of the facet and a little beyond; shorter steps overrule longer ones.
         hit = regions.find(middle + step * (middle - inside))
-        ok = (hit >= 0) & (hit != owner)
+        ok = (hit >= 0) & (hit != begin + owner)
         found[ok] = hit[ok]
     return found

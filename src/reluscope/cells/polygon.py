@@ -8,6 +8,8 @@ The whole plane, with its unbounded cells, is left to `reluscope.cells.vertex`.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -126,6 +128,32 @@ def _areas(points: FloatArray, offsets: npt.NDArray[np.int64]) -> FloatArray:
     return out
 
 
+_MOST_KEPT = 1 << 22
+"""Bytes of a buffer that is kept for the next call."""
+
+
+class _Room(threading.local):
+    """Buffers for children, kept by each thread: memory that the system gives out anew costs as much as cutting."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, npt.NDArray[Any]] = {}
+
+    def empty(self, name: str, dtype: Any, rows: int, *tail: int) -> npt.NDArray[Any]:
+        """An array with at least so many rows, whatever they hold."""
+        each, kept = math.prod(tail), self._kept.pop(name, None)
+        if kept is None or len(kept) < rows * each:
+            return np.empty((rows, *tail), dtype)
+        rows = len(kept) // max(each, 1)
+        return kept[: rows * each].reshape(rows, *tail)
+
+    def keep(self, **arrays: npt.NDArray[Any]) -> None:
+        """These are no longer in use."""
+        self._kept |= {name: array.reshape(-1) for name, array in arrays.items() if array.nbytes <= _MOST_KEPT}
+
+
+_ROOM = _Room()
+
+
 def _grown(a: npt.NDArray[Any], times: int) -> npt.NDArray[Any]:
     """The same rows, and room for as many more."""
     out = np.empty((times * len(a), *a.shape[1:]), a.dtype)
@@ -149,9 +177,9 @@ def _split_polygons(
     # A single cell may have many children: a full buffer means to begin it anew.
     cells = 2 * n + 16 + (min(m * most // 2, 4096) if n == 1 else 0)
     vertices = 3 * len(points) + 64 + (5 * cells if n == 1 else 0)
-    out_v, out_label = np.empty((vertices, 2)), np.empty(vertices, np.int32)
-    out_offset, out_parent = np.empty(cells + 1, np.int64), np.empty(cells, np.int64)
-    out_piece = np.empty((cells, m), np.uint8)
+    out_v, out_label = _ROOM.empty("v", np.float64, vertices, 2), _ROOM.empty("label", np.int32, vertices)
+    out_offset, out_parent = _ROOM.empty("offset", np.int64, cells + 1), _ROOM.empty("parent", np.int64, cells)
+    out_piece = _ROOM.empty("piece", np.uint8, cells, m)
     out_offset[0] = 0
     top, near = np.empty((n, m)), np.zeros(n, np.int8)
 
@@ -185,15 +213,29 @@ def _split_polygons(
         elif full == _CELLS_FULL:
             out_offset, out_parent, out_piece = (_grown(a, times) for a in (out_offset, out_parent, out_piece))
 
-    return (
-        out_v[:v_out].copy(),
-        out_label[:v_out].copy(),
-        out_offset[: n_out + 1].copy(),
-        out_parent[:n_out].copy(),
-        out_piece[:n_out].copy(),
-        top,
-        near,
+    found = _copied(n_out, v_out, out_v, out_label, out_offset, out_parent, out_piece)
+    _ROOM.keep(v=out_v, label=out_label, offset=out_offset, parent=out_parent, piece=out_piece)
+    return (*found, top, near)
+
+
+@nb.njit(cache=True, nogil=True)
+def _copied(n, v, points, labels, offsets, parents, pieces):  # type: ignore[no-untyped-def]
+    """The used part of each buffer, in one go: each array that Python copies means to wait for the other threads."""
+    out_v, out_label = np.empty((v, 2)), np.empty(v, np.int32)
+    out_offset, out_parent, out_piece = (
+        np.empty(n + 1, np.int64),
+        np.empty(n, np.int64),
+        np.empty((n, pieces.shape[1]), np.uint8),
     )
+    for i in range(v):
+        out_v[i, 0], out_v[i, 1] = points[i, 0], points[i, 1]
+        out_label[i] = labels[i]
+    out_offset[0] = 0
+    for i in range(n):
+        out_offset[i + 1], out_parent[i] = offsets[i + 1], parents[i]
+        for q in range(pieces.shape[1]):
+            out_piece[i, q] = pieces[i, q]
+    return out_v, out_label, out_offset, out_parent, out_piece
 
 
 @nb.njit(cache=True, nogil=True)
@@ -346,9 +388,9 @@ def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ign
                 size = n1
 
             # All units are decided on the polygon at hand: it is a child.
-            if v_out + size > len(out_v):
+            if v_out + size > min(len(out_v), len(out_label)):
                 return c, n_begin, v_begin, _VERTICES_FULL
-            if n_out >= len(out_parent):
+            if n_out >= min(len(out_parent), len(out_offset) - 1, len(out_piece)):
                 return c, n_begin, v_begin, _CELLS_FULL
             for i in range(size):
                 out_v[v_out + i, 0], out_v[v_out + i, 1] = work[cur, i, 0], work[cur, i, 1]

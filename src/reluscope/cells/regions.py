@@ -41,6 +41,8 @@ from reluscope.workers import resolve_jobs, sharing
 Index = npt.NDArray[np.int64]
 
 
+_MANY = 1_000_000
+"""Regions above which neighbours are looked up one region at a time."""
 _MOST_SIDES_SHOWN = 6
 _SHOWN, _SHOWN_INPUTS = 10, 6
 """Regions and inputs in the table that notebooks show."""
@@ -318,6 +320,10 @@ class Regions:
         (facets,) array of int
         """
         i = self._row(i)
+        if len(self) > _MANY:  # to match all facets takes memory for each
+            from reluscope.cells.facets import across_some
+
+            return across_some(self, i, i + 1)
         _, offsets = self._facets
         return self._across[offsets[i] : offsets[i + 1]]
 
@@ -595,9 +601,10 @@ class Regions:
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order
 
-    def _lookup(self, pattern: Pattern) -> Index:
+    def _lookup(self, pattern: Pattern, wanted: npt.NDArray[np.uint64] | None = None) -> Index:
+        """The regions with these patterns, whose hashes are `wanted`; -1 where there is none."""
         hashes, order = self._sorted_hashes
-        wanted = self._hash(pattern)
+        wanted = self._hash(pattern) if wanted is None else wanted
         found = np.full(len(pattern), -1, dtype=np.int64)
         place = np.searchsorted(hashes, wanted)
         open_ = np.flatnonzero((place < len(hashes)) & (hashes[np.minimum(place, len(hashes) - 1)] == wanted))

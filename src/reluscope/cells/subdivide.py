@@ -44,7 +44,7 @@ from reluscope.network import Layer, Network, Pattern
 from reluscope.threads import OutOfTimeError, blas_threads, deadline
 from reluscope.workers import Unfolding, alone, on_cluster, unfold
 
-BATCH_NUMBERS = 1 << 19
+BATCH_NUMBERS = 1 << 18
 """Numbers in the affine maps of one batch of cells: 4 MB, a balance between the cache and Python's share of the time,
 which workers in threads cannot divide."""
 
@@ -54,7 +54,7 @@ _FIRST_CHILDREN = 1 << 10
 """Children of the very first split where a cell takes long: enough for workers to share."""
 _MOST_NUMBERS = 1 << 23
 """Numbers in the half-spaces of the children of one split: 64 MB. More cells than that wait for the next one."""
-_AT_A_TIME = {0: 1 << 16, 1: 1 << 16, 2: 1 << 16, 3: 512, 4: 256, 5: 96, 6: 32}
+_AT_A_TIME = {0: 1 << 16, 1: 1 << 16, 2: 1 << 16, 3: 512, 4: 256, 5: 192, 6: 32}
 """Cells that a whole layer cuts together, by dimension (6 and more): a cut should take some hundredths of a second, so
 that several workers end at the same time."""
 _MANY_PARTS = 1024
@@ -72,9 +72,8 @@ _SMALL_GROUP = 6
 """Units that cut together between two screens, by dimension: n cut a cell into about `n^dimension` parts."""
 
 
-_SHARED, _SHARED_WIDTH, _OWN = 2, 32, 12
-"""From so many children of a cell on average, and units of the next layer, what its children share is computed once;
-unless more than one in so many units is on for some of them and off for others."""
+_CACHED = 1 << 17
+"""Weights of a layer that stay in the cache: from cell to cell they are gone through unit by unit; more by BLAS."""
 _FEW_ON = 0.75
 """Up to this share of the units of a layer, those that are on somewhere in a batch are picked out of it."""
 
@@ -160,7 +159,7 @@ class CutPlan:
     `order[layer]` lists the units of a layer in the order in which they cut (None: as they are numbered). Facets are
     labelled by the position in that order. With `output_errors` the errors of the outputs are computed too. `doubts`
     (for units in their own order, and starting cells in the network's input space) counts what rounding could hide.
-    At most `at_once` cells are cut together.
+    At most `at_once` cells are cut together. Final cells come in batches of `last`, by default of `size` too.
     """
 
     net: Network
@@ -170,6 +169,7 @@ class CutPlan:
     output_errors: bool = False
     doubts: Doubts | None = None
     at_once: int = 1 << 16
+    last: int | None = None
 
     def __post_init__(self) -> None:
         check_range(self.net)
@@ -198,7 +198,11 @@ class CutPlan:
             return _group(dimension, width - first, steps, cells, width, most)
 
         at_once = _AT_A_TIME[min(dimension, _HALF_SPACES)]
-        return cls(net, size or batch_size(net, dimension), (None,) * len(hidden), group, at_once=at_once)
+        order = (None,) * len(hidden)
+        if size is not None:
+            return cls(net, size, order, group, at_once=at_once)
+        last = min(1 << 16, max(64, BATCH_NUMBERS // ((dimension + 2) * net.n_outputs)))
+        return cls(net, batch_size(net, dimension), order, group, at_once=at_once, last=last)
 
     @classmethod
     def whole_layers(cls, net: Network, size: int) -> CutPlan:
@@ -256,7 +260,8 @@ class CutPlan:
         units = slice(begin, end) if order is None else order[begin:end]
         label = self.labels[layer] + begin * breaks.shape[1]
         maps = np.ascontiguousarray(batch.maps[:, :, units])
-        tolerance = np.ascontiguousarray(PROBABLE_ERRORS * np.sqrt(batch.error2[:, units]))
+        tolerance = np.sqrt(batch.error2[:, units], order="C")
+        tolerance *= PROBABLE_ERRORS
         found = batch.cells.split(maps, tolerance, breaks[units], label)
         piece, top = found.piece, found.top
         if self.doubts is not None:
@@ -269,6 +274,8 @@ class CutPlan:
 
     def _waiting(self, before: Batch, cells: Geometry, parent: Index, piece: Pattern) -> list[Waiting]:
         n, size = len(parent), self.size
+        if self.last is not None and before.layer + 1 == self.depth and piece.shape[1] == before.maps.shape[2]:
+            size = self.last
         if 0 < n <= size:
             return [Waiting(before, cells, parent, piece)]
         return [
@@ -278,6 +285,8 @@ class CutPlan:
 
     def advance(self, waiting: Waiting) -> Batch:
         """Affine maps, probable errors and patterns of the children, for the units of the following layer."""
+        from reluscope.cells._advance import longer
+
         before, cells, parent, piece = waiting
         layer, top, order = before.layer, before.top, self.order[before.layer]
         if order is not None:
@@ -286,7 +295,7 @@ class CutPlan:
         errors = self.output_errors or layer + 1 < self.depth
         maps, error2 = next_maps(self.net, layer, before.maps, before.error2, top, parent, piece, errors)
         n = len(parent)
-        pattern = np.concatenate([before.pattern[parent], piece], axis=1)
+        pattern = longer(before.pattern, parent, piece)
         none = np.zeros((n, 0), np.uint8)
         return Batch(self, layer + 1, cells, maps, error2, pattern, before.root[parent], none, np.zeros((n, 0)))
 
@@ -475,9 +484,9 @@ def traverse(
             yield batch
             continue
         if isinstance(frontier, Stack) and (some := batch.plan.share(batch)) < len(batch.root):
-            frontier.back(batch.take(np.arange(some, len(batch.root))))
+            frontier.back(batch.part(some, len(batch.root)))
             visited -= len(batch.root) - some
-            batch = batch.take(np.arange(some))
+            batch = batch.part(0, some)
         try:
             with deadline(None if stop is None else partial(stop, visited)):
                 children = batch.plan.cut(batch)
@@ -572,10 +581,10 @@ class _Tree(NamedTuple):
         waiting = list[_Node]()
         if some < size:  # the rest in parts of this size, so that several workers can take them
             for begin in reversed(range(some, size, some)):
-                rest = _with(_as_waiting(batch.take(np.arange(begin, min(begin + some, size)))), _NO_PLAN)
+                rest = _with(_as_waiting(batch.part(begin, min(begin + some, size))), _NO_PLAN)
                 waiting.append(_Node(rest, depth + 1, (*path[:-1], path[-1] + begin)))
             n -= size - some
-            batch = batch.take(np.arange(some))
+            batch = batch.part(0, some)
         children = [_with(child, _NO_PLAN) for child in self.plan.cut(batch)]
         return n, out, waiting + _numbered(children, depth, path)
 
@@ -786,7 +795,9 @@ def subdivide(
         tree = _Tree(plan, first)
         stack = _after(tree, _numbered(waiting, -1, ()), trail)
         tree = tree._replace(plan=replace(plan, doubts=doubts if start is None else None))
-        walk = _in_order(tree, stack, stop) if alone(jobs) else _together(tree, stack, stop, jobs, keep=False)
+        # A single wide layer is cut in steps too short for workers to share.
+        one = alone(jobs) or (first is not None and plan.depth == 1)
+        walk = _in_order(tree, stack, stop) if one else _together(tree, stack, stop, jobs, keep=False)
         for event in walk:
             for out in event.out:
                 trail.path = event.path
@@ -854,21 +865,13 @@ def next_maps(
 
     Child i has the pieces `piece[i]` and the maps, errors and scales `top` of cell `parent[i]`.
     """
-    from reluscope.cells._advance import add_own
+    from reluscope.cells._advance import through_relus
 
     units, following = net.layers[layer].units, net.layers[layer + 1]
-    if units.is_relu and following.width >= _SHARED_WIDTH and len(parent) > 1 and not sparse.issparse(following.weight):
-        # Children of one cell differ in the few units that cross it: what the others give is summed up once for all.
-        # The terms are those of the whole product, and none is taken away again: sums that are exact stay so.
-        first = np.flatnonzero(np.concatenate([[True], parent[1:] != parent[:-1]]))
-        if _SHARED * len(first) <= len(parent):
-            common = np.bitwise_and.reduceat(piece, first)
-            family = np.repeat(np.arange(len(first)), np.diff(first, append=len(parent)))
-            own = piece ^ common[family]
-            if _OWN * np.count_nonzero(own) <= own.size:
-                base = _one_by_one(units, following, maps, error2, top, parent[first], common, errors)
-                new, new_error2 = add_own(*base, family, own, maps, error2, top, parent, following.by_unit, errors)
-                return new, new_error2 if errors else np.zeros((len(parent), 0))
+    weight: Any = following.weight
+    if units.is_relu and not sparse.issparse(weight) and weight.size <= _CACHED:
+        new, new_error2 = through_relus(maps, error2, top, parent, piece, following.by_unit, following.bias, errors)
+        return new, new_error2 if errors else np.zeros((len(parent), 0))
     return _one_by_one(units, following, maps, error2, top, parent, piece, errors)
 
 

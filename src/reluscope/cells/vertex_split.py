@@ -11,6 +11,7 @@ The record that these functions serve is `reluscope.cells.vertex.VertexCells`; v
 
 from __future__ import annotations
 
+import threading
 from typing import Any, NamedTuple
 
 import numba as nb
@@ -138,6 +139,18 @@ class _Work(NamedTuple):
         )
 
 
+_MOST_EXPECTED = 32.0
+
+
+class _Expected(threading.local):
+    """Cells, vertices and facets that one gives when it is split, by the last batch of this thread: only a guess."""
+
+    each: tuple[float, ...] = (2.0, 4.0, 4.0)
+
+
+_EXPECTED = _Expected()
+
+
 def split_cells(
     given: Given, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int
 ) -> tuple[Out, FloatArray, npt.NDArray[np.int8]]:
@@ -155,7 +168,13 @@ def split_cells(
 
     wide = 3 * d if len(given.rays) else d
     room = 64 + 2 * int(np.diff(given.offsets).max(initial=0))
-    sizes = (2 * n + 16, 4 * len(given.points) + 64, 4 * len(given.labels) + 64 * given.bits.shape[1])
+    given_sizes = n, len(given.points), len(given.labels)
+    each = _EXPECTED.each
+    sizes = (
+        int(each[0] * n) + 16,
+        int(each[1] * given_sizes[1]) + 64,
+        int(each[2] * given_sizes[2]) + 64 * given.bits.shape[1],
+    )
     work = _Work.empty(room, d, wide, given.bits.shape[1], m, breaks.shape[1])
     out = Out.empty(sizes, wide, given.bits.shape[1], m)
     state = np.zeros(4, np.int64)  # next cell, and how many children, vertices, facets are there
@@ -182,11 +201,16 @@ def split_cells(
         else:
             room *= 2
         work = _Work.empty(room, d, wide, words, m, breaks.shape[1])
-    return out.first(*state[1:].tolist()), top, near
+    made = state[1:].tolist()
+    if n:
+        _EXPECTED.each = tuple(min(1.3 * a / b, _MOST_EXPECTED) for a, b in zip(made, given_sizes, strict=True))
+    return out.first(*made), top, near
 
 
 def widened(bits: Words, words: int) -> Words:
     """The same sets in more words."""
+    if words == bits.shape[1]:
+        return bits
     return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, words - bits.shape[1]))))
 
 

@@ -217,38 +217,34 @@ class _After:
     def __call__(
         self, nodes: Sequence[Listed], start: Geometry, piece: Pattern, ends: Index
     ) -> tuple[FloatArray, FloatArray]:
-        parts = [
-            (node, begin, end, piece[begin:end, : len(node.units)])
-            for node, begin, end in zip(nodes, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
-        ]
         if self.by_unit is not None:
-            each = [self._sparse_node(node, mine) for node, _, _, mine in parts]
+            each = [
+                self._sparse_node(node, piece[begin:end, : len(node.units)])
+                for node, begin, end in zip(nodes, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+            ]
             return np.concatenate([maps for maps, _ in each]), np.concatenate([error2 for _, error2 in each])
-        rows, m = len(self.maps), self.next.width
+        from reluscope.cells._advance import from_lists
+
         known = np.stack([node.piece for node in nodes])
         known = np.where(known == UNKNOWN, 0, known).astype(np.float64)
         if self.table is not None:
             first = self.first.reshape(-1) + known @ self.table
         else:
             first = np.stack([(self.first + (self.next.weight @ (self.step * row).T).T).reshape(-1) for row in known])
-        flat = np.empty((len(piece), rows * m))
-        for k, (node, begin, end, mine) in enumerate(parts):
-            table = self._table(node.units) if self.table is None else self.table[node.units]
-            flat[begin:end] = mine.astype(np.float64) @ table
-            flat[begin:end] += first[k]
-        maps = flat.reshape(len(piece), rows, m)
-        if not self.errors:
-            return maps, np.zeros((len(piece), 0))
-        points, offsets = start.corners()
-        top = np.maximum.reduceat(np.abs(points @ self.maps[:-1] + self.maps[-1]), offsets[:-1])
-        size2 = self.error2 + EPS * EPS * top * top
-        (s0, s1), (t0, t1) = self.slopes.T**2, EPS * EPS * self.shifts.T**2
-        rise = (s1 - s0) * size2 + (t1 - t0)
-        settled = (self.next.squares @ (s0 * size2 + t0 + known * rise).T).T + EPS * EPS * self.next.bias**2
-        total = np.empty((len(piece), m))
-        for k, (node, begin, end, mine) in enumerate(parts):
-            total[begin:end] = settled[k] + (mine * rise[k, node.units]) @ self.next.squares[:, node.units].T
-        return maps, np.maximum(total, 0.0)
+        first = first.reshape(len(nodes), *self.first.shape)
+        rise = settled = np.zeros((len(nodes), 0))
+        if self.errors:
+            points, offsets = start.corners()
+            top = np.maximum.reduceat(np.abs(points @ self.maps[:-1] + self.maps[-1]), offsets[:-1])
+            size2 = self.error2 + EPS * EPS * top * top
+            (s0, s1), (t0, t1) = self.slopes.T**2, EPS * EPS * self.shifts.T**2
+            rise = (s1 - s0) * size2 + (t1 - t0)
+            settled = (s0 * size2 + t0 + known * rise) @ self.next.squares.T + EPS * EPS * self.next.bias**2
+        listed = np.concatenate([node.units for node in nodes]).astype(np.uint64)
+        starts = np.cumsum([0, *(len(node.units) for node in nodes)])
+        given = self.step[None], rise, np.ascontiguousarray(piece), self.next.by_unit
+        maps, error2 = from_lists(first, settled, ends, listed, starts, *given, self.errors)
+        return maps, error2 if self.errors else np.zeros((len(piece), 0))
 
     def _table(self, units: Index) -> FloatArray:
         """What units on piece 1 add to the maps, (units, rows * width)."""

@@ -21,6 +21,9 @@ _MANY, _ENOUGH, _FEW_ROUNDS = 300, 4, 3
 _TRIMMED, _FAR = 4, 30.0
 """Fits without the samples that miss by so many times the median."""
 
+_FEW_INPUTS = 6
+"""Up to so many inputs random chords are cheap, and find more than those aimed at the samples left out."""
+
 
 @dataclass(frozen=True, eq=False)
 class OutputFit:
@@ -56,7 +59,9 @@ def fit_outputs(trunk: Trunk, U: FloatArray, Y: FloatArray, fits: float, rounds:
             break
         weight = np.sqrt(1.0 / np.maximum(residual, max(0.1 * fits, 1e-300)))
     best = OutputFit(rows, residual, float((residual <= fits).mean()))
-    for _ in range(_TRIMMED if rounds > 1 and best.share < 1 and A.shape[1] <= _MANY else 0):
+    for _ in range(
+        _TRIMMED if rounds > 1 and best.share < 1 and A.shape[1] <= _MANY and U.shape[1] > _FEW_INPUTS else 0
+    ):
         look()  # reweighting comes near to what most samples agree on; without the others it is there at once
         kept = residual <= max(_FAR * float(np.median(residual)), fits)
         if kept.all() or kept.sum() < 2 * A.shape[1]:

@@ -2,6 +2,7 @@
 
 Run: python benchmarks/recover.py [seeds] [widths ...]      (20 seeds by default, or 20:40; widths such as 10-15-15-1)
      python benchmarks/recover.py scale [name ...]          (many inputs, no biases, trained, leaky, links, labels)
+     python benchmarks/recover.py mixed [seeds]             (small networks of many kinds: is "complete" ever wrong?)
      python benchmarks/recover.py oracles [seeds]           (float32, noise, smooth functions; default 5 seeds)
      python benchmarks/recover.py budgets [seconds ...]     (are limits on time and queries held?)
      python benchmarks/recover.py walk                      (method "regions")
@@ -30,6 +31,7 @@ import reluscope as rs
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from nets import random_net, trained_net
+from recovery_problems import BOX, KINDS, largest_error, problem
 
 WIDTHS = ("20-10-1", "5-20-1", "10-15-15-1", "10-20-20-1", "40-20-10-10-1")
 
@@ -186,6 +188,28 @@ def _labels(seeds: int) -> None:
     )
 
 
+def mixed(seeds: range) -> None:
+    """Small networks of many kinds: complete or not, and the largest error at 40,000 points, half on segments."""
+    rows: dict[str, list[tuple[bool, float]]] = {kind: [] for kind in KINDS}
+    start = time.process_time()
+    for seed in seeds:
+        task = problem(seed)
+        oracle = rs.Oracle(task.function, task.n_inputs, limit=300_000)
+        began = time.process_time()
+        found = rs.recover(oracle, BOX, rng=seed, budget="120s")
+        error = largest_error(task, found, seed)
+        took = time.process_time() - began
+        state = "complete" if found else found.statement[0]
+        print(f"  {task.name}: {oracle.queries:,} {error:.1e} {took:.1f} s {state}", file=sys.stderr, flush=True)
+        rows[next(kind for kind in KINDS if f" {kind} " in task.name)].append((found.complete, error))
+    print("| kind | complete | largest error of those | wrong |")
+    for kind, runs in rows.items():
+        good = [error for complete, error in runs if complete]
+        bad = sum(error > 1e-6 for error in good)
+        print(f"| {kind} | {len(good)} of {len(runs)} | {max(good, default=np.nan):.0e} | {bad} |")
+    print(f"{time.process_time() - start:.0f} CPU s", flush=True)
+
+
 def oracles(seeds: int) -> None:
     """What is left of exact recovery when answers are rounded, noisy or smooth."""
     curves = {
@@ -319,6 +343,8 @@ if __name__ == "__main__":
         oracles(int(given[1]) if len(given) > 1 else 5)
     elif given[:1] == ["scale"]:
         scale(given[1:])
+    elif given[:1] == ["mixed"]:
+        mixed(range(*[int(part) for part in (given[1] if len(given) > 1 else "60").split(":")]))
     elif given[:1] == ["budgets"]:
         budgets([float(part) for part in given[1:]])
     elif given[:1] == ["walk"]:

@@ -18,8 +18,11 @@ from reluscope.recovery import walk
 from reluscope.recovery.align import align
 from reluscope.recovery.balls import gram, lens_moments
 from reluscope.recovery.critical import Chords, find_bends, normals, random_chords
+from reluscope.recovery.exact import Peeled, Pool, _at_edges, _of_layer_before, _sharpened, _with_rows
+from reluscope.recovery.last_layer import fit_outputs
 from reluscope.recovery.nearest_error import nearest_error
 from reluscope.recovery.oracle import QueryLimitError
+from reluscope.recovery.peel import Candidate, Evidence
 from reluscope.recovery.refine import Model, refine
 from reluscope.recovery.samples import _pair_hessian, l1_path
 from reluscope.recovery.signs import settle
@@ -372,6 +375,98 @@ def test_signs_stay_open_when_a_unit_is_always_on():
     done = settle(carried, row, 1e-8)
     assert not done.resolved
     assert done.trunk is carried
+
+
+def always_on(rng, linear, inputs=10, units=4, rows=6):
+    """A layer of which `linear` units are always on and not known: what is known of it, rows of the next layer over
+    that, and the function those rows describe."""
+    w, b, v = rng.normal(size=(units, inputs)), rng.normal(size=units), rng.normal(size=(rows, units))
+    on, read = rng.normal(size=(linear, inputs)), rng.normal(size=(rows, linear))
+    turned = rng.random(units) < 0.5
+    sign = np.where(turned, -1.0, 1.0)
+    carried = Trunk(inputs).grown(np.column_stack([w, b]))
+    over = np.column_stack([v, -(v * turned) @ w + read @ on, -(v * turned) @ b + read.sum(axis=1)])
+    return carried, over, lambda X: np.maximum(sign * (X @ w.T + b), 0) @ v.T + (X @ on.T + 1) @ read.T
+
+
+@pytest.mark.parametrize("linear", [1, 2])
+def test_units_that_are_always_on_become_few_linear_features(linear):
+    rng = np.random.default_rng(linear)
+    carried, over, true = always_on(rng, linear)
+    done = settle(carried, over, 1e-8)
+    assert done.resolved
+    stage = done.trunk.stages[-1]
+    assert (stage.n_units, stage.linear, stage.n_free) == (4, linear, 4 + linear)
+    X = rng.normal(size=(50, 10))
+    np.testing.assert_allclose(Model(done.trunk, done.rows)(X), true(X), atol=1e-10)
+    assert settle(done.trunk, done.rows, 1e-8).trunk is done.trunk
+    # They are parameters: a refinement finds them again.
+    off = Stage(stage.weight * (1 + 1e-6), stage.bias, stage.bends, linear=linear)
+    better, residual = refine(Model(done.trunk.with_last(off), done.rows), X, true(X))
+    assert np.abs(residual).max() < 1e-12 and better.n_parameters == (4 + linear) * 11 + over.shape[0] * (5 + linear)
+
+
+def test_as_many_linear_features_as_rows_say_nothing():
+    carried, over, _ = always_on(np.random.default_rng(0), 3, rows=4)
+    assert not settle(carried, over, 1e-8).resolved
+
+
+def test_rows_that_read_carried_features_only_are_units_of_the_layer_before():
+    rng = np.random.default_rng(0)
+    carried, over, _ = always_on(rng, 1)
+    row = np.concatenate([np.zeros(4), rng.normal(size=11)])
+    np.testing.assert_allclose(_of_layer_before(carried, np.stack([over[0], row]), 1e-7), [row[4:]])
+    done = settle(carried, over, 1e-8)
+    V = done.trunk.stages[-1].weight[4:]
+    only = np.array([[0.0, 0.0, 0.0, 0.0, 2.0, 0.5]])
+    found = _of_layer_before(done.trunk, np.concatenate([done.rows, only]), 1e-7)
+    np.testing.assert_allclose(found, [np.append(2.0 * V[0], 0.5)])
+    layer = _with_rows(Peeled(Trunk(10), rng.normal(size=(3, 11)), True, 2, ((0, 4), (2, 5))), found)
+    assert (len(layer.rows), layer.firm, layer.silent) == (4, 3, ((0, 4), (3, 5)))
+    np.testing.assert_allclose(layer.rows[2], found[0] / np.linalg.norm(found[0]))
+
+
+def test_a_normal_of_another_surface_does_not_spoil_a_row():
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=7)
+    theta /= np.linalg.norm(theta)
+    x = rng.uniform(-1, 1, (9, 6))
+    x -= np.outer((x @ theta[:-1] + theta[-1]) / (theta[:-1] @ theta[:-1]), theta[:-1])
+    normal = np.tile(theta[:-1] / np.linalg.norm(theta[:-1]), (9, 1))
+    normal[3] = [0.6, 0.8, 0.0, 0.0, 0.0, 0.0]
+    evidence = Evidence(np.arange(9), np.full(9, 0.5), x, normal, np.full(9, 1e-10))
+    off = theta + 1e-8 * rng.normal(size=7)
+    candidate = Candidate(off / np.linalg.norm(off), np.zeros((7, 0)), np.arange(9), x, np.ones(9, dtype=bool))
+    assert np.abs(_sharpened(Trunk(6), candidate, evidence, 1e-6) - theta).max() < 1e-12
+
+
+def test_a_misfit_of_few_samples_does_not_spoil_the_fit():
+    rng = np.random.default_rng(0)
+    U = rng.uniform(-1, 1, (400, 30))
+    Y = U @ rng.normal(size=(30, 1)) + 0.3 + 0.5 * np.maximum(U[:, :1] + U[:, 1:2] - 1.0, 0)
+    off = (U[:, 0] + U[:, 1] > 1.0).mean()
+    assert 0.1 < off < 0.13
+    found = fit_outputs(Trunk(30), U, Y, 1e-6)
+    assert abs(found.share - (1 - off)) < 1e-9
+
+
+def test_chords_at_edges_cross_the_surface_of_the_missing_unit():
+    rng = np.random.default_rng(0)
+    net = rs.Network([(rng.normal(size=(5, 6)), np.array([0.1, 0.2, -0.3, 0.4, -4.0])), (np.ones((1, 5)), [0.0])])
+    view = view_of(rs.Oracle(net))
+    W, b = 2 * net.layers[0].dense(), net.layers[0].bias
+    trunk = Trunk(6, (Stage(W[:4], b[:4], np.ones(4, bool)),))
+    pool = Pool.empty(view, rng, rs.budget.parse_budget(None))
+    pool.sample(2000)
+    fit = fit_outputs(trunk, pool.samples, pool.values, 1e-6)
+    assert 0.6 < fit.share < 0.99
+    before = view.oracle.queries
+    chords = _at_edges(pool, Model(trunk, np.array([[1.0, 1.0, 1.0, 1.0, 0.0]])), fit, 1e-6)
+    asked = view.oracle.queries - before
+    at = np.stack([chords.start, chords.start + chords.way]) @ W[4] + b[4]
+    assert len(chords) == 24 and asked == 120
+    assert (np.sign(at[0]) != np.sign(at[1])).all()
+    assert np.linalg.norm(chords.way, axis=1).max() < 0.5
 
 
 def test_refinement_reaches_rounding():

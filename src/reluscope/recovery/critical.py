@@ -96,6 +96,7 @@ def find_bends(view: View, chords: Chords, rng: np.random.Generator) -> Bends:
     found: list[FloatArray] = []
     lost = int((~good).sum())
     for _ in range(_ROUNDS):
+        look()
         if not todo.shape[1] or todo.shape[1] > _MOST_OPEN * n:
             break
         line, a, fa, sa, ea, b, fb, sb, eb, _ = todo

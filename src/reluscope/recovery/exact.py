@@ -41,7 +41,7 @@ from reluscope.recovery.peel import (
 )
 from reluscope.recovery.refine import Model, refine
 from reluscope.recovery.signs import settle
-from reluscope.recovery.trunk import Trunk
+from reluscope.recovery.trunk import Local, Trunk
 from reluscope.recovery.view import View
 from reluscope.recovery.weak import weak_unit
 from reluscope.threads import OutOfTimeError, deadline
@@ -57,9 +57,15 @@ says less."""
 _CHECKS = 36_000
 """Values that a complete network must fit."""
 
-_CANDIDATES = 60_000
-_RARE = 2000
-"""Points, out of the candidates, where a recovered unit is in its rarest state: asked before refining."""
+_CANDIDATES = 120_000
+_RARE, _DIRECTIONS, _AT_ONCE = 2000, 500, 10
+"""Points, out of the candidates, where a recovered unit is in its rarest state or features are furthest out in some
+direction: asked before refining. And how many directions, for all layers together and at a time."""
+
+_NEARLY = 0.6
+_EDGES, _HALVINGS = 24, 5
+"""Share of samples that fit from which the others say where a unit is missing; short chords across the edge of
+what does not fit, and how often each is halved before it is searched."""
 
 _WORST = 1000
 _MOST_REFINED = 3
@@ -88,8 +94,14 @@ _MOST_RIVALS, _SHORT = 8, 1e-5
 _FEW_INPUTS = 6
 """Up to so many inputs surfaces are cut into many pieces, and more rivals are looked at."""
 
+_SAME_NORMAL = 1e-3
+"""How far a normal may be turned from that of the row it sharpens, beyond its error."""
+
 _LOOKS = 8
 """Places of its surface at which a unit found in a restart is confirmed."""
+
+_MOST_BEYOND = 60
+"""Chords in a round that look beyond what candidates have seen; those that know most come first."""
 
 _MOST_AIMED = 2
 _MOST_ROUNDS = 12
@@ -136,8 +148,12 @@ class Pool:
         return self.view.relative <= _NOISY and self.view.n > _FEW_INPUTS
 
     def late(self) -> bool:
-        """Whether even steps that are under way have to end: a little after nothing new may be begun."""
-        return self.budget.elapsed() > 1.04 * self.budget.seconds + 0.05
+        """Whether steps of the search that are under way have to end."""
+        return self.budget.elapsed() > self.budget.seconds
+
+    def over(self) -> bool:
+        """Whether the end of the work, signs and refinement of what was found, has to end as well."""
+        return self.budget.elapsed() > 1.02 * self.budget.seconds + 0.05
 
     def open(self) -> bool:
         """Whether more may be asked: neither the budget nor the oracle's limit is reached."""
@@ -232,7 +248,7 @@ def recover_exact(
     layers: list[Peeled] = []
     trunk = Trunk(view.n)
     fit: OutputFit | None = None
-    restarts, more, complete = -1, _FIRST_CHORDS, False
+    restarts, more, complete, fitted = -1, _FIRST_CHORDS, False, 0.0
     pool.sample(max(400, 2 * (view.n + 2)))  # more than an affine function could fit whatever they are
     try:
         with deadline(pool.late):
@@ -243,7 +259,11 @@ def recover_exact(
             more = max(more - len(pool.chords), _FEW_CHORDS)
             while not complete and pool.open():
                 restarts += 1
-                pool.search(_aimed(view, pool, fit, more, rng), fair=True)
+                if fit is not None and max(fitted, _NEARLY) < fit.share < 1.0:  # for as long as that helps
+                    fitted = fit.share
+                    pool.search(_at_edges(pool, Model(trunk, fit.rows), fit, fits), fair=True)
+                else:
+                    pool.search(_aimed(view, pool, fit, more, rng), fair=True)
                 pool.previous = trunk if trunk.stages else None
                 layers, trunk, fit = _peel_all(pool, layers, pair_error, near, fits, report)
                 if restarts and layers:
@@ -262,10 +282,10 @@ def recover_exact(
     if fit is None and not trunk.stages:
         fit = pool.affine
     if fit is None or len(pool.samples) != len(fit.residual):
-        fit = fit_outputs(trunk, pool.samples, pool.values, fits)
+        fit = fit_outputs(trunk, pool.samples, pool.values, fits, rounds=1 if pool.late() else 12)
     report(view.oracle.queries, "refining")
     model, resolved = Model(trunk, fit.rows), False
-    with suppress(OutOfTimeError), deadline(pool.late):
+    with suppress(OutOfTimeError), deadline(pool.over):
         model, resolved = _finished(pool, model, complete, pair_error)
     signs = [layer.resolved for layer in layers[1:]] + [resolved]
     residual = np.abs(model(pool.samples) - pool.values)
@@ -332,7 +352,9 @@ def _checked(pool: Pool, trunk: Trunk, fit: OutputFit, fits: float) -> tuple[Tru
     wanted = min(_CHECKS, max(4 * (trunk.width + 1), _NUMBERS // view.n))
     pool.sample(wanted)
     U = _spread(view, min(_CANDIDATES, _NUMBERS // view.n), pool.rng)
-    pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
+    far = _extreme(trunk, U, pool.rng)
+    rare = np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")
+    pool.add(U[np.concatenate([far, rare[~np.isin(rare, far)][: _RARE - len(far)]])])
     trunk, fit = _fitted(pool, trunk, fits)
     return trunk, fit, bool(fit.residual.max() <= fits) and len(pool.samples) >= wanted
 
@@ -409,6 +431,22 @@ def _rarity(model: Model, U: FloatArray) -> FloatArray:
     return rarest
 
 
+def _extreme(trunk: Trunk, U: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Points that are furthest out, in random directions, among the features of some layer.
+
+    A unit of the next layer that is missing because it hardly ever switches does so on one side of a hyperplane in
+    those features. If that side holds any of the points, it holds one that is furthest out.
+    """
+    found = [np.zeros(0, dtype=np.intp)]
+    for k, stage in enumerate(trunk.stages):
+        z = Trunk(trunk.n_inputs, trunk.stages[: k + 1]).features(U)[:, : stage.n_free]
+        z = z / np.maximum(z.std(axis=0), 1e-300)
+        for _ in range(0, _DIRECTIONS // len(trunk.stages), _AT_ONCE):
+            along = z @ rng.normal(size=(z.shape[1], _AT_ONCE))
+            found += [along.argmax(axis=0), along.argmin(axis=0)]
+    return np.unique(np.concatenate(found))
+
+
 def _telling(model: Model, U: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     """Samples to refine on: three per parameter, half of them where units are in their rarer state."""
     wanted = min(len(U), max(1500, int(3.0 * model.n_parameters / len(model.rows)) + 200))
@@ -427,6 +465,27 @@ def _aimed(view: View, pool: Pool, fit: OutputFit | None, count: int, rng: np.ra
     start = chords.start.copy()
     start[: len(from_)] = from_
     return Chords(start, chords.start + chords.way - start)
+
+
+def _at_edges(pool: Pool, model: Model, fit: OutputFit, fits: float) -> Chords:
+    """Short chords across the edges of the part of the box where the model is wrong: there a missing unit switches.
+
+    From samples that do not fit to samples that do, halved towards where the misfit ends. A tenth of the queries of a
+    random chord, nearly all of whose bends are those of known units.
+    """
+    off = fit.residual > fits
+    start = pool.samples[pool.rng.choice(np.flatnonzero(off), _EDGES)]
+    way = pool.samples[pool.rng.choice(np.flatnonzero(~off), _EDGES)] - start
+    wrong, right = np.zeros((_EDGES, 1)), np.ones((_EDGES, 1))
+    with pool.asking("critical points"):
+        for _ in range(_HALVINGS):
+            t = 0.5 * (wrong + right)
+            U = start + t * way
+            misses = np.abs(model(U) - pool.view.outputs(U)).max(axis=1, keepdims=True) > fits
+            wrong, right = np.where(misses, t, wrong), np.where(misses, right, t)
+    margin = 0.5 * (right - wrong)
+    low, high = np.maximum(wrong - margin, 0.0), np.minimum(right + margin, 1.0)
+    return Chords(start + low * way, (high - low) * way)
 
 
 @dataclass(frozen=True, eq=False)
@@ -457,6 +516,11 @@ def _peel_all(
         found = _peel(pool, start, pair_error, near, report, k)
         if not len(found.rows):
             break
+        lower = _of_layer_before(found.trunk, found.rows[: found.firm], pair_error)
+        if len(lower):
+            layers[-1], before, pool.previous = _with_rows(layers[-1], lower), before[:k], found.trunk.grown(found.rows)
+            trunk, fit = _fitted(pool, layers[-1].trunk.grown(layers[-1].rows, layers[-1].silent), fits)
+            continue
         if len(found.rows) != len(start.rows) or found.firm != start.firm:
             before = before[:k]  # another layer below: what stood on it is void
         layers.append(found)
@@ -465,6 +529,27 @@ def _peel_all(
         trunk, fit = _fitted(pool, trunk, fits)
         pool.latest = list(layers), trunk, fit
     return layers, trunk, fit
+
+
+def _of_layer_before(trunk: Trunk, rows: FloatArray, pair_error: float) -> FloatArray:
+    """Those rows that read no unit of the last stage, only what it carries: units of that stage that were missed. As
+    rows over the features before it."""
+    if not trunk.stages or pair_error > NOISY:
+        return np.zeros((0, 0))
+    stage = trunk.stages[-1]
+    alone = np.abs(rows[:, : stage.n_units]).max(axis=1, initial=0.0) < 10 * pair_error
+    carried = rows[alone, stage.n_units :]
+    return np.column_stack([carried[:, :-1] @ stage.weight[stage.n_units :], carried[:, -1]])
+
+
+def _with_rows(layer: Peeled, rows: FloatArray) -> Peeled:
+    """The layer with more units whose rows are complete."""
+    firm, more = layer.firm, len(rows)
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    silent = tuple((i + more * (i >= firm), j) for i, j in layer.silent)
+    return replace(
+        layer, rows=np.concatenate([layer.rows[:firm], rows, layer.rows[firm:]]), firm=firm + more, silent=silent
+    )
 
 
 def _fitted(pool: Pool, trunk: Trunk, fits: float) -> tuple[Trunk, OutputFit]:
@@ -507,11 +592,8 @@ def _with_weak(
         )
         if row is None:
             break
-        last = found[-1]
-        rows = np.concatenate([last.rows[: last.firm], row[None], last.rows[last.firm :]])
-        silent = tuple((i + (i >= last.firm), j) for i, j in last.silent)
-        found = [*found[:-1], replace(last, rows=rows, firm=last.firm + 1, silent=silent)]
-        grown, best = _fitted(pool, found[-1].trunk.grown(rows, silent), fits)
+        found = [*found[:-1], _with_rows(found[-1], row[None])]
+        grown, best = _fitted(pool, found[-1].trunk.grown(found[-1].rows, found[-1].silent), fits)
     if best.residual.max() > fits or _misfit(pool, _refined(pool, Model(grown, best.rows))) > 100 * pool.view.noise:
         return layers, trunk, fit
     return found, grown, best
@@ -550,6 +632,8 @@ def _peel(
         progress = bool(taken)
         if taken:
             rows = np.concatenate([rows, np.stack([_sharpened(trunk, c, pool.evidence, near) for c in taken])])
+            if len(_of_layer_before(trunk, rows, pair_error)):
+                break  # with these the layer before is another one
         if pair_error > NOISY and len(rows):  # more points are known than when the rows were found
             rows = np.stack([polished(trunk, row, blind, pool.evidence, pair_error, near) for row in rows])
         unseen = sum(c.unseen.shape[1] for c in chosen)
@@ -573,8 +657,11 @@ def _peel(
                 pool.search(_joined(more), fair=True)
                 grid, progress = Grid.of(trunk, pool.chords, pool.fair), True
             aimed_ever = True
-            more = [beyond(trunk, c, pool.rng) for c in _promising(chosen, bool(len(start.rows)))]
-            if more and sum(len(m) for m in more):
+            more = []
+            for c in _promising(chosen, bool(len(start.rows))):
+                if sum(len(m) for m in more) < _MOST_BEYOND:
+                    more.append(beyond(trunk, c, pool.rng))
+            if sum(len(m) for m in more):
                 pool.search(_joined(more), fair=False)
                 grid, progress = Grid.of(trunk, pool.chords, pool.fair), True
         fruitless = 0 if progress else fruitless + 1
@@ -705,8 +792,13 @@ def _sharpened(trunk: Trunk, c: Candidate, evidence: Evidence, near: float) -> F
     blocks = [points]
     if len(measured):
         local = trunk.local(evidence.x[measured])
-        slope = np.maximum(np.linalg.norm(np.einsum("f,nfi->ni", theta[:-1], local.J), axis=1), 1e-300)
+        ahead = np.einsum("f,nfi->ni", theta[:-1], local.J)
+        slope = np.maximum(np.linalg.norm(ahead, axis=1), 1e-300)
         v = evidence.normal[measured]
+        # A normal that says something else is that of another surface through the point.
+        turned = ahead / slope[:, None] - np.sign((ahead * v).sum(axis=1))[:, None] * v
+        same = np.linalg.norm(turned, axis=1) < _SAME_NORMAL + 10 * evidence.error[measured]
+        local, slope, v = Local(local.z[same], local.J[same]), slope[same], v[same]
         # Rows of J^T theta that must vanish: the part across the normal.
         across = local.J - np.einsum("nfi,ni->nf", local.J, v)[:, :, None] * v[:, None, :]
         tangent = np.concatenate([across, np.zeros((len(v), 1, v.shape[1]))], axis=1) / slope[:, None, None]
@@ -714,9 +806,8 @@ def _sharpened(trunk: Trunk, c: Candidate, evidence: Evidence, near: float) -> F
     A = np.concatenate(blocks)
     Vt = np.linalg.svd(A, full_matrices=True)[2]
     sharp = Vt[-1] * np.sign(Vt[-1] @ theta)
-    good = (
-        np.abs(sharp @ theta) > 1 - 1e-3 and (distances(trunk, sharp[None], evidence.x[on])[:, 0] < near).mean() > 0.8
-    )
+    before, after = distances(trunk, np.stack([theta, sharp]), evidence.x[on]).T
+    good = np.abs(sharp @ theta) > 1 - 1e-3 and (after < near).mean() > 0.8 and after.mean() <= before.mean()
     return sharp if good else theta
 
 
@@ -741,7 +832,14 @@ def _pruned(model: Model, U: FloatArray, Y: FloatArray, unused_below: float) -> 
         if not keep.any():
             keep[0] = True
         stage = stages[k]
-        stages[k] = replace(stage, weight=stage.weight[keep], bias=stage.bias[keep], bends=stage.bends[keep], silent=())
+        stages[k] = replace(
+            stage,
+            weight=stage.weight[keep],
+            bias=stage.bias[keep],
+            bends=stage.bends[keep],
+            silent=(),
+            linear=int((keep & ~stage.bends).sum()) if stage.linear else 0,
+        )
         if k == len(stages) - 1:
             rows = np.column_stack([rows[:, :-1][:, keep], rows[:, -1]])
         else:

@@ -13,9 +13,16 @@ import numpy as np
 from reluscope._check import FloatArray
 from reluscope.recovery.peel import with_one
 from reluscope.recovery.trunk import Trunk
+from reluscope.threads import look
 
 _MANY, _ENOUGH, _FEW_ROUNDS = 300, 4, 3
 """Features from which least squares is dear: then so many samples for each are tried first, and few reweightings."""
+
+_TRIMMED, _FAR = 4, 30.0
+"""Fits without the samples that miss by so many times the median."""
+
+_FEW_INPUTS = 6
+"""Up to so many inputs random chords are cheap, and find more than those aimed at the samples left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +51,24 @@ def fit_outputs(trunk: Trunk, U: FloatArray, Y: FloatArray, fits: float, rounds:
     weight = np.ones(len(A))
     rows, residual = np.zeros((Y.shape[1], A.shape[1])), np.full(len(A), np.inf)
     for _ in range(rounds if A.shape[1] <= _MANY else min(rounds, _FEW_ROUNDS)):
+        look()
         found = np.linalg.lstsq(A / norm * weight[:, None], Y * weight[:, None], rcond=1e-12)[0]
         rows = (found / norm[:, None]).T
         residual = np.abs(A @ rows.T - Y).max(axis=1)
         if residual.max() <= fits:
             break
         weight = np.sqrt(1.0 / np.maximum(residual, max(0.1 * fits, 1e-300)))
-    return OutputFit(rows, residual, float((residual <= fits).mean()))
+    best = OutputFit(rows, residual, float((residual <= fits).mean()))
+    for _ in range(
+        _TRIMMED if rounds > 1 and best.share < 1 and A.shape[1] <= _MANY and U.shape[1] > _FEW_INPUTS else 0
+    ):
+        look()  # reweighting comes near to what most samples agree on; without the others it is there at once
+        kept = residual <= max(_FAR * float(np.median(residual)), fits)
+        if kept.all() or kept.sum() < 2 * A.shape[1]:
+            break
+        rows = (np.linalg.lstsq(A[kept] / norm, Y[kept], rcond=1e-12)[0] / norm[:, None]).T
+        residual = np.abs(A @ rows.T - Y).max(axis=1)
+        share = float((residual <= fits).mean())
+        if share > best.share:
+            best = OutputFit(rows, residual, share)
+    return best

@@ -33,7 +33,7 @@ _BELIEVED = 0.7
 """Share of the predicted bends that must be found for a unit to be believed."""
 
 _FEWEST, _HALF = 12, 0.6
-"""After so many new units, this share must have been believed: else there are deeper layers."""
+"""After so many units, this share must have been believed: else there are deeper layers."""
 
 _FAINT, _MOST_NEAR = 1e7, 1e-3
 """Distance from the surface at which a bend may be found, over the noise by the size of the bend; and at most."""
@@ -86,7 +86,7 @@ def units_on_chords(view: View, chords: Chords, evidence: Evidence, units: Units
     """All units that bend the function on the chords, beside the `units` known before; stops once it is clear that
     there are deeper ones (their bends do not go on in a plane)."""
     normal, error = evidence.normal.copy(), evidence.error.copy()
-    tried = believed = 0
+    tried = believed = len(units)  # those of earlier chords speak for one layer too
     order = np.lexsort((evidence.t, evidence.line))
     for line in np.unique(evidence.line):
         look()
@@ -173,11 +173,15 @@ def _along(
 
 
 def matched_share(units: Units, chords: Chords, evidence: Evidence, within: FloatArray) -> FloatArray:
-    """The share of the chords' crossings of each unit's surface at which a bend was found."""
+    """The share of the chords' crossings of each unit's surface at which a bend was found.
+
+    A chord without any bend was most likely given up at its ends (see `find_bends`): it does not count.
+    """
     at, along = chords.start @ units.u[:, :-1].T + units.u[:, -1], chords.way @ units.u[:, :-1].T
     with np.errstate(divide="ignore", invalid="ignore"):
         t = -at / along  # (chords, units)
-    line, unit = np.nonzero((t > _ENDS) & (t < 1 - _ENDS))
+    searched = np.isin(np.arange(len(chords)), evidence.line)
+    line, unit = np.nonzero((t > _ENDS) & (t < 1 - _ENDS) & searched[:, None])
     place = t[line, unit]
     key = np.sort(evidence.line + 0.5 * evidence.t)
     wanted = line + 0.5 * place

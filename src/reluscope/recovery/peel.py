@@ -47,8 +47,8 @@ _BESIDE = 1e-3
 _CHANCE = 0.1
 """Pairs that may agree by chance."""
 
-_CHUNK = 512
-"""Pairs tested at a time."""
+_CHUNK = 1 << 17
+"""Numbers in the matrices of the pairs that are tested at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,9 +329,10 @@ class _Views:
         # Errors of exact values are guesses, and small; those of noisy values are bounds, and cost pairs.
         floor, slack, apart = (pair_error, 30.0, 100.0) if pair_error < NOISY else (0.3 * pair_error, 1.0, 10.0)
         kept_one, kept_two = [], []
-        for start in range(0, len(one), _CHUNK):
+        chunk = max(32, _CHUNK // self.basis.shape[1] ** 2)
+        for start in range(0, len(one), chunk):
             look()
-            p, q = one[start : start + _CHUNK], two[start : start + _CHUNK]
+            p, q = one[start : start + chunk], two[start : start + chunk]
             common = self.basis[p] @ self.basis[q].transpose(0, 2, 1)
             squared, A = np.linalg.eigh(common @ common.transpose(0, 2, 1))
             shared = squared > 1 - 2e-9  # squared cosines of the angles between what the two see
@@ -417,7 +418,7 @@ def _single(trunk: Trunk) -> FloatArray:
     stage = trunk.stages[-1]
     units, width = stage.n_units, trunk.width
     rows = np.eye(units, width + 1)
-    if stage.carries:
+    if stage.carries and not stage.linear:
         mirrored = np.concatenate([np.zeros((units, units)), stage.weight[:units]], axis=1)
         rows = np.concatenate([rows, np.column_stack([mirrored, stage.bias[:units]])])
     return rows

@@ -518,6 +518,13 @@ def _exact_words(found: Exact, view: View) -> list[str]:
         leaky = [(i, stage.slope) for i, stage in enumerate(found.model.trunk.stages) if stage.slope]
         if leaky:
             lines.append("leaky units: " + ", ".join(f"layer {i} has slope {slope:.6g} below 0" for i, slope in leaky))
+        linear = [(i, stage.linear) for i, stage in enumerate(found.model.trunk.stages) if stage.linear]
+        if linear:
+            lines.append(
+                "linear units: "
+                + ", ".join(f"{k} in layer {i}" for i, k in linear)
+                + "; units that are always on in the box, or their combinations"
+            )
         unsettled = [i for i, (_, settled) in enumerate(found.layers) if not settled]
         if unsettled:
             which = ", ".join(map(str, unsettled))

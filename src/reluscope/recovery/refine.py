@@ -13,9 +13,10 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope.recovery.trunk import Trunk
+from reluscope.threads import look
 
-_NUMBERS = 1 << 23
-"""Derivatives held at a time: 64 MB."""
+_NUMBERS = 1 << 21
+"""Derivatives held at a time: 16 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,7 @@ class Model:
     @property
     def n_parameters(self) -> int:
         """Weights and biases of the ReLU units and of the outputs."""
-        units = sum(stage.n_units * (stage.weight.shape[1] + 1) for stage in self.trunk.stages)
+        units = sum(stage.n_free * (stage.weight.shape[1] + 1) for stage in self.trunk.stages)
         return int(units + self.rows.size)
 
 
@@ -76,6 +77,7 @@ def _normal_equations(model: Model, U: FloatArray, residual: FloatArray) -> tupl
     G, pull = np.zeros((size, size)), np.zeros(size)
     most = max(1, _NUMBERS // (size * len(model.rows)))
     for i in range(0, len(U), most):
+        look()
         J = _jacobian(model, U[i : i + most])
         G += J.T @ J
         pull += J.T @ residual[i : i + most].reshape(-1)
@@ -102,7 +104,7 @@ def _jacobian(model: Model, U: FloatArray) -> FloatArray:
         stage = stages[k]
         g = g * on[k][:, None, :]
         z = np.concatenate([inputs[k], np.ones((n, 1))], axis=1)
-        units = stage.n_units
+        units = stage.n_free
         blocks.append((g[:, :, :units, None] * z[:, None, None, :]).reshape(n * m, -1))
         g = g @ stage.weight
     return np.concatenate(blocks[::-1], axis=1)
@@ -112,7 +114,7 @@ def _moved(model: Model, step: FloatArray) -> Model:
     """The model with the step added to its parameters, in the order of `_jacobian`."""
     stages, at = [], 0
     for stage in model.trunk.stages:
-        k, width = stage.n_units, stage.weight.shape[1]
+        k, width = stage.n_free, stage.weight.shape[1]
         part = step[at : at + k * (width + 1)].reshape(k, width + 1)
         at += part.size
         weight, bias = stage.weight.copy(), stage.bias.copy()

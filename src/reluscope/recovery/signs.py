@@ -9,6 +9,11 @@ itself nothing is carried, so the true signs t in {0, 1} solve
 These equations are linear in t: rows times features of them. If that is enough, least squares gives t (contractive and
 most expansive layers). If not (a wide layer before few outputs), the subset sums are met in the middle.
 
+Units that are on wherever the chords went are missing in the layer, and the next layer's rows see them as affine
+functions: then `beta_i + sum_j t_j alpha_ij w_j` is no longer 0 but of low rank, one for each such unit. Across the
+rows `w_j` of the known units the signs do not matter, so the rank shows there first; then the equations without those
+units give t, and what is left is carried as that many linear features.
+
 Leaky units, `max(h, 0) + s min(h, 0)`, look the same with `t in {-r, 1 + r}`, `r = s / (1 - s)`: least squares shows
 the slope s, a meet in the middle tries the usual ones.
 """
@@ -30,6 +35,9 @@ _MOST_HALF = 17
 _CLEARLY = 0.1
 """The best subset must miss by less than this share of what the second best misses by."""
 
+_CLEAR_RANK = 30.0
+"""Singular values that count are so many times what the others may be."""
+
 _USUAL = (0.01, 0.1, 0.2, 0.3, 0.05, 0.25, 0.02, 0.001, 0.5)
 """Slopes of leaky units that are tried where the equations do not give them."""
 
@@ -42,8 +50,8 @@ _SLIGHT = 3e-5
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """A trunk whose last stage carries nothing, and the next rows on its features. `resolved` is False if no signs fit:
-    then both are as they were."""
+    """A trunk whose last stage carries nothing but linear features, and the next rows on its features. `resolved` is
+    False if no signs fit: then both are as they were."""
 
     trunk: Trunk
     rows: FloatArray
@@ -51,8 +59,9 @@ class Settled:
 
 
 def settle(trunk: Trunk, rows: FloatArray, max_misfit: float) -> Settled:
-    """Turn the units of the last stage so that the carried features are no longer needed, if signs can do that."""
-    if not trunk.stages or not trunk.stages[-1].carries:
+    """Turn the units of the last stage so that the carried features are no longer needed, or few linear functions of
+    them, if signs can do that."""
+    if not trunk.stages or not trunk.stages[-1].carries or trunk.stages[-1].linear:
         return Settled(trunk, rows, True)
     stage = trunk.stages[-1]
     k = stage.n_units
@@ -67,10 +76,24 @@ def settle(trunk: Trunk, rows: FloatArray, max_misfit: float) -> Settled:
     of_feature = np.tile(plain, len(rows))
     signs = _solve(equations[of_feature], wanted[of_feature], max_misfit)
     if signs is None:
-        return Settled(trunk, rows, False)
+        linear = None if stage.silent else _few_linear(alpha / size[:, None], w, beta / size[:, None], max_misfit)
+        if linear is None:
+            return Settled(trunk, rows, False)
+        (turned, slope), V = linear
+        t = _t(turned, slope)
+        C = (beta + alpha @ (t[:, None] * w)) @ V.T
+        sign, r = np.where(turned, -1.0, 1.0), slope / (1 - slope)
+        units = Stage(
+            np.concatenate([sign[:, None] * w, V]),
+            np.concatenate([sign * b, np.zeros(len(V))]),
+            np.arange(k + len(V)) < k,
+            slope=slope,
+            linear=len(V),
+        )
+        return Settled(trunk.with_last(units), np.column_stack([(1 + r) * alpha, C, gamma + alpha @ (t * b)]), True)
     turned, slope = signs
     w, r = w.copy(), slope / (1 - slope)
-    t = np.where(turned, 1 + r, -r)
+    t = _t(turned, slope)
     rest = (beta + alpha @ (t[:, None] * w)) / size[:, None]
     for j in np.flatnonzero(~plain):
         free = [i for i, feature in stage.silent if feature == j and not turned[i]]
@@ -86,6 +109,36 @@ def settle(trunk: Trunk, rows: FloatArray, max_misfit: float) -> Settled:
 
 _Signs = tuple[npt.NDArray[np.bool_], float]
 """Which units are turned round, and the slope of all of them below 0."""
+
+
+def _t(turned: npt.NDArray[np.bool_], slope: float) -> FloatArray:
+    """The unknowns of the equations, for signs and a slope."""
+    r = slope / (1 - slope)
+    return np.where(turned, 1 + r, -r)
+
+
+def _few_linear(
+    alpha: FloatArray, w: FloatArray, beta: FloatArray, max_misfit: float
+) -> tuple[_Signs, FloatArray] | None:
+    """Signs for which `beta + alpha (t w)` has low rank, and an orthonormal basis of its rows; None if that cannot be
+    told from chance: the rank must be two less than what the rows, and what the features, would allow."""
+    m = len(alpha)
+    s, Vt = np.linalg.svd(w, full_matrices=True)[1:]
+    free = Vt[int((s > 1e-6 * s[0]).sum()) :]
+    if min(m, len(free)) < 3:
+        return None
+    U, s, _ = np.linalg.svd(beta @ free.T, full_matrices=True)
+    allowed = max_misfit * np.sqrt(m)
+    rank = int((s > allowed).sum())
+    if not 0 < rank <= min(m, len(free)) - 2 or s[rank - 1] < _CLEAR_RANK * allowed:
+        return None
+    rest = U[:, rank:].T
+    equations = ((rest @ alpha)[:, :, None] * w[None]).transpose(0, 2, 1).reshape(-1, w.shape[0])
+    signs = _solve(equations, -(rest @ beta).reshape(-1), max_misfit)
+    if signs is None:
+        return None
+    s, Vt = np.linalg.svd(beta + alpha @ (_t(*signs)[:, None] * w))[1:]
+    return (signs, Vt[:rank]) if s[rank] <= _CLEAR_RANK * allowed else None
 
 
 def _solve(M: FloatArray, wanted: FloatArray, max_misfit: float) -> _Signs | None:

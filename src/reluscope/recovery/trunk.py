@@ -26,7 +26,8 @@ class Stage:
 
     `silent` lists weights (unit, feature) that the unit's surface does not reveal: wherever the feature is active, the
     unit is on. Their values are placeholders that keep it on; what is missing, `delta * feature`, is affine and shows
-    up in the carried features until the signs are settled. `slope` is that of the units below 0 (leaky ReLU).
+    up in the carried features until the signs are settled. `slope` is that of the units below 0 (leaky ReLU). `linear`
+    counts the carried features of a settled stage: linear functions of the features before, with weights of their own.
     """
 
     weight: FloatArray
@@ -34,11 +35,17 @@ class Stage:
     bends: npt.NDArray[np.bool_]
     silent: tuple[tuple[int, int], ...] = ()
     slope: float = 0.0
+    linear: int = 0
 
     @property
     def n_units(self) -> int:
         """Number of ReLU units; they come first."""
         return int(self.bends.sum())
+
+    @property
+    def n_free(self) -> int:
+        """Number of rows that are parameters: units and linear features, not copies."""
+        return self.n_units + self.linear
 
     def of(self, z: FloatArray) -> FloatArray:
         """What the stage makes of features `z` (n, features)."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope.threads import look
 
 _STARTS = 60
 _ROUNDS = 25
@@ -66,6 +67,7 @@ def _settled(Z: FloatArray, Q: FloatArray, rest: FloatArray, theta: FloatArray) 
     """The fixed point from one start: what is left of the misfit, and theta."""
     before, least, row = None, np.inf, theta
     for _ in range(_ROUNDS):
+        look()
         on = Z @ theta > 0
         if on.sum() < Z.shape[1] or (~on).sum() < Z.shape[1] or (before is not None and (on == before).all()):
             break

@@ -371,7 +371,7 @@ def _tried(section: Callable[[Subject], Section], key: str, title: str, subject:
     """The section, or why there is none: an error, or no time left."""
     budget = subject.budget
     late = Section(key, title, reason=f"The budget of {budget.seconds:g} s did not suffice for this.", late=True)
-    if budget.spent() and section is not sections.network:
+    if budget.spent() and section is not sections.network and _asked(key, subject):
         return late
     try:
         begun, own = budget.elapsed(), max(_LEAST_OWN, _OWN * budget.seconds)
@@ -381,6 +381,15 @@ def _tried(section: Callable[[Subject], Section], key: str, title: str, subject:
         return late
     except (ReluscopeError, MemoryError) as error:
         return Section(key, title, reason=f"Not worked out: {str(error) or type(error).__name__}")
+
+
+def _asked(key: str, subject: Subject) -> bool:
+    """Whether all was given that a section is about; what was not asked for needs no time."""
+    labelled = subject.X is not None and subject.y is not None
+    if key in ("density", "sensitivity", "sweep"):
+        return bool(subject.events)
+    given = {"local": subject.X is not None, "outcome": labelled, "errors": labelled or subject.classes is not None}
+    return given.get(key, True)
 
 
 def _check_labels(y: Any, rows: Any, name: str, goes_with: str) -> None:

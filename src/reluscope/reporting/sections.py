@@ -138,7 +138,7 @@ def units(subject: Subject) -> Section:
         answer = f"All of the {count(n, 'unit')} switch on and off."
     chart = Chart((-0.02, 1.02), (-0.5, len(net.hidden) - 0.5), x_label="probability of being on",
                   y_label="hidden layer", y_names=[str(k) for k in range(len(net.hidden))],
-                  height=max(160, 80 + 34 * min(len(rows["layer"]), 12)), title="Activity of each unit")  # fmt: skip
+                  height=max(210, 80 + 34 * min(len(rows["layer"]), 12)), title="Activity of each unit")  # fmt: skip
     for k in rows["layer"]:
         here = (layer == k) & switching
         p = np.sort(on[here])[:: max(1, int(here.sum()) // 400)]

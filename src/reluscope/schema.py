@@ -699,9 +699,9 @@ class Schema:
         check_names(found, tuple(n for n in self.names if n not in fixed), self.unused, name)
         parts = {c.name: c.encode(column_of(table, c.name)) for c in self.columns if c.name not in fixed}
         strays = {
-            c.name: few(found)
+            c.name: few(never)
             for c in self.columns
-            if c.unknown is not None and not quiet and (found := c.stray_levels(column_of(table, c.name)))
+            if c.unknown is not None and not quiet and (never := c.stray_levels(column_of(table, c.name)))
         }
         lengths = {len(p) for p in parts.values()}
         if len(lengths) > 1:

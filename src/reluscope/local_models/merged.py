@@ -706,13 +706,13 @@ class MergedModels:
             return ""
         best = min(self.validation, key=lambda v: v.loss)
         seed = "" if self.seed is None else f" (seed {self.seed})"
-        said = f"; {len(self)} chosen by cross-validation{seed}, "
+        said = f"; {len(self)} chosen by cross-validation{seed}"
         if len(good) == 1:
-            return f"{said}the only number within one standard error of the best"
+            return f"{said}, the only number within one standard error of the best"
         tried = [v.n for v in self.validation]
         gaps = tried[tried.index(good[0]) : tried.index(good[-1]) + 1] != good
         shown = ", ".join(map(str, good)) if gaps or len(good) == 2 else f"{good[0]} to {good[-1]}"
-        return f"{said}the smallest within one standard error of the best ({best.n}); so are {shown}"
+        return f"{said}: {shown} are within one standard error of the best ({best.n})"
 
     def _origin(self, i: int) -> dict[str, int]:
         if self.own_count is None or self.kept_region is None:

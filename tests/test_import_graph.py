@@ -363,6 +363,7 @@ def test_the_architecture_page_names_what_is_there():
     modules_inside = {
         path.name for package in ("cells", "answers") for path in (SOURCES / "reluscope" / package).glob("*.py")
     }
-    assert sorted(modules_inside - {"__init__.py"} - set(re.findall(r"\w+\.py", page))) == []
+    unnamed = sorted(modules_inside - {"__init__.py"} - set(re.findall(r"\w+\.py", page)))
+    assert unnamed == [], 'a new module of cells or answers has its line in "Inside the packages" of the page'
     files = set(re.findall(r"(?<![\w/])((?:\w+/)+\w+\.py)", page))
     assert [f for f in sorted(files) if not (SOURCES / "reluscope" / f).exists() and not (ROOT / f).exists()] == []

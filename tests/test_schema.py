@@ -285,7 +285,7 @@ def test_an_unknown_level_is_named_and_no_question_of_units():
     said = str(caught[0].message)
     assert said.endswith("1 of 200 rows are unlike anything seen in training: SEX (unknown level 'x')")
     assert "SEX (an unknown level)" in SCALED.strange(rows)
-    assert SCALED.column("SEX").stray_levels(table["SEX"]) == ["x"]
+    assert SCALED.column("SEX")._stray_levels(table["SEX"]) == ["x"]
 
 
 def test_rows_of_a_frame_are_named_by_its_index():

@@ -108,7 +108,9 @@ def _frames():
     return net.with_schema(columns=["a", "b"], outputs=["PD"], classes=["0", "1"]), X, y
 
 
-@pytest.mark.parametrize("what", ["unwrap", "weight", "evaluate", "outcome", "benchmarks", "summary", "score", "report"])
+@pytest.mark.parametrize(
+    "what", ["unwrap", "weight", "evaluate", "outcome", "benchmarks", "summary", "score", "report"]
+)
 def test_labels_and_weights_of_other_rows_are_refused_by_their_index(what):
     net, X, y = _frames()
     u = rs.unwrap(net, X, y)

@@ -117,7 +117,8 @@ def row_name(column: Any, row: int) -> str:
 
 def check_rows(X: Any, other: Any, name: str, of: str = "X") -> None:
     """Refuse labels or weights whose pandas index is not that of the table: they would be taken by position."""
-    own, index = getattr(X, "index", None), getattr(other, "index", None)
+    own: Any = getattr(X, "index", None)
+    index: Any = getattr(other, "index", None)
     if callable(own) or not hasattr(own, "equals") or callable(index) or not hasattr(index, "equals"):
         return
     if getattr(X, "ndim", 0) != 2 or len(own) != len(index) or own.equals(index):

@@ -224,7 +224,7 @@ class Column:
             x = np.where(bad, float(self.fill), x)
         return np.asarray(x if (self.scale, self.shift) == (1.0, 0.0) else self.scale * x + self.shift)[:, None]
 
-    def stray_levels(self, values: Any) -> list[Any]:
+    def _stray_levels(self, values: Any) -> list[Any]:
         """The levels of a category among some values that are none of its own, each once.
 
         Parameters
@@ -255,7 +255,7 @@ class Column:
                 raise self._missing(row_name(values, row), int((code[bad] < 0).sum()), "nothing")
             if self.unknown is None:
                 raise InputError(
-                    f"column {self.name!r} has the level {few(self.stray_levels(values))} (first in "
+                    f"column {self.name!r} has the level {few(self._stray_levels(values))} (first in "
                     f"{row_name(values, row)}), which the model never saw; its levels are {few(self.levels)}: drop or "
                     "recode those rows"
                 )
@@ -373,11 +373,11 @@ class Column:
         return f"possible are {whole}{low:.6g} to {high:.6g}"
 
     @property
-    def tells_scaled(self) -> bool:
+    def _tells_scaled(self) -> bool:
         """Whether scaled values could be told from those of the training data: `moments` are known, and are others."""
         return self.moments is not None and not _standard(*self.moments)
 
-    def looks_scaled(self, x: FloatArray) -> bool:
+    def _looks_scaled(self, x: FloatArray) -> bool:
         """Whether inputs have a mean near 0 and a standard deviation near 1, where the training data had others.
 
         Parameters
@@ -390,7 +390,7 @@ class Column:
         bool
             False where `moments` are not known, or rows are too few to tell.
         """
-        value = self.decode(x) if self.tells_scaled else np.zeros(0)
+        value = self.decode(x) if self._tells_scaled else np.zeros(0)
         return len(value) >= _FEWEST_TO_TELL and _standard(float(value.mean()), float(value.std()))
 
 
@@ -699,9 +699,9 @@ class Schema:
         check_names(found, tuple(n for n in self.names if n not in fixed), self.unused, name)
         parts = {c.name: c.encode(column_of(table, c.name)) for c in self.columns if c.name not in fixed}
         strays = {
-            c.name: few(found)
+            c.name: few(never)
             for c in self.columns
-            if c.unknown is not None and not quiet and (found := c.stray_levels(column_of(table, c.name)))
+            if c.unknown is not None and not quiet and (never := c._stray_levels(column_of(table, c.name)))
         }
         lengths = {len(p) for p in parts.values()}
         if len(lengths) > 1:
@@ -783,8 +783,8 @@ class Schema:
 
     def _strange(self, x: FloatArray, strays: Mapping[str, str]) -> str:
         """The same; `strays` has the levels of a table that are not known, by column."""
-        scaled = [c for c in self.columns if c.looks_scaled(x[:, self._places[c.name]])]
-        told = sum(c.tells_scaled for c in self.columns)
+        scaled = [c for c in self.columns if c._looks_scaled(x[:, self._places[c.name]])]
+        told = sum(c._tells_scaled for c in self.columns)
         if len(scaled) >= max(min(told, 2), told / 2, 1):
             mean, spread = scaled[0].moments or (math.nan, math.nan)
             return (

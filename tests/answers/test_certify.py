@@ -455,7 +455,9 @@ def test_the_command_says_which_output_decides(tmp_path, capsys):
     data.write_text("a,b\n1,2\n-1,0.5\n")
     asked = ["certify", str(model), "--data", str(data), "--sigma", "0.01"]
     assert main(asked) == 0
-    assert "Assumed: the largest output decides. If the smallest does, say --decision smallest." in capsys.readouterr().out
+    assert (
+        "Assumed: the largest output decides. If the smallest does, say --decision smallest." in capsys.readouterr().out
+    )
     assert main([*asked, "--decision", "smallest", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["assumption"] == ""

@@ -150,3 +150,14 @@ def test_witnesses_and_robustness_by_draws():
 def test_a_law_is_named_once_in_messages():
     with pytest.raises(InputError, match=r"^Triangular\(2 inputs, open\) has no product"):
         rs.product(Triangular(), rs.Gaussian([0.0]))
+
+
+def test_swapped_arguments_of_a_law_are_explained():
+    class Swapped(OpenLaw):
+        n = 1
+
+        def _sample(self, rng, count):
+            return rng.normal(size=(count, 1))
+
+    with pytest.raises(InputError, match=r"_sample of Swapped failed .* it is called as _sample\(count, rng\)"):
+        Swapped().sample(3, 0)

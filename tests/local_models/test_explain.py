@@ -224,8 +224,8 @@ def test_reasons_join_the_inputs_of_a_category_and_speak_in_levels_and_units():
     found = u.reasons(table, reference={"SEX": ["f"], "debt": [0.0]})
     assert found.names == ("SEX", "debt")
     assert found.words(0) == [
-        "debt is 30 k (reference 0 k): raises the score of class 1 by 3",
-        "SEX is m (reference f): raises the score of class 1 by 0.5",
+        "debt is 30 k (reference 0 k): raises the logit of class 1 by 3",
+        "SEX is m (reference f): raises the logit of class 1 by 0.5",
     ]
-    assert found.words(3) == ["debt is 10 k (reference 0 k): raises the score of class 1 by 1"]
+    assert found.words(3) == ["debt is 10 k (reference 0 k): raises the logit of class 1 by 1"]
     assert np.allclose(found.contributions.base + found.contributions.parts.sum(axis=2), net(table))

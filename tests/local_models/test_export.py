@@ -72,7 +72,50 @@ def test_sql_gives_the_same_rows(merged):
     assert [row[0] for row in found] == list(range(len(X)))
     assert [row[1] for row in found] == m.assign(X).tolist()
     np.testing.assert_allclose([row[2] for row in found], m.outputs(X)[:, 0], rtol=1e-9, atol=1e-9)
-    assert "CASE cluster" in m.to_sql()
+    np.testing.assert_allclose([row[3] for row in found], m.predict_proba(X)[:, 1], rtol=1e-9)
+    assert "CASE cluster" in m.to_sql() and "REAL" not in m.to_sql() and "AS DOUBLE PRECISION)" in m.to_sql()
+
+
+def test_unknown_levels_have_a_defined_result_in_code(merged):
+    *_, m = merged
+    X, _ = _table(5, 0)
+    X.loc[2, "job"], X.loc[3, "limit"] = "astronaut", None
+    with sqlite3.connect(":memory:") as base:
+        X.assign(id=range(5)).to_sql("people", base, index=False)
+        cursor = base.execute(m.to_sql("people"))
+        head, found = [c[0] for c in cursor.description], sorted(cursor.fetchall())
+    label = m.classes[1]
+    assert head == ["row_key", "cluster", f"logit of {label}", f"probability of {label}"]
+    assert found[2] == (2, None, None, None) and found[3] == (3, None, None, None)
+    assert all(None not in found[i] for i in (0, 1, 4))
+    space: dict = {}
+    exec(compile(m.to_python(), "merged.py", "exec"), space)
+    with pytest.raises(ValueError, match=r"column 'job' has the unknown level 'astronaut'; its levels are \["):
+        space["outputs"](X.loc[2].to_dict())
+    with pytest.raises(ValueError, match="column 'limit' has a missing entry"):
+        space["outputs"](X.loc[0].to_dict() | {"limit": None})
+
+
+@pytest.mark.filterwarnings("ignore::reluscope.ReluscopeWarning")
+def test_code_takes_unknown_and_missing_levels_as_the_schema_says():
+    columns = [rs.Column("a", fill=2.0), rs.Column("job", "category", levels=["x", "y"], unknown=(0.0, 0.0), fill="y")]
+    rng = np.random.default_rng(0)
+    net = rs.Network([(rng.normal(size=(3, 3)), np.zeros(3)), (rng.normal(size=(1, 3)), [0.0])]).with_schema(
+        columns=columns
+    )
+    X = pd.DataFrame({"a": rng.normal(size=60), "job": rng.choice(["x", "y"], 60)})
+    m = rs.unwrap(net, X, rng.integers(0, 2, 60)).merge(2)
+    new = pd.DataFrame({"a": [None, 1.0, 0.5], "job": ["x", None, "z"]})
+    known = pd.DataFrame({"a": [2.0, 1.0], "job": ["x", "y"]})
+    wanted = [*m.outputs(known)[:, 0], m.outputs(np.array([[0.5, 0.0, 0.0]]))[0, 0]]
+    with sqlite3.connect(":memory:") as base:
+        new.assign(id=range(3)).to_sql("applicants", base, index=False)
+        found = sorted(base.execute(m.to_sql()).fetchall())
+    np.testing.assert_allclose([row[2] for row in found], wanted, rtol=1e-9)
+    space: dict = {}
+    exec(compile(m.to_python(), "merged.py", "exec"), space)
+    rows = [{"a": None, "job": "x"}, {"a": 1.0, "job": None}, {"a": 0.5, "job": "z"}]
+    np.testing.assert_allclose([space["outputs"](row)[0] for row in rows], wanted, rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::reluscope.ReluscopeWarning")
@@ -108,7 +151,8 @@ def test_exports_of_several_classes_and_other_units(tmp_path):
     with sqlite3.connect(":memory:") as base:
         pd.DataFrame(new, columns=list(names)).assign(id=range(len(new))).to_sql("applicants", base, index=False)
         found = np.array(sorted(base.execute(m.to_sql()).fetchall()))
-    np.testing.assert_allclose(found[:, 2:], m.outputs(new), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found[:, 2:5], m.outputs(new), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found[:, 5:], m.predict_proba(new), rtol=1e-9, atol=1e-12)
 
 
 def test_the_table_agrees_with_scikit_learn(merged):

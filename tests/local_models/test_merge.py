@@ -249,8 +249,8 @@ def test_two_merges_of_the_same_data_agree_and_say_how_the_number_was_chosen():
     assert len(good) > 2 and good == list(range(good[0], good[-1] + 1))
     assert first.within_one_error() == good and good[0] == len(first)
     head = repr(first).splitlines()[0]
-    assert f"{len(first)} chosen by cross-validation (seed 0), the smallest within one standard error" in head
-    assert f"of the best ({best.n}); so are {good[0]} to {good[-1]}" in head
+    says = f"{good[0]} to {good[-1]} are within one standard error of the best ({best.n})"
+    assert f"; {len(first)} chosen by cross-validation (seed 0): {says}; " in head
     assert "chosen by" not in repr(first.unwrapped.merge(2)) and first.unwrapped.merge(2).within_one_error() == []
 
 

@@ -152,7 +152,7 @@ def test_without_drift_a_psi_stays_below_its_limit_as_often_as_it_says(desk):
 
 
 def test_sparse_regions_are_no_drift():
-    """Most regions hold one row, and most new rows fall into regions without data: by chance, as Good and Turing say."""
+    """Most regions hold one row, and most new rows fall into regions without data: by chance."""
     rng = np.random.default_rng(0)
     net = rs.Network([(rng.normal(size=(40, 6)), rng.normal(size=40)), (rng.normal(size=(1, 40)), [0.0])])
     u = rs.unwrap(net, rng.normal(size=(800, 6)), rng.integers(0, 2, 800))
@@ -166,7 +166,9 @@ def test_sparse_regions_are_no_drift():
 def test_an_unseen_level_is_drift_and_no_error():
     rng = np.random.default_rng(0)
     columns = [rs.Column("a"), rs.Column("job", "category", levels=["x", "y"])]
-    net = rs.Network([(rng.normal(size=(3, 3)), np.zeros(3)), (rng.normal(size=(1, 3)), [0.0])]).with_schema(columns=columns)
+    net = rs.Network([(rng.normal(size=(3, 3)), np.zeros(3)), (rng.normal(size=(1, 3)), [0.0])]).with_schema(
+        columns=columns
+    )
     old = pd.DataFrame({"a": rng.normal(size=200), "job": rng.choice(["x", "y"], 200)})
     new = pd.DataFrame({"a": rng.normal(size=100), "job": np.repeat(["x", "y", "z"], [40, 50, 10])})
     u = rs.unwrap(net, old)
@@ -211,7 +213,7 @@ def test_categories_are_one_feature_and_have_no_direction():
 
 
 def test_tables_become_data_frames_and_names_are_suggested(desk):
-    X, _, T, t, _, u = desk
+    _, _, T, t, _, u = desk
     found = u.outcome(T, t, segments="b")
     assert list(found.weak().to_pandas()["group"]) == [row["group"] for row in found.weak()]
     assert list(found.calibration().to_pandas()["rows"]) == [row["rows"] for row in found.calibration()]

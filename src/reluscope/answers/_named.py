@@ -90,13 +90,11 @@ def _by_name(schema: Schema | None, names: Any, what: str) -> Chosen:
     return Chosen(np.sort(index).astype(np.intp), ", ".join(names), tuple(schema.column(m) for m in members))
 
 
-def level_codes(schema: Schema, named: Chosen) -> tuple[list[tuple[Any, ...]], FloatArray]:
+def level_codes(schema: Schema, named: Chosen, advice: str) -> tuple[list[tuple[Any, ...]], FloatArray]:
     """Every combination of levels of some categories, and the inputs that encode it (different codes only)."""
     if not named.categories:
         strangers = [c.name for c in named.columns if c.kind != "category"] or [named.name]
-        raise InputError(
-            f"{few(strangers)} cannot be flipped: it is no category of the schema; use how='marginal' or 'given'"
-        )
+        raise InputError(f"{few(strangers)} has no levels: it is no category of the schema; {advice}")
     count = int(np.prod([len(c.levels) for c in named.columns]))
     if count > _MOST_VERSIONS:
         raise InputError(f"{named.name} has {count:,} combinations of levels, more than {_MOST_VERSIONS:,}")

@@ -749,7 +749,7 @@ def _levels(schema: Schema | None, asked: Chosen) -> tuple[list[tuple[Any, ...]]
     """The levels that a category can be flipped to, and their codes."""
     if schema is None:
         raise InputError(f"{asked.name} cannot be flipped: net has no schema that says which inputs are a category")
-    levels, codes = level_codes(schema, asked)
+    levels, codes = level_codes(schema, asked, "use how='marginal' or 'given'")
     if len(codes) < 2:
         raise InputError(f"{asked.name} has one level, so there is nothing to flip it to")
     return levels, codes

@@ -1,4 +1,4 @@
-"""Who gets what: selection rates, scores and errors of a network's decision by the levels of a category.
+"""Who gets what: selection rates, logits and errors of a network's decision by the levels of a category.
 
 All numbers are of independent rows (data, or draws from a law). Rates have the exact binomial interval; ratios of two
 rates combine two such intervals at half the risk each. The standardised mean difference and the AUC have large-sample
@@ -43,10 +43,10 @@ class GroupRates:
     impact_ratio : Answer
         Its selection rate over that of the reference (the adverse impact ratio where selection is good).
     mean_difference : Answer
-        Standardised mean difference of the score: its mean minus that of the reference, over the pooled standard
-        deviation of the two.
+        Standardised mean difference of the logit (the output for the selected class): its mean minus that of the
+        reference, over the pooled standard deviation of the two.
     auc : Answer or None
-        How well the score ranks its rows; None without labels, or with rows of one class.
+        How well the logit ranks its rows; None without labels, or with rows of one class.
     false_positive_rate, false_negative_rate : Answer or None
         Selected although of the other class; not selected although of the class. None without labels, or without such
         rows.
@@ -204,8 +204,8 @@ def fairness(
 
     Notes
     -----
-    The score is the network's output for the selected class ("smallest" rules: its negative). Intervals are for the
-    population that independent rows come from; weighted particles are refused.
+    The logit is the network's output for the selected class (its negative, where the smallest output decides).
+    Intervals are for the population that independent rows come from; weighted particles are refused.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def fairness(
     if not isinstance(feature, str):
         raise InputError(f"feature must be the name of a category, got {describe(feature)}")
     named = chosen(net, feature, "feature")
-    levels, codes = level_codes(schema, named)
+    levels, codes = level_codes(schema, named, "groups are the levels of a category")
     if given.atoms is not None:
         seed = None
         X, weights = given.atoms

@@ -257,7 +257,9 @@ def probability(
 def _as_asked(error: float) -> str:
     """What an answer about piecewise-linear marginals is about; the error is rounded up."""
     shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(error)
-    return f"about piecewise-linear marginals, whose cdfs are within {shown:g} of those asked for (accuracy= of the law)"
+    return (
+        f"about piecewise-linear marginals, whose cdfs are within {shown:g} of those asked for (accuracy= of the law)"
+    )
 
 
 def _question(net: Network, law: Law, event: Event) -> dict[str, str]:

@@ -115,8 +115,8 @@ class Front:
         use, name = self.uses[i], self.names[i]
         fill = use.fills[0] if use.fills and all(f == use.fills[0] for f in use.fills) else None
         if use.levels is None:
-            known = {"seen": use.seen, "within": use.within, "moments": use.moments}
-            return Column(name, fill=None if fill is None else float(fill), **known)
+            given = None if fill is None else float(fill)
+            return Column(name, seen=use.seen, within=use.within, moments=use.moments, fill=given)
         codes, unknown = use.codes, use.unknown
         if use.value:  # read as a number too
             try:

@@ -59,7 +59,13 @@ class OpenLaw(Law):
         -------
         array, shape (n, inputs)
         """
-        drawn = np.asarray(super().sample(n, rng), dtype=np.float64)
+        try:
+            drawn = np.asarray(super().sample(n, rng), dtype=np.float64)
+        except (AttributeError, TypeError) as error:
+            raise InputError(
+                f"_sample of {type(self).__name__} failed ({str(error)[:120]}); it is called as _sample(count, rng), a "
+                "number and a numpy Generator, in this order"
+            ) from error
         if drawn.shape != (n, self.n):
             raise InputError(
                 f"_sample of {type(self).__name__} must return an array of shape ({n}, {self.n}), got {drawn.shape}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reluscope._check import FloatArray, choice, integer
 from reluscope._tables import Lines, Tabular
@@ -13,9 +14,11 @@ from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores
 from reluscope.local_models._data import Response, Units, check_beside, headed, read, weights_of
-from reluscope.local_models.contributions import Groups, groups_of, values_of
+from reluscope.local_models.contributions import groups_of, values_of
 from reluscope.local_models.merged import MergedModels, unwrapped_of
 from reluscope.local_models.portrait import Portrait
+
+Index = npt.NDArray[np.int64]
 
 _SHOWN = 3
 """Coefficients and features of a portrait in a line of the table."""
@@ -70,8 +73,9 @@ class ClusterExplanation(Tabular):
     base : (outputs,) array
         The cluster's model at the mean of the data.
     output : (outputs,) array
-    groups : Groups
-        Which inputs are one category.
+    columns : tuple of str
+    column : (inputs,) array of int
+        Which of them each input belongs to: the inputs of a category are one column.
     levels : dict of str to object
         The level of each category.
     """
@@ -83,7 +87,8 @@ class ClusterExplanation(Tabular):
     parts: FloatArray
     base: FloatArray
     output: FloatArray
-    groups: Groups
+    columns: tuple[str, ...]
+    column: Index
     levels: dict[str, Any]
 
     def rows(self, output: int = 0, *, groups: str | None = "columns") -> list[dict[str, Any]]:
@@ -101,12 +106,12 @@ class ClusterExplanation(Tabular):
         """
         k = integer(output, "output", low=0, high=len(self.base) - 1)
         single = groups is None or choice(groups, "groups", ("columns",)) is None
-        of = np.arange(len(self.names)) if single else self.groups.of
+        of = np.arange(len(self.names)) if single else self.column
         rows = []
         for i in range(int(of.max()) + 1):
             inside = np.flatnonzero(of == i)
             j, alone = int(inside[0]), len(inside) == 1
-            name = self.names[j] if alone else self.groups.names[i]
+            name = self.names[j] if alone else self.columns[i]
             rows.append(
                 {
                     "feature": name,
@@ -244,7 +249,9 @@ def explain(m: MergedModels, x: Any) -> ClusterExplanation:
     together = groups_of(m, "columns")
     levels = {name: column[0] for name, column in values_of(m, row[None], together).items()}
     coefficient = m.maps(units=True)[0][cluster]
-    return ClusterExplanation(cluster, names, value, coefficient, parts, base, output, together, levels)
+    return ClusterExplanation(
+        cluster, names, value, coefficient, parts, base, output, together.names, together.of, levels
+    )
 
 
 def monotone(m: MergedModels, output: int, groups: Any) -> Lines:

@@ -349,7 +349,14 @@ class Explanation:
         units = {} if schema is None else {c.name: c.unit for c in schema.columns if c.unit}
         shown = [row | {"feature": headed(row["feature"], units.get(row["feature"], ""))} for row in shown]
         columns = ("feature", "value", "coefficient", "path", "local")
-        lines.append(text_table([{_head(name): row["feature"] if name == "feature" else _figure(row.get(name)) for name in columns} for row in shown]))
+        lines.append(
+            text_table(
+                [
+                    {_head(name): row["feature"] if name == "feature" else _figure(row.get(name)) for name in columns}
+                    for row in shown
+                ]
+            )
+        )
         lines.append(
             f"path: from the network's output at {self.reference.name}, along a straight line; local: coefficient "
             "times value, from the intercept of this region's linear model"

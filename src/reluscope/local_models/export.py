@@ -19,6 +19,7 @@ from reluscope._check import FloatArray, text
 from reluscope._extras import require
 from reluscope._files import as_path, atomic_write
 from reluscope.errors import InputError
+from reluscope.local_models._data import result_names
 from reluscope.local_models._grouping import unpack
 from reluscope.schema import Column
 
@@ -92,7 +93,8 @@ Rows are dictionaries of columns: {names}.
 import math
 
 COLUMNS = {columns!r}
-"""(name, scale, shift, levels, codes): the input is scale * value + shift, or the code of the level."""
+"""(name, scale, shift, levels, codes, unknown, fill): the input is scale * value + shift, or the code of the level, or
+that of unknown levels (None: they are refused); fill stands for a missing entry (None: refused)."""
 LAYERS = {layers!r}
 """(W, b, slope, intercept, breaks) per hidden layer; breaks are (unit, at, step)."""
 CLUSTER_OF = {owners!r}
@@ -105,11 +107,18 @@ CLASSES = {classes!r}
 def inputs(row):
     """A row as the numbers of the model."""
     x = []
-    for name, scale, shift, levels, codes in COLUMNS:
+    for name, scale, shift, levels, codes, unknown, fill in COLUMNS:
+        value = fill if row[name] is None and fill is not None else row[name]
         if codes is None:
-            x.append(scale * float(row[name]) + shift)
+            if value is None:
+                raise ValueError("column %r has a missing entry" % name)
+            x.append(scale * float(value) + shift)
+        elif value in levels:
+            x.extend(codes[levels.index(value)])
+        elif unknown is not None:
+            x.extend(unknown)
         else:
-            x.extend(codes[levels.index(row[name])])
+            raise ValueError("column %r has the unknown level %r; its levels are %r" % (name, value, levels))
     return x
 
 
@@ -152,8 +161,12 @@ def to_python(m: MergedModels) -> str:
     """The models as a Python module that imports nothing but `math`."""
     gate = _gate(m)
     columns = [
-        (c.name, c.scale, c.shift, list(c.levels) or None, [list(r) for r in c.codes] or None) for c in _columns(m)
-    ]
+        (
+            c.name, c.scale, c.shift, list(c.levels) or None, [list(r) for r in c.codes] or None,
+            None if c.unknown is None else list(c.unknown), c.fill,
+        )
+        for c in _columns(m)
+    ]  # fmt: skip
     layers = [
         (
             a.W.tolist(), a.b.tolist(), a.slope.tolist(), a.intercept.tolist(),
@@ -182,7 +195,7 @@ def _title(m: MergedModels) -> str:
 
 
 def to_sql(m: MergedModels, table: str, key: str) -> str:
-    """The models as one query: `key`, the cluster and the outputs of every row of `table`."""
+    """The models as one query: `key`, the cluster and the named outputs of every row of `table`."""
     text(table, "table")
     text(key, "key")
     gate = _gate(m)
@@ -232,8 +245,41 @@ def to_sql(m: MergedModels, table: str, key: str) -> str:
     for o in range(outputs):
         when = " ".join(f"WHEN {k} THEN {_sql_sum(m.C[k, o], names, float(m.d[k, o]))}" for k in range(len(m)))
         cases.append(f"CASE cluster {when} END AS output{o}")
+    # A sum is NULL where an input is: a row with an unknown level or a missing entry has no cluster either.
+    parts.append(
+        f"scored AS (SELECT row_key, CASE WHEN {' + '.join(names)} IS NULL THEN NULL ELSE cluster END AS cluster, "
+        f"{', '.join(cases)} FROM assigned)"
+    )
     body = ",\n".join(parts)
-    return f"-- {_title(m)}\nWITH {body}\nSELECT row_key, cluster, {', '.join(cases)} FROM assigned\n"
+    return (
+        f"-- {_title(m)}\n-- Rows with an unknown level or a missing entry that the model cannot take have NULL for "
+        f"cluster and outputs.\nWITH {body}\nSELECT row_key, cluster, {', '.join(_sql_outputs(m))} FROM scored\n"
+    )
+
+
+def _sql_outputs(m: MergedModels) -> list[str]:
+    """The outputs by name: logits and probabilities of classes, else as the schema calls them."""
+    outputs = m.C.shape[1]
+    if m.task == "binary":
+        small = "CASE WHEN ABS(output0) > 700 THEN 0.0 ELSE EXP(-ABS(output0)) END"  # an EXP may overflow, or underflow
+        chance = f"CASE WHEN output0 > 0 THEN 1.0 ELSE {small} END / (1.0 + {small})"
+        label = m.classes[1]
+        return [f"output0 AS {_name(f'logit of {label}')}", f"{chance} AS {_name(f'probability of {label}')}"]
+    if m.task == "multiclass":
+        top = "output0"
+        for o in range(1, outputs):
+            top = f"CASE WHEN output{o} > {top} THEN output{o} ELSE {top} END"
+        each = [
+            f"CASE WHEN output{o} - ({top}) < -700 THEN 0.0 ELSE EXP(output{o} - ({top})) END" for o in range(outputs)
+        ]
+        total = " + ".join(each)
+        logits = [f"output{o} AS {_name(f'logit of {label}')}" for o, label in enumerate(m.classes)]
+        chances = [
+            f"({part}) / ({total}) AS {_name(f'probability of {label}')}"
+            for part, label in zip(each, m.classes, strict=True)
+        ]
+        return logits + chances
+    return [f"output{o} AS {_name(name)}" for o, name in enumerate(result_names(m.network))]
 
 
 def _sql_inputs(m: MergedModels) -> list[str]:
@@ -241,14 +287,19 @@ def _sql_inputs(m: MergedModels) -> list[str]:
     for c in _columns(m):
         if c.kind != "category":
             plain = (c.scale, c.shift) == (1.0, 0.0)
-            value = f"CAST({_name(c.name)} AS REAL)"
+            value = f"CAST({_name(c.name)} AS DOUBLE PRECISION)"
+            value = value if c.fill is None else f"COALESCE({value}, {_number(c.fill)})"
             out.append(value if plain else f"{_number(c.scale)} * {value} + {_number(c.shift)}")
             continue
         for j in range(c.width):
-            when = " ".join(
-                f"WHEN {_literal(level)} THEN {_number(code[j])}" for level, code in zip(c.levels, c.codes, strict=True)
-            )
-            out.append(f"CASE {_name(c.name)} {when} END")
+            when = [
+                f"WHEN {_name(c.name)} {'IS NULL' if level is None else f'= {_literal(level)}'} THEN {_number(code[j])}"
+                for level, code in zip(c.levels, c.codes, strict=True)
+            ]
+            if c.fill is not None and None not in c.levels:
+                when.append(f"WHEN {_name(c.name)} IS NULL THEN {_number(c.codes[c.level_index(c.fill)][j])}")
+            other = "NULL" if c.unknown is None else _number(c.unknown[j])
+            out.append(f"CASE {' '.join(when)} ELSE {other} END")
     return [f"{value} AS x{j}" for j, value in enumerate(out)]
 
 
@@ -267,9 +318,7 @@ def _name(name: str) -> str:
 
 
 def _literal(level: Any) -> str:
-    if isinstance(level, str):
-        return "'" + level.replace("'", "''") + "'"
-    return "NULL" if level is None else repr(level)
+    return "'" + level.replace("'", "''") + "'" if isinstance(level, str) else repr(level)
 
 
 # -- ONNX ----------------------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ Neighbouring features of zeros and ones that add up to 1 in every row are the *l
 between them are determined. The most frequent one is the *base*: it is left out of the fit, its coefficient is 0, those
 of the others are differences from it, and the intercept is that of the base levels.
 
-Rows may not determine every other coefficient: two features may be equal in all of them, say. The singular values of the standardised design below `1e-10` times the largest count as 0; a coefficient with a component
-(above `1e-7`) in the null space that belongs to them is *aliased*: another one fits equally well. It has no standard
-error, interval or p-value, and without a ridge no estimate: these are nan. A feature that does not vary in the rows is
-left out and aliased too; its part is in the intercept.
+Rows may not determine every other coefficient: two features may be equal in all of them, say. The singular values of
+the standardised design below `1e-10` times the largest count as 0; a coefficient with a component (above `1e-7`) in the
+null space that belongs to them is *aliased*: another one fits equally well. It has no standard error, interval or
+p-value, and without a ridge no estimate: these are nan. A feature that does not vary in the rows is left out and
+aliased too; its part is in the intercept.
 
 Rows may also be *separated*: a direction of the coefficients puts no row on the wrong side, and the likelihood rises
 along it for ever (`_separation`). A coefficient that changes along such directions has no finite estimate. By `wald` it
@@ -270,7 +271,7 @@ def _against_bases(
 
 
 def _levels_from(X: FloatArray, first: int) -> int:
-    """Where the levels of a category end that start with this feature: zeros and ones that add up to 1; else `first`."""
+    """Where the levels of a category end that start with this feature (zeros and ones, adding up to 1), or `first`."""
     total = np.zeros(len(X))
     for j in range(first, X.shape[1]):
         if not ((X[:, j] == 0) | (X[:, j] == 1)).all():

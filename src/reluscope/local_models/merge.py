@@ -4,8 +4,8 @@ Joining two regions costs what one common linear model takes away from the netwo
 pair is joined first, along the edges of a graph: regions that share a facet where the regions of the data's box can be
 listed, else those with the nearest centroids. The number of clusters is chosen by repeated K-fold cross-validation of
 the refitted models with the one-standard-error rule: the smallest number whose mean loss is within one standard error
-of the best. The standard error is that of a mean over rows, each with its held-out loss averaged over the repeats: a few
-folds would estimate it from a few numbers, and the choice would change with the deal.
+of the best. The standard error is that of a mean over rows, each with its held-out loss averaged over the repeats: the
+spread over a few folds would be a few numbers, and the choice would change with the deal.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def merge(
     penalty, breadth = real(penalty, "penalty", low=0.0), real(breadth, "breadth", low=1e-6)
     if n is not None:
         n = integer(n, "n", low=1, high=len(u))
-    most, folds, repeats = integer(most, "most", low=1), integer(folds, "folds", low=2), integer(repeats, "repeats", low=1)
+    most, folds = integer(most, "most", low=1), integer(folds, "folds", low=2)
+    repeats = integer(repeats, "repeats", low=1)
     rng = 0 if rng is None else rng
     rounds, neighbours = integer(rounds, "rounds", low=0), integer(neighbours, "neighbours", low=1)
     if 2 * len(u) * (u.network.n_inputs + 1) * (u.network.n_inputs + 1 + u.network.n_outputs) > _MOST_NUMBERS:
@@ -376,9 +377,7 @@ def _validate(
     for r in range(repeats):
         fold = np.empty(n, dtype=np.int64)
         fold[_stratified(u.response, rng)] = np.arange(n) % folds
-        fitters = list(
-            run(lambda f, fold=fold: _Refit(u, penalty, np.flatnonzero(fold != f)), range(folds), jobs=jobs)
-        )
+        fitters = list(run(lambda f, fold=fold: _Refit(u, penalty, np.flatnonzero(fold != f)), range(folds), jobs=jobs))
         pairs = list(itertools.product(range(folds), range(len(tried))))
         losses = run(_fold_losses, pairs, shared=(fitters, clusters, fold), jobs=jobs)
         for (f, i), found in zip(pairs, losses, strict=True):

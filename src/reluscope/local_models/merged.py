@@ -22,7 +22,16 @@ from reluscope._text import count as counted
 from reluscope._text import table as text_table
 from reluscope.errors import InputError
 from reluscope.local_models import scores, table
-from reluscope.local_models._data import Response, Units, as_rows, check_beside, headed, read, scaling_of_schema, weights_of
+from reluscope.local_models._data import (
+    Response,
+    Units,
+    as_rows,
+    check_beside,
+    headed,
+    read,
+    scaling_of_schema,
+    weights_of,
+)
 from reluscope.local_models._grouping import Lookup, Words, pack, spans, trace
 from reluscope.network import Network, chunks
 from reluscope.threads import blas_threads
@@ -449,9 +458,7 @@ class MergedModels:
 
         return single_class_levels(self)
 
-    def importance(
-        self, cluster: int | None = None, *, output: int = 0, groups: Any = "columns"
-    ) -> dict[str, float]:
+    def importance(self, cluster: int | None = None, *, output: int = 0, groups: Any = "columns") -> dict[str, float]:
         """Share of each feature in the variance of the models' output, feature by feature, largest first.
 
         Parameters
@@ -535,6 +542,9 @@ class MergedModels:
     def to_sql(self, table: str = "applicants", *, key: str = "id") -> str:
         """The models as one SQL query with a `CASE` by cluster: key, cluster and outputs of every row of a table.
 
+        For classes the columns are "logit of ..." and "probability of ...", with the label. A row with a level that the
+        models do not know, or with a missing entry, has NULL for cluster and outputs.
+
         Parameters
         ----------
         table : str
@@ -545,7 +555,7 @@ class MergedModels:
         Returns
         -------
         str
-            Common table expressions and plain arithmetic: runs on SQLite and PostgreSQL.
+            Common table expressions, plain arithmetic and EXP: for SQLite (3.35 or newer) and PostgreSQL.
         """
         from reluscope.local_models.export import to_sql
 
@@ -696,13 +706,13 @@ class MergedModels:
             return ""
         best = min(self.validation, key=lambda v: v.loss)
         seed = "" if self.seed is None else f" (seed {self.seed})"
-        said = f"; {len(self)} chosen by cross-validation{seed}, "
+        said = f"; {len(self)} chosen by cross-validation{seed}"
         if len(good) == 1:
-            return f"{said}the only number within one standard error of the best"
+            return f"{said}, the only number within one standard error of the best"
         tried = [v.n for v in self.validation]
         gaps = tried[tried.index(good[0]) : tried.index(good[-1]) + 1] != good
         shown = ", ".join(map(str, good)) if gaps or len(good) == 2 else f"{good[0]} to {good[-1]}"
-        return f"{said}the smallest within one standard error of the best ({best.n}); so are {shown}"
+        return f"{said}: {shown} are within one standard error of the best ({best.n})"
 
     def _origin(self, i: int) -> dict[str, int]:
         if self.own_count is None or self.kept_region is None:

@@ -98,7 +98,7 @@ class Outcome(Tabular):
     def calibration(
         self, group: str = "all", *, bins: int = _BINS, test: bool = False, level: float = DEFAULT_LEVEL
     ) -> Lines:
-        """The calibration curve: mean score and observed rate in bins of equal numbers of rows, with exact intervals.
+        """The calibration curve: mean probability and observed rate in bins of equally many rows, with exact intervals.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Outcome(Tabular):
         Returns
         -------
         Lines
-            `pd` (mean score), `rate`, `lower`, `upper` (binomial interval of the rate, by rows), `rows`.
+            `pd` (mean probability), `rate`, `lower`, `upper` (binomial interval of the rate, by rows), `rows`.
         """
         level = real(level, "level", low=0.0, high=1.0, open_=True)
         line = self[text(group, "group")]
@@ -231,8 +231,8 @@ class Drift(Tabular):
     rows_now: int
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for the output, the regions, and each feature: the PSI, its mean without drift, and the `limit`
-        that it stays below without drift with probability `level`. With k bins and n and m rows it is about
+        """One dictionary for the output, the regions, and each feature: the PSI, its mean without drift, and the
+        `limit` that it stays below without drift with probability `level`. With k bins and n and m rows it is about
         (1 / n + 1 / m) times a chi-square of k - 1 degrees of freedom.
         """
         chdtri = late("scipy.special", "chdtri")
@@ -246,11 +246,12 @@ class Drift(Tabular):
         return out
 
     def __repr__(self) -> str:
+        none = math.isnan(self.regions)
         head = (
             f"{self.rows_now:,} new rows against {self.rows_then:,}: PSI {self.output:.3g} of the output, "
-            f"{'none' if math.isnan(self.regions) else f'{self.regions:.3g}'} of the regions"
-            f"{' (all are too small)' if math.isnan(self.regions) else ''}; {100 * self.unseen:.1f} % in regions without data (about "
-            f"{100 * self.unseen_expected:.1f} % without drift)"
+            f"{'none of the regions (all are too small)' if none else f'{self.regions:.3g} of the regions'}; "
+            f"{100 * self.unseen:.1f} % in regions without data "
+            f"(about {100 * self.unseen_expected:.1f} % without drift)"
         )
         lines = [head, text_table([{k: _short(v) for k, v in r.items()} for r in self.rows()])]
         lines.append(f"no_drift, limit: mean and {100 * self.level:g} % point of the PSI of so many rows without drift")
@@ -431,9 +432,10 @@ def drift(u: Unwrapped, X: Any, *, bins: int, min_rows: int, level: float) -> Dr
     ranked = sorted(features.items(), key=lambda pair: -pair[1][0])
     used = (bins_output, bins_regions, *(count for _, (_, count) in ranked))
     alone = float((u.count == 1).sum() / len(old))
+    by_feature = {name: psi for name, (psi, _) in ranked}
     return Drift(
-        output, float(parts.sum()) if n else math.nan, float((region < 0).mean()), alone, {name: psi for name, (psi, _) in ranked},
-        unknown, shares, used, level, len(old), len(new),
+        output, float(parts.sum()) if n else math.nan, float((region < 0).mean()), alone, by_feature, unknown,
+        shares, used, level, len(old), len(new),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Reason codes: the features that move a row most towards the adverse decision, from one stated reference.
 
-They are the path contributions of `contributions`, the largest first, of those that raise the score of the adverse
+They are the path contributions of `contributions`, the largest first, of those that raise the logit of the adverse
 class. A feature that speaks for the applicant is never a reason.
 """
 
@@ -39,7 +39,7 @@ class Reasons(Tabular):
     feature : (n, k) array of int
         Their numbers among `names`; -1 where fewer than k move the row that way.
     push : (n, k) array
-        By how much each raises the adverse score (in logits for classes), against the reference; 0 where there is none.
+        By how much each raises the logit of the adverse class, against the reference; 0 where there is none.
     values, reference : dict of str to array, and dict
         The values of the rows and of the reference in their own units, for features that have one value.
     adverse : object
@@ -75,7 +75,7 @@ class Reasons(Tabular):
         """
         i = integer(row, "row", low=-len(self), high=len(self) - 1) % len(self)
         return [
-            f"{name}{self._compared(name, i)}: raises the score of class {self.adverse} by {push:.4g}"
+            f"{name}{self._compared(name, i)}: raises the logit of class {self.adverse} by {push:.4g}"
             for name, push in self._of(i)
         ]
 

@@ -483,7 +483,7 @@ class Unwrapped:
         >>> net = rs.Network([([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[2.0, -1.0]], [0.0])])
         >>> u = rs.unwrap(net, [[0.0, 0.0], [2.0, 3.0]], [0, 1], feature_names=["debt", "income"])
         >>> u.reasons(reference=0).words(1)
-        ['debt is 2 (reference 0): raises the score of class 1 by 4']
+        ['debt is 2 (reference 0): raises the logit of class 1 by 4']
         """
         from reluscope.local_models.reasons import reasons
 
@@ -710,7 +710,7 @@ class Unwrapped:
         min_rows: int = 100,
         cutoff: float | None = None,
     ) -> Outcome:
-        """How well the score ranks and is calibrated: for all rows, by segment, by region; training beside test rows.
+        """How well the probability ranks and is calibrated: all rows, by segment, by region; training beside test rows.
 
         Parameters
         ----------

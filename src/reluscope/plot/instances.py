@@ -113,7 +113,9 @@ def plot_instances(
     shown = min(integer(top, "top", low=1), len(u))
     output = integer(output, "output", low=0, high=u.network.n_outputs - 1)
     rows = some_rows(u, shown, instances, rng)
-    columns = np.argsort(-u.importance(output=output, groups=None).variance, kind="stable")[: integer(features, "features", low=1)]
+    columns = np.argsort(-u.importance(output=output, groups=None).variance, kind="stable")[
+        : integer(features, "features", low=1)
+    ]
     X = np.asarray(u.X, float)
     C = u.maps(np.arange(shown))[0][:, output]
     effect = (C[:, None, :] * (X[rows] - np.average(X, axis=0, weights=u.weight)))[:, :, columns]

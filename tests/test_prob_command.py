@@ -249,3 +249,52 @@ def test_networks_are_given_as_name_and_file(law, extra, capsys):
     assert main(["prob", *extra, "--law", str(law), "--event", "y > 0"]) == 2
     assert main(["prob", "--law", str(law), "--event", "y > 0"]) == 2
     assert "--network" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("event", "says", "column"),
+    [
+        ("argmn == 0", "'argmn' is not known; did you mean argmin? an event speaks of x[i], y[i], argmax, argmin", 0),
+        ("y[0] > 0 &&& y[1] > 0", "'&' is not expected here", 11),
+        ("y[0] > 0 and and y[1] > 0", "'and' is not expected here", 13),
+    ],
+)
+def test_events_are_told_what_was_meant(model, law, capsys, event, says, column):
+    assert main(["prob", str(model), "--law", str(law), "--event", event]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert says in lines[0] and lines[2] == " " * (4 + column) + "^"
+
+
+def test_names_are_as_many_as_inputs():
+    net, law = rs.Network([(np.eye(8), None)]), rs.Gaussian(np.zeros(8))
+    with pytest.raises(rs.errors.InputError, match="names must have 8 names, one each, got 2"):
+        rs.probability(net, law, "altitude > 0", names=["a", "altitude"])
+    assert rs.probability(net, law, "altitude > 0", names={"altitude": 1}).value == 0.5
+    words = [f"name{i}" for i in range(8)] + [f"more{i}" for i in range(12)]
+    wide = rs.Network([(np.eye(20), None)])
+    with pytest.raises(rs.errors.InputError, match=r"name8?.*, \.\.\.\n"):
+        rs.probability(wide, rs.Gaussian(np.zeros(20)), "zzz > 0", names=words)
+
+
+def test_advice_speaks_of_options(model, law, tmp_path, capsys):
+    asked = ["prob", str(model), "--law", str(law), "--event", "y[0] > y[1]", "--guarantee", "sound"]
+    assert main([*asked, "--budget", "4 regions"]) == 0
+    out = capsys.readouterr().out
+    assert "a larger --budget narrows it" in out and "budget=" not in out
+    data = tmp_path / "rows.csv"
+    data.write_text("a,b,label\n1,2,0\n2,1,1\n")
+    certify = ["certify", str(model), "--data", str(data), "--sigma"]
+    for rest, says in (
+        (["0.1"], "rows.csv has 3 columns but the network takes 2 inputs; name the label column with --target"),
+        (["0.1", "--target", "labl"], "has no column 'labl'; did you mean label? its columns are a, b, label"),
+        (["abc"], "--sigma must be a number, or several such as 0,0,-1, got 'abc'"),
+    ):
+        assert main([*certify, *rest]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_a_plot_names_its_own_options():
+    pytest.importorskip("matplotlib").use("Agg")
+    regions = rs.regions(rs.Network([(np.eye(2), None), ([[1.0, 1.0]], None)]), (-1, 1))
+    with pytest.raises(rs.errors.InputError, match=r"plot_regions takes colour=, output=, masses=.*'values'"):
+        rs.plot.plot_regions(regions, values=[1.0])

@@ -851,3 +851,15 @@ def test_notebooks_show_regions_linear_models_and_reports():
     page = rs.report(moons.network, moons.law, events="y[0] > 5", title=HOSTILE, budget="10s", rng=0)
     assert "<script>" not in page._repr_html_() and html.escape(page.summary[0]) in page._repr_html_()
     assert "save(folder)" in page._repr_html_()
+
+
+def test_the_events_have_the_guarantee_asked_for(tmp_path, capsys):
+    net, law = random_net((4, 6, 2), 2), rs.Gaussian(np.zeros(4))
+    event = "y[0] > y[1] + 30"
+    page = rs.report(net, law, events=[event], guarantee="sound", budget="3s", rng=0)
+    found = next(s for s in page.sections if s.key == "events")
+    assert found.facts["events"][0]["guarantee"] == "sound" and found.guarantee == "sound"
+    drawn = rs.report(net, law, events=[event], guarantee="confidence", budget="3s", rng=0)
+    assert next(s for s in drawn.sections if s.key == "events").guarantee == "confidence"
+    with pytest.raises(rs.errors.InputError, match="guarantee must be"):
+        rs.report(net, law, events=[event], guarantee="certain")

@@ -17,7 +17,7 @@ import numpy as np
 from reluscope._check import FloatArray
 from reluscope._extras import require
 from reluscope._files import atomic_write, read_text
-from reluscope._text import html_table
+from reluscope._text import did_you_mean, html_table, listed
 from reluscope._text import table as text_table
 from reluscope.errors import InputError, InputLimitError
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
@@ -140,7 +140,7 @@ def read_table(
         index = {name: i for i, name in enumerate(head)}
         missing = [n for n in wanted if n not in index]
         if missing:
-            raise InputError(f"{path} has no column {missing[0]!r}; its columns are {', '.join(head[:30])}")
+            raise _no_column(path, missing[0], head)
         place = None if target is None else _column(index, target, path)
         found = {name: _Labels() for name in wanted}
         labels = _Labels()
@@ -228,7 +228,12 @@ def _column(index: Mapping[str, int], target: str, path: Path) -> int:
         return index[target]
     if target.isascii() and target.isdigit() and len(target) < 10 and int(target) < len(index):
         return int(target)
-    raise InputError(f"{path} has no column {target!r}; its columns are {', '.join(list(index)[:30])}")
+    raise _no_column(path, target, list(index))
+
+
+def _no_column(path: Path, name: str, columns: Sequence[str]) -> InputError:
+    hint = did_you_mean(name, columns) or ";"
+    return InputError(f"{path} has no column {name!r}{hint} its columns are {listed(columns, 30)}")
 
 
 def _columns(

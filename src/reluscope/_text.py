@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, localcontext
@@ -50,6 +51,21 @@ def _cell(value: Any) -> str:
 def count(number: int, noun: str) -> str:
     """`1 region`, `1,234 regions`: a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b, c`, with "..." in the place of those beyond so many."""
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """`; did you mean label?`, or nothing where no name is like the word.
+
+    >>> did_you_mean("labl", ["label", "range"]), did_you_mean("labl", ["range"])
+    ('; did you mean label?', '')
+    """
+    near = difflib.get_close_matches(word, list(names), 1, 0.7)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def in_dimensions(dimensions: Iterable[int]) -> str:

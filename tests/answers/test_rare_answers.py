@@ -160,6 +160,17 @@ def test_auto_proves_what_nothing_meets():
     assert proved.lower == 0 < proved.upper < 1e-6
 
 
+def test_a_note_says_each_fact_once_and_what_matters_first():
+    net, law = random_net((5, 10, 8, 2), 0), rs.Gaussian(np.zeros(5))
+    found = rs.probability(net, law, "y[0] > 1e4 and y[1] > 1e4", guarantee="confidence", budget="0.5s", rng=0)
+    first, second, *third = found.note.split("; ")
+    assert first.startswith("no ray hit the event: 0 is no estimate")
+    assert second.startswith("finite-sample interval, ") and second.endswith(" rays")
+    assert third in ([], ["inputs of it are known, too thin or too far out to measure"])
+    seen = rs.probability(net, law, "y[0] > 0", budget="0.5s", rng=0)
+    assert seen.guarantee == "sound" or seen.note.endswith("confidence: 5 dimensions are too many for exact masses")
+
+
 def estimate(lower, upper, value=None):
     return rs.Answer(lower if value is None else value, lower, upper, "confidence", 0.99)
 

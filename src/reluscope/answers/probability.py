@@ -923,7 +923,7 @@ def _rare(
     if again.value > 0.0:
         return again
     # The first run had more rays: its interval, and what the second one says.
-    return replace(found, note=f"{found.note}; around known inputs: {again.note}")
+    return replace(found, note=f"{found.note}; inputs of it are known, too thin or too far out to measure")
 
 
 # -- auto ----------------------------------------------------------------------------------------------------------
@@ -971,7 +971,7 @@ def _auto(
     within = _stronger(found, *proofs, worth=0.0 if asked and _decides(limits, found) else _STRONGER)
     if within.guarantee != "confidence":
         return within
-    return replace(within, note=f"confidence: {why}" + (f"; {within.note}" if within.note else ""))
+    return replace(within, note="; ".join(filter(None, [within.note, f"confidence: {why}"])))
 
 
 def _decides(limits: tuple[float, float], *proofs: Answer) -> bool:

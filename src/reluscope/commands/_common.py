@@ -78,7 +78,7 @@ def numbers(text: str, option: str) -> Any:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{option} takes numbers or lists such as 0,0,-1, got {text!r}") from None
+        raise InputError(f"{option} must be a number, or several such as 0,0,-1, got {text!r}") from None
     return values[0] if len(values) == 1 else values
 
 

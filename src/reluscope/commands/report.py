@@ -26,6 +26,12 @@ def add(commands: Any) -> None:
     parser.add_argument("--drop", help="columns of --data to leave out, such as id,date")
     parser.add_argument("--event", action="append", default=[], help='such as "y[0] > 1"; may be given several times')
     parser.add_argument("--decision", choices=("largest", "smallest"), help="which output decides (default: largest)")
+    parser.add_argument(
+        "--guarantee",
+        choices=("auto", "exact", "sound", "confidence"),
+        default="auto",
+        help="of the events' probabilities",
+    )
     parser.add_argument("--budget", default="60s", help='time for all sections together (default "60s")')
     parser.add_argument("--seed", type=int, default=0, help="seed of the random draws")
     parser.add_argument("--out", type=Path, default=Path("reluscope-report"), help="folder (default: reluscope-report)")
@@ -61,6 +67,7 @@ def run(options: Options) -> int:
         events=options.event,
         box=None if options.box is None else tuple(numbers(side, "--box") for side in options.box),
         decision=options.decision,
+        guarantee=options.guarantee,
         budget=options.budget,
         rng=options.seed,
         title=options.model.name,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from reluscope._check import describe, integer, several
+from reluscope._text import count, did_you_mean, listed
 from reluscope.errors import InputError, InputLimitError
 from reluscope.events.dnf import Formula, Join, Row, Variable, disjuncts, rounded_row
 from reluscope.events.named import Chosen, Named, Scaled, Vocabulary, spelled
@@ -243,6 +244,8 @@ def input_names(names: Any, size: int, what: str) -> dict[str, int]:
         return {}
     mapping = isinstance(names, Mapping)
     pairs = list(names.items()) if mapping else [(n, i) for i, n in enumerate(several(names, what, "names"))]
+    if not mapping and len(pairs) != size:
+        raise InputError(f"{what} must have {count(size, 'name')}, one each, got {len(pairs)}; a mapping names some")
     out: dict[str, int] = {}
     for name, index in pairs:
         if not isinstance(name, str) or not name or isinstance(index, bool) or not isinstance(index, int):
@@ -414,7 +417,9 @@ class _Parser:
             return self.lookup(token)
         if token.kind == "end":
             self.fail("the event ends here, something is missing", token.start)
-        return self.fail(f"{token.text!r} is not expected here", token.start)
+        # As it is written: & and && both mean "and".
+        written = (s for s in sorted(_SIGNS, key=len, reverse=True) if self.text.startswith(s, token.start))
+        return self.fail(f"{next(written, token.text)!r} is not expected here", token.start)
 
     def named(self, token: _Token) -> Any:
         name = token.text
@@ -472,10 +477,10 @@ class _Parser:
             self.fail(f"write {form}", token.start)
         spoken = [] if self.names.words is None else self.names.words.spoken
         whose = [f"{p}.y[i]" for p in self.names.parts if p not in ("", "'")]
-        known = ", ".join(
-            [*whose, "x[i]", "y[i]", "argmax", "J[j,i]", "norm(J)", "unit[l,i]", *self.names.inputs, *spoken][:16]
-        )
-        return self.fail(f"{name!r} is not known; an event speaks of {known}", token.start)
+        words = ["x[i]", "y[i]", "argmax", "argmin", "J[j,i]", "norm(J)", "unit[l,i]", *self.names.inputs, *spoken]
+        hint = did_you_mean(name, [*words, "max", "min", "abs"])
+        known = listed([*whose, *words], 16)
+        return self.fail(f"{name!r} is not known{hint or ';'} an event speaks of {known}", token.start)
 
     def part(self, token: _Token) -> Part | None:
         """The part that `f.` or a prime speaks of; in a pair what has no prime is of the first."""

@@ -77,6 +77,11 @@ def plot_regions(
     ax = axes(ax)
     from matplotlib.collections import PolyCollection
 
+    try:
+        PolyCollection([], **patch)
+    except (AttributeError, TypeError) as error:
+        own = "colour=, output=, masses=, view=, edges="
+        raise InputError(f"plot_regions takes {own} and what PolyCollection takes: {error}") from None
     lower, upper = _view(regions, view, closer=masses is not None)
     count, regions, which = len(regions), *_seen(regions, lower, upper)
     if masses is not None:

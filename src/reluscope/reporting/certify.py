@@ -29,6 +29,11 @@ def certify_file(
     `least` is the share of rows that has to be certified at every sigma; the fact `enough` says whether it is.
     """
     rows = data_rows(net, data, target)
+    if rows.X.shape[1] > net.n_inputs and target is None:
+        raise InputError(
+            f"{data.name} has {rows.X.shape[1]} columns but the network takes {net.n_inputs} inputs; "
+            "name the label column with --target"
+        )
     y = rows.y if rows.y is None or net.schema is None or not net.schema.classes else _places(net.schema, rows.y)
     rows = replace(rows, y=y)
     if rows.y is not None and rows.y.dtype.kind != "f":

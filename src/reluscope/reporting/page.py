@@ -25,6 +25,7 @@ from reluscope._check import any_array, choice, describe, integer, real, seeded,
 from reluscope._columns import check_rows, columns_of
 from reluscope._extras import require
 from reluscope._version import __version__
+from reluscope.answers.probability import GUARANTEES
 from reluscope.answers.replay import fingerprint
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.domain import box_bounds
@@ -224,6 +225,7 @@ def report(
     box: Any = None,
     decision: str | None = None,
     title: str | None = None,
+    guarantee: str = "auto",
     budget: Any = None,
     jobs: Any = None,
     rng: int | None = None,
@@ -256,6 +258,8 @@ def report(
         so.
     title : str, optional
         Title of the page.
+    guarantee : {"auto", "exact", "sound", "confidence"}
+        Of the probabilities of the events, as for `probability`.
     budget : str, optional
         Time for all sections together (None: "60s").
     jobs : int, optional
@@ -298,6 +302,7 @@ def report(
     joint, law_from, assumed = _law(net, law, rows, box, seconds, seed)
     if decision is not None:
         choice(decision, "decision", ("largest", "smallest"))
+    choice(guarantee, "guarantee", GUARANTEES)
     if feature_names is None and net.schema is not None and net.schema.columns:
         feature_names = net.schema.inputs
     names = (
@@ -319,7 +324,7 @@ def report(
     if box is not None:
         box_bounds(box, net.n_inputs, "box")
     known, asked = (None if v is None else error_rates.labels_of(v) for v in (y, y_test))
-    given = (rows, known, new, asked, names, decision or "", texts)
+    given = (rows, known, new, asked, names, decision or "", texts, guarantee)
     subject = Subject(net, joint, law_from, classes, *given, clock, seed)
     done: list[Section] = []
     screen = Screen()

@@ -51,6 +51,8 @@ class Subject:
     decision: str = ""
     """Which output decides, when asked for: "largest" or "smallest"."""
     events: tuple[str, ...] = ()
+    guarantee: str = "auto"
+    """Of the probabilities of these events."""
     budget: Budget = field(default_factory=lambda: Budget(seconds=60.0))
     seed: int = 0
     cache: dict[str, Any] = field(default_factory=dict)
@@ -225,10 +227,12 @@ class Subject:
         if text not in found:
             from reluscope.answers.probability import probability
 
-            budget = f"{seconds:g}s"
-            found[text] = probability(self.net, self.law, text, budget=budget, names=self.names, rng=self.seed)
+            budget, kind = f"{seconds:g}s", self.guarantee if text in self.events else "auto"
+            found[text] = probability(
+                self.net, self.law, text, names=self.names, guarantee=kind, budget=budget, rng=self.seed
+            )
             unless_interrupted(found[text])
-            self.keep(text, found[text], budget=budget)
+            self.keep(text, found[text], guarantee=kind, budget=budget)
         return found[text]
 
     @property

@@ -35,8 +35,9 @@ def python_code(subject: Subject) -> str:
         budget = next((r["asked"]["budget"] for r in subject.records if r.get("event") is not None), "3s")
         lines += [f"event = {subject.events[0]!r}"]
         names = "" if subject.names is None else f", names={list(subject.names)!r}"
+        kind = "" if subject.guarantee == "auto" else f", guarantee={subject.guarantee!r}"
         lines += [
-            f"answer = rs.probability(net, law, event{names}, budget={budget!r}, rng={subject.seed})",
+            f"answer = rs.probability(net, law, event{names}{kind}, budget={budget!r}, rng={subject.seed})",
             "print(answer)",
         ]
     lines += [f"models = rs.linear_models(net, law, budget='10s', rng={subject.seed})", "print(models.top(10))"]

@@ -296,7 +296,7 @@ class PopulationRun:
         if upper - value > self.relative * value:
             note, status = "the upper bound allows for what no draw has hit", Status.TOLERANCE
         if value <= 0.0:
-            note, status = "no draw hit the event, so 0 is no estimate", Status.NOTHING_MET
+            note, status = "no draw hit the event: 0 is no estimate", Status.NOTHING_MET
         return self._answer(value, self.fixed + lower, self.fixed + upper, "finite-sample", note, status)
 
     # -- common --
@@ -311,13 +311,9 @@ class PopulationRun:
 
     def _answer(self, value: float, lower: float, upper: float, kind: str, note: str, status: Status) -> Answer:
         modes = sum(part.bridge.modes for part in self.parts if part.bridge is not None)
-        words = [
-            f"{kind} interval",
-            f"{RUNS} populations of up to {self.size:,} points",
-            f"{self.evaluations:,} network evaluations",
-            *([f"{modes} {'mode' if modes == 1 else 'modes'}"] if value > 0 else []),
-        ]
-        note = ", ".join(words) + (f"; {note}" if note else "")
+        found = f", {modes} {'mode' if modes == 1 else 'modes'}" if value > 0 else ""
+        how = f"{kind} interval, {RUNS} populations of up to {self.size:,} points{found}"
+        note = "; ".join(filter(None, [note, how]))
         value = min(max(value, 0.0), 1.0)
         ends = min(max(lower, 0.0), value), max(min(upper, 1.0), value)
         return Answer(

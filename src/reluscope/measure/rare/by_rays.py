@@ -62,6 +62,9 @@ _UNSEEN_RAYS = 1 << 14
 _ROUND = 1 << 13
 
 
+_MISSED = "no ray hit the event: 0 is no estimate, and the upper bound is what so many rays can miss"
+
+
 @dataclass(eq=False)
 class RayRun:
     """The search for all pieces, then the sampling with one kind of interval."""
@@ -266,13 +269,8 @@ class RayRun:
 
     def _answer(self, value: float, lower: float, upper: float, kind: str, note: str, status: Status) -> Answer:
         modes = sum(plan.modes for plan in self.plans)
-        words = [
-            f"{kind} interval",
-            f"{self.rays:,} rays",
-            f"{self.evaluations:,} network evaluations",
-            *([f"{modes} {'mode' if modes == 1 else 'modes'}"] if value > 0 else []),
-        ]
-        note = ", ".join(words) + (f"; {note}" if note else "")
+        found = f", {modes} {'mode' if modes == 1 else 'modes'}" if value > 0 else ""
+        note = "; ".join(filter(None, [note, f"{kind} interval, {self.rays:,} rays{found}"]))
         ends = min(max(lower, 0.0), value), max(min(upper, 1.0), value)
         return Answer(
             value, *ends, "confidence", self.level, f"rays ({kind})", note, self.evaluations, status=status
@@ -281,11 +279,8 @@ class RayRun:
     def _not_met(self) -> str:
         """What a value of 0 means."""
         if any(plan.known for plan in self.plans):
-            return (
-                "inputs of the event are known, but their part is too thin or too far out for rays to measure: the "
-                "probability need not be 0; the upper bound is what that many rays can miss"
-            )
-        return "no ray hit the event, so 0 is no estimate; the upper bound is what that many rays can miss"
+            return f"{_MISSED}, though inputs of it are known"
+        return _MISSED
 
     def _searched(self) -> bool:
         """Whether the search has had its share of the time: the rest is for rays."""

@@ -188,7 +188,7 @@ def run_plan(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_
         turn = plan.source.turn
         small = SmallForms(net, plan.job.forms, np.eye(net.n_inputs) if turn is None else turn)
         chunk = min(chunk, _SMALL_CHUNK)
-    tracer = plan.tracer or Tracer(net, plan.job.forms) if by_lines else None
+    tracer = plan.tracer or Tracer(net, plan.job.forms, reach=plan.component.reach()) if by_lines else None
     if not alone(jobs) and n > chunk:
         _run_together(plan, tracer, small, draws, (each, groups, chunk), rng, tally, jobs)
         tally.seconds += time.thread_time() - started
@@ -222,7 +222,7 @@ def _run_together(
 ) -> None:
     """The same draws in the same batches; workers trace or evaluate them, and their sums are added in order."""
     by_lines = tracer is not None
-    own = PerThread((tracer or Tracer(plan.component.network, plan.job.forms)).twin)
+    own = PerThread((tracer or Tracer(plan.component.network, plan.job.forms, reach=plan.component.reach())).twin)
 
     def tasks() -> Iterator[tuple[Any, Any]]:
         for parts, fills in batches(*counts):

@@ -7,6 +7,7 @@ dense grids for robustness, and the same question in other words.
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 import warnings
@@ -665,6 +666,36 @@ def _fitted(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
         yield f"{law!r}: G == a has {found!r}, the table {share}"
 
 
+def _uneven(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
+    """Units scaled by powers of two, and back in the next layer: the same function, so the same answers."""
+    n = int(rng.integers(2, 4))
+    widths = [n, *(int(w) for w in rng.integers(2, 6, int(rng.integers(1, 3)))), 2]
+    layers, other, before = [], [], np.zeros(n, int)
+    for inn, out in itertools.pairwise(widths):
+        W, b = rng.normal(size=(out, inn)), 0.5 * rng.normal(size=out)
+        own = rng.integers(-60, 61, out) if len(layers) + 2 < len(widths) else np.zeros(out, int)
+        layers.append((W, b))
+        other.append((np.ldexp(W, own[:, None] - before), np.ldexp(b, own)))
+        before = own
+    net, scaled = rs.Network(layers), rs.Network(other)
+    law = random_law(rng, n, 1)
+    X = law.sample(DRAWS, int(rng.integers(2**31)))
+    text = f"y[0] > y[1] + {float(np.quantile(net(X) @ [1.0, -1.0], 0.7)) + 1.1e-5!r}"
+    share = float((net(X) @ [1.0, -1.0] > float(text.split("+")[1])).mean())
+    for guarantee, options in (
+        ("exact", {}), ("sound", {"budget": QUICK}), ("confidence", {"budget": "0.05s", "level": LEVEL}),
+    ):  # fmt: skip
+        found = asked(counts, lambda g=guarantee, o=options: rs.probability(scaled, law, text, guarantee=g, rng=1, **o))
+        if found is not None:
+            yield from held(f"{guarantee} {text} under {law!r}, scaled units", found, share, share, DRAWS)
+    lines = asked(counts, lambda: rs.outputs(scaled, law, method="lines", level=LEVEL, budget="0.1s", rng=1))
+    if lines is not None:
+        t = float(np.quantile(net(X)[:, 0], 0.4)) + 1.1e-5
+        share, met = float((net(X)[:, 0] <= t).mean()), lines.cdf(t)
+        if met.lower - doubt(share, DRAWS) > share or met.upper + doubt(share, DRAWS) < share:
+            yield f"cdf({t!r}) by lines under {law!r}, scaled units: {met!r}, draws {share}"
+
+
 def _marginal_laws(rng: np.random.Generator, counts: Counter[str]) -> Iterator[str]:
     """Distributions of single inputs and fitted columns, far from 0 and with far bounds: their moments and cdf."""
     place, size = float(rng.choice([0.0, 1e3, -1e6, 1e9])), float(rng.choice([1e-3, 1.0, 40.0]))
@@ -783,5 +814,6 @@ KINDS: dict[str, Callable[[np.random.Generator, Counter[str]], Iterator[str]]] =
     "fitted": _fitted,
     "outputs": _outputs,
     "marginal laws": _marginal_laws,
+    "uneven": _uneven,
     **GEOMETRY,
 }

@@ -3,8 +3,9 @@
     h_i = W_i z + b_i   becomes   2^k_i h_i,      z_j = act(h_j)   becomes   2^m_j z_j,
 
 with exponents that bring the largest value of every unit near 1. Powers of two round nothing, and the pieces of all
-units stay what they are; only terms that are smaller than 1e-300 of the largest in their row are lost. Networks whose
-numbers are moderate are left alone.
+units stay what they are. A term that is smaller than 1e-300 of the largest in its row would be lost, and where the
+largest is 0 (a ReLU that is off) it may be all there is: such networks are refused. Networks whose numbers are moderate
+are left alone.
 """
 
 from __future__ import annotations
@@ -53,11 +54,25 @@ def balanced(net: Network, reach: FloatArray) -> tuple[Network, Exponents, Float
             _scaled(layer.units.kinds[kind], int(k), float(t))
             for kind, k, t in zip(layer.units.kind, rows, top, strict=True)
         ]
-        weight = np.ldexp(W, (rows[:, None] - shift).astype(np.int32))
-        layers.append(Layer(weight, np.ldexp(layer.bias, rows.astype(np.int32)), Units.of([act for act, *_ in made])))
+        weight = scaled(W, rows[:, None] - shift)
+        layers.append(Layer(weight, scaled(layer.bias, rows), Units.of([act for act, *_ in made])))
         shift = np.array([k for _, k, _ in made], np.int64)
         size = np.array([t for *_, t in made])
     return Network([_spec(a, last=a is layers[-1]) for a in layers], name=net.name), shift, size
+
+
+def scaled(numbers: npt.ArrayLike, exponents: npt.ArrayLike) -> FloatArray:
+    """The numbers times powers of two; an error where one of them would lose digits."""
+    old, k = np.asarray(numbers, dtype=np.float64), np.asarray(exponents, dtype=np.int32)
+    with np.errstate(over="ignore", under="ignore"):
+        out = np.ldexp(old, k)
+        lost = np.ldexp(out, -k) != old
+    if lost.any():
+        raise InputError(
+            "net: numbers that are added up differ by more than 1e300 in size, and float64 cannot hold both; rescale "
+            "the network, or ask for a sound bracket"
+        )
+    return np.asarray(out)
 
 
 def check_range(net: Network) -> None:
@@ -122,10 +137,10 @@ def _scaled(act: Activation, row: int, top: float) -> tuple[Activation, int, flo
     out = -int(np.ceil(size)) if np.isfinite(size) else row
     out = int(np.clip(out, row - _MOST, row + _MOST))
     try:
-        scaled = Activation(
-            tuple(np.ldexp(act.breaks, row).tolist()),
-            tuple(np.ldexp(act.slopes, out - row).tolist()),
-            tuple(np.ldexp(act.intercepts, out).tolist()),
+        moved = Activation(
+            tuple(scaled(act.breaks, row).tolist()),
+            tuple(scaled(act.slopes, out - row).tolist()),
+            tuple(scaled(act.intercepts, out).tolist()),
             act.name,
         )
     except Exception as error:
@@ -133,4 +148,4 @@ def _scaled(act: Activation, row: int, top: float) -> tuple[Activation, int, flo
             f"the values of a unit ({act.name}) are so large or small beside its break points that float64 cannot hold "
             "both; rescale the network"
         ) from error
-    return scaled, out, size
+    return moved, out, size

@@ -127,6 +127,12 @@ class Component:
         """
         return self.chart.span()
 
+    def reach(self) -> FloatArray:
+        """The sizes of the coordinates u of the network: 1 for Gaussian ones, the sides of a box for uniform ones."""
+        if self.kind != "uniform" or self.lower is None or self.upper is None:
+            return np.ones(self.network.n_inputs)
+        return np.maximum(np.abs(self.lower), np.abs(self.upper))
+
     def one_value(self, weight: Any) -> bool:
         """Whether `weight @ x` is the same for every input of the component, beyond doubt."""
         if self.source is not None:  # the source reads every input that the network reads

@@ -228,7 +228,10 @@ def segment_patterns(
             yield component.weight, component.network, weights, component.network.pattern(points)
             continue
         source = sources_of(component, settings, rng, single=True)[0] if component.r > 1 else _only_line(component)
-        tracer, draws = Tracer(component.network, job.forms), SobolDraws(source.dimensions, 1, n, rng)
+        tracer, draws = (
+            Tracer(component.network, job.forms, reach=component.reach()),
+            SobolDraws(source.dimensions, 1, n, rng),
+        )
         for begin in range(0, n, CHUNK):
             uniforms = np.empty((min(CHUNK, n - begin), source.dimensions))
             draws.fill(0, uniforms)
@@ -331,6 +334,10 @@ def _exact_tally(component: Component, job: Job) -> Tally:
         tally.add_weighted_points(points, weights)
     else:
         source = _only_line(component)
-        tally.add_lines(Tracer(component.network, job.forms), source.lines(np.zeros((1, 0)), generator(0)), [(0, 1)])
+        tally.add_lines(
+            Tracer(component.network, job.forms, reach=component.reach()),
+            source.lines(np.zeros((1, 0)), generator(0)),
+            [(0, 1)],
+        )
         tally.replicates_are_draws = False
     return tally

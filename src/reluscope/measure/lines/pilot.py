@@ -82,7 +82,7 @@ def _follower(
 def _plan(component: Component, settings: Settings, rng: np.random.Generator, seconds: float) -> LinePlan:
     """Race all directions on few lines, then the best two and points on more, and take the best for `seconds`."""
     sources = sources_of(component, settings, rng, single=False)
-    tracer = Tracer(component.network, settings.job.forms)
+    tracer = Tracer(component.network, settings.job.forms, reach=component.reach())
     share = min(_PILOT_SHARE * seconds, _LONGEST_PILOT)
     points = LinePlan(component, sources[0], "points", settings.job, tracer)
     points = replace(points, quick=single_forms(points))
@@ -395,7 +395,7 @@ def warm_up(component: Component, law: Law, job: Job, method: str) -> None:
     rng = generator(0)
     settings = Settings(law, job, "block", 2, method, "gradient", 1.0)
     source = sources_of(component, settings, rng, single=True, points=4)[0]
-    tracer = Tracer(component.network, job.forms)
+    tracer = Tracer(component.network, job.forms, reach=component.reach())
     if method in ("auto", "aimed"):
         warm_up_aimed()
         warm_up_strata()

@@ -191,7 +191,7 @@ def run_plan(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_
         turn = plan.source.turn
         small = SmallForms(net, plan.job.forms, np.eye(net.n_inputs) if turn is None else turn)
         chunk = min(chunk, _SMALL_CHUNK)
-    tracer = plan.tracer or Tracer(net, plan.job.forms) if by_lines else None
+    tracer = plan.tracer or Tracer(net, plan.job.forms, reach=plan.component.reach()) if by_lines else None
     if not alone(jobs) and n > chunk:
         _run_together(plan, tracer, small, draws, (each, groups, chunk), rng, tally, jobs)
         tally.seconds += time.thread_time() - started
@@ -229,7 +229,7 @@ def _run_together(
     are made here.
     """
     by_lines, source = tracer is not None, plan.source
-    own = PerThread((tracer or Tracer(plan.component.network, plan.job.forms)).twin)
+    own = PerThread((tracer or Tracer(plan.component.network, plan.job.forms, reach=plan.component.reach())).twin)
     placed = isinstance(draws, SobolDraws) and not source.draws_more
 
     def drawn(fills: Any, write: Callable[[Any, FloatArray], None]) -> Any:

@@ -16,7 +16,8 @@ Rounding. A pre-activation is the sum of its start value and at most N_l increme
 `2 N_l eps max|v|` plus that of the slopes, which are sums of at most `REFRESH` rank-one terms before they are formed
 afresh: `REFRESH eps max|s|`. A unit counts as crossing only when it gets past a break point by more than `HOVER`
 of its layer's largest value at the start of the line, so that units which sit on a break point do not flicker (they
-belong to the piece below it); crossings closer than `SNAP (1 + |t|)` count as one.
+belong to the piece below it); crossings closer than `SNAP (1 + |t|)` count as one. Units of one layer whose sizes
+differ much are first brought to one size by powers of two (`_exponents`): a small one would never get past its own.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ REFRESH = 64
 
 HOVER = 2e-14
 SNAP = 4e-15
+
+_UNEVEN = 1e3
+"""Units of a layer whose sizes differ by more than this are scaled."""
 
 LARGEST_TABLES = 1 << 26
 """Numbers in the dense weight tables of a network that is traced: 512 MB."""
@@ -139,12 +143,36 @@ class Segments:
         return out
 
 
-def tables(net: Network, forms: FloatArray | None = None, shift: FloatArray | None = None) -> Tables:
-    """The tables of `net` with the linear forms `forms @ y + shift` of its outputs (all outputs by default)."""
+def _exponents(net: Network, reach: FloatArray) -> list[npt.NDArray[np.int32]]:
+    """Powers of two that bring the units of each hidden layer to one size, after zeros for the inputs.
+
+    Zeros for layers whose units are of much the same size, and where float64 cannot hold the sizes. `reach` (inputs)
+    are the sizes of the inputs.
+    """
+    size = np.asarray(reach, dtype=np.float64)
+    out = [np.zeros(net.n_inputs, np.int32)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for layer in net.hidden:
+            size = np.asarray(abs(layer.weight) @ size).ravel() + np.abs(layer.bias)
+            known = np.isfinite(size) & (size > 0)
+            uneven = known.any() and size[known].max() > _UNEVEN * size[known].min()
+            out.append(np.where(known & uneven, -np.frexp(np.where(known, size, 1.0))[1], 0).astype(np.int32))
+            size = np.abs(layer.units.slopes).max(axis=1) * size + np.abs(layer.units.intercepts).max(axis=1)
+    return out
+
+
+def tables(
+    net: Network, forms: FloatArray | None = None, shift: FloatArray | None = None, reach: FloatArray | None = None
+) -> Tables:
+    """The tables of `net` with the linear forms `forms @ y + shift` of its outputs (all outputs by default).
+
+    `reach` (inputs) are the sizes of the inputs, 1 by default.
+    """
     hidden, last, first = net.hidden, net.layers[-1], net.layers[0]
     F = np.eye(net.n_outputs) if forms is None else forms
     c = np.zeros(len(F)) if shift is None else shift
-    weight, bias = np.asarray(F @ last.dense()), F @ last.bias + c
+    scale = _exponents(net, np.ones(net.n_inputs) if reach is None else reach)
+    weight, bias = np.ldexp(np.asarray(F @ last.dense()), -scale[-1]), F @ last.bias + c
     width = np.array([layer.width for layer in hidden], np.int64)
     padded = -(-width // BLOCK) * BLOCK
     place = np.concatenate([[0], np.cumsum(padded)]).astype(np.int64)
@@ -163,14 +191,15 @@ def tables(net: Network, forms: FloatArray | None = None, shift: FloatArray | No
     slopes, intercepts = np.zeros((2, places, most))
     for i, layer in enumerate(hidden):
         here = slice(int(place[i]), int(place[i]) + layer.width)
-        following = hidden[i + 1].dense() if i + 1 < len(hidden) else weight
+        own, after = scale[i + 1], scale[i + 2] if i + 1 < len(hidden) else None
+        following = weight if after is None else np.ldexp(hidden[i + 1].dense(), after[:, None] - own)
         columns[here, : following.shape[0]] = following.T
-        biases[i, : layer.width] = layer.bias
+        biases[i, : layer.width] = np.ldexp(layer.bias, own)
         k = layer.units.slopes.shape[1]
-        breaks[here, 1:k] = layer.units.breaks
-        slopes[here, :k], intercepts[here, :k] = layer.units.slopes, layer.units.intercepts
+        breaks[here, 1:k] = np.ldexp(layer.units.breaks, own[:, None])
+        slopes[here, :k], intercepts[here, :k] = layer.units.slopes, np.ldexp(layer.units.intercepts, own[:, None])
         unit[here] = np.arange(net.offsets[i], net.offsets[i + 1])
-    entry = first.dense() if hidden else weight
+    entry = np.ldexp(first.dense(), scale[1][:, None]) if hidden else weight
     top = np.zeros((net.n_inputs, int(padded[0]) if hidden else len(F)))
     top[:, : len(entry)] = entry.T
     rows = np.zeros((len(F), int(padded[-1]) if hidden else 1))
@@ -195,8 +224,14 @@ def tables(net: Network, forms: FloatArray | None = None, shift: FloatArray | No
 class Tracer:
     """Traces batches of lines through one network; keeps its buffers from batch to batch."""
 
-    def __init__(self, net: Network, forms: FloatArray | None = None, shift: FloatArray | None = None) -> None:
-        self.tables = tables(net, forms, shift)
+    def __init__(
+        self,
+        net: Network,
+        forms: FloatArray | None = None,
+        shift: FloatArray | None = None,
+        reach: FloatArray | None = None,
+    ) -> None:
+        self.tables = tables(net, forms, shift, reach)
         self._numbers: tuple[FloatArray, FloatArray, FloatArray] | None = None
         self._marks: tuple[Any, Any, Any] | None = None
         self._segments = 1 << 12

@@ -54,6 +54,16 @@ def test_exact_answers_are_the_same_to_the_last_bit(law, event):
     assert found.answer.value == record["answer"]["value"]
 
 
+def test_confidence_fills_a_time_whatever_the_count():
+    """A count of regions does not count draws: brackets are compared, and overlap."""
+    net, law = random_net((8, 30, 30, 1), 0), rs.Gaussian(np.zeros(8))
+    asked = {"guarantee": "confidence", "budget": "20000 regions"}
+    found = rs.replay(
+        rs.record(net, law, "y[0] > 0.5", rs.probability(net, law, "y[0] > 0.5", rng=0, **asked), **asked), net
+    )
+    assert found and found.compared == "brackets"
+
+
 def test_a_budget_in_regions_repeats_bit_for_bit():
     record = kept(LAWS["gaussian"], EVENTS[0], guarantee="sound", budget="40 regions")
     assert record["asked"]["budget"] == "40 regions"

@@ -174,7 +174,8 @@ def probability(
     jobs : int, optional
         Workers that share the work, -1 for all cores. A budget in counts gives the same answer for any number of them.
     rng : optional
-        None, an int, a SeedSequence or a Generator. The same `rng` and the same amount of work give the same answer.
+        None, an int, a SeedSequence or a Generator. The same `rng` and the same amount of work give the same answer;
+        "confidence" fills a time (also to reach a tolerance), so that two runs differ within their intervals.
     progress : optional
         Where to report progress.
 

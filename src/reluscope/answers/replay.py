@@ -326,7 +326,7 @@ def replay(record: Any, net: Network, *, law: Any = None, rows: Any = None, prog
     exact = kinds | set(facts_named(after, "guarantee")) <= {"exact"}
     untimed = not question.drawn and asked.get("budget") is None
     untimed |= "budget" not in asked and (seed is not None or before.get("of_data") is True)
-    counted = _counted(asked.get("budget")) and (seed is not None or "confidence" not in kinds)
+    counted = _counted(asked.get("budget")) and "confidence" not in kinds  # confidence fills a time, whatever the count
     bits = exact or untimed or counted
     if question.name == "regions":
         bits = asked.get("budget") is None or _counted(asked["budget"])

@@ -130,7 +130,7 @@ def test_test_rows_beside_training_rows(desk, page):
     line = u.outcome(X_test, y_test)["all"]
     found = _section(page, "outcome").facts
     assert found["groups"][0]["auc"] == line["auc"] and found["groups"][0]["test_auc"] == line["test_auc"]
-    assert found["drift"]["score"] == u.drift(X_test).score
+    assert found["drift"]["output"] == u.drift(X_test).output
     with pytest.raises(rs.InputError, match="X_test is shown beside X"):
         rs.report(net, X_test=X_test, budget="1s")
     with pytest.raises(rs.InputError, match="y_test goes with X_test"):

@@ -94,13 +94,13 @@ def test_a_category_is_one_feature_of_the_importance():
     schema = rs.Schema([rs.Column("SEX", "category", levels=["f", "m"]), "AGE"])
     net = rs.Network([(rng.normal(size=(6, 3)), None), (rng.normal(size=(1, 6)), None)], schema=schema)
     u = rs.unwrap(net, {"SEX": rng.choice(["f", "m"], 200), "AGE": rng.normal(size=200)})
-    found = u.importance(groups="columns")
+    found = u.importance()
     assert found.feature_names == ("SEX", "AGE") and found.variance.sum() == pytest.approx(1.0)
     C = u.coefficients[u.region, 0]
     parts = C * (u.X - u.X.mean(axis=0))
     spread = np.array([(parts[:, 0] + parts[:, 1]).var(), parts[:, 2].var()])
     assert found.variance == pytest.approx(spread / spread.sum())
-    assert u.importance().feature_names == ("SEX=f", "SEX=m", "AGE")
+    assert u.importance(groups=None).feature_names == ("SEX=f", "SEX=m", "AGE")
     ticks = [t.get_text() for t in u.plot("importance").get_yticklabels()]
     assert sorted(ticks) == ["AGE", "SEX"]
 

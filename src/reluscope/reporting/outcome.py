@@ -66,10 +66,15 @@ def _two_classes(subject: Subject, u: Any, tested: bool) -> Section:
     facts: dict[str, Any] = {"groups": lines, "cutoff": found.cutoff}
     if subject.X_test is not None:
         moved = u.drift(subject.X_test)
-        facts["drift"] = {"score": moved.score, "regions": moved.regions, "features": moved.features}
-        rows = moved.rows()
-        about = "Population stability index of the test rows against the rows given: above 0.25 is a large change."
-        blocks.append(Table("drift", about, {k: [r[k] for r in rows] for k in ("what", "psi")}, shown=8))
+        sparse = np.isnan(moved.regions)  # no region has rows enough
+        regions = None if sparse else moved.regions
+        facts["drift"] = {"output": moved.output, "regions": regions, "features": moved.features}
+        rows = [row for row in moved.rows() if not np.isnan(row["psi"])]
+        about = (
+            "Population stability index of the test rows against the rows given: above 0.25 is a large change. Without "
+            f"drift it stays below the limit with probability {moved.level:g}, each by itself."
+        )
+        blocks.append(Table("drift", about, {k: [r[k] for r in rows] for k in ("what", "psi", "limit")}, shown=8))
     return Section("outcome", _TITLE, lead, "", blocks, facts=facts, headline=lead)
 
 

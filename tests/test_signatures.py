@@ -118,8 +118,8 @@ def test_there_are_subpackages_to_look_at():
 
 
 INNER = {
-    "ComponentRegions", "ExactMaps", "Factor", "Geometry", "OutputRegions", "Points", "AtomList", "Response", "Rows", "Scaling",
-    "Split", "Figure", "Section", "Table",
+    "ComponentRegions", "ExactMaps", "Factor", "Geometry", "OutputRegions", "Points", "AtomList", "Response", "Rows",
+    "Scaling", "Split", "Figure", "Section", "Table",
 }  # fmt: skip
 """Records inside of results, for the library itself: their docstrings say it in a sentence."""
 

@@ -573,9 +573,18 @@ class _Crew:
         if self._kind == "dask":
             # Large tasks go to a worker straight away, past the scheduler; with the task they would pass through it.
             if _size(task) > _LARGE:
-                task = self._client.scatter([task], hash=False)[0]
+                task = self._placed(task)
             return self._executor.submit(_in_process, self._blob, task, self._budget, self._name)
         return self._executor.submit(_in_process, self._blob, task, self._budget, None)
+
+    def _placed(self, task: Any) -> Any:
+        """A task in the memory of a worker of the cluster; itself, if none takes it (the one chosen may just die)."""
+        for _ in range(3):
+            try:
+                return self._client.scatter([task], hash=False)[0]
+            except (OSError, TimeoutError):  # a connection that was closed is an OSError
+                time.sleep(0.2)
+        return task
 
     def finished(self) -> dict[int, _Outcome]:
         """What has been done since, at least one task; `OutOfTimeError` when the time is over."""

@@ -380,7 +380,7 @@ def test_command_writes_files_and_refuses(files, capsys):
     assert (folder / "o" / "small-certificates.png").exists()
     capsys.readouterr()
     for wrong, message in (
-        (["--sigma", ".1"], "X must have shape"),
+        (["--sigma", ".1"], "name the label column with --target"),
         (["--sigma", "a", "--target", "class"], "--sigma"),
         (["--sigma", "0", "--target", "class"], "sigma must be positive"),
         (["--sigma", ".1", "--target", "class", "--share", "2"], "--share"),

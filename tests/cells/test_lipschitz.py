@@ -37,7 +37,8 @@ def test_no_pair_is_further_apart_and_some_is_as_far(widths, act):
     assert ratio.max() <= found.upper
     steep = np.linalg.norm(net.jacobian(X), ord=2, axis=(1, 2)).max()
     assert found.value == pytest.approx(steep, rel=1e-9)
-    assert found.upper <= rs.lipschitz(net).upper <= layer_bound(net)
+    everywhere = rs.lipschitz(net).upper * (1 + 1e-14)  # the same region, its map rounded on another way
+    assert found.upper <= everywhere <= layer_bound(net)
 
 
 def test_general_position():

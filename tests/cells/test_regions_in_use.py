@@ -20,7 +20,7 @@ def found():
 
 
 def test_memory_is_limited_and_what_was_found_is_kept(monkeypatch):
-    monkeypatch.setattr("reluscope.cells.subdivide.BATCH_NUMBERS", 1 << 10)  # small batches
+    monkeypatch.setattr("reluscope.cells.subdivide.BATCH_NUMBERS", 1 << 9)  # small batches
     whole = rs.regions(NET, (-1, 1), progress=None)
     size = regions_module._bytes(whole)
     some = rs.regions(NET, (-1, 1), progress=None, limits=rs.Limits(region_bytes=size // 4))

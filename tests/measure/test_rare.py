@@ -288,7 +288,7 @@ def test_the_same_seed_gives_the_same_answer():
     net, _ = axes_net(4, [4.0, 4.5, 5.0, 5.5])
     first, second = (rare_probability(net, normal(4), above(net, 0.0), rng=7) for _ in range(2))
     assert (first.value, first.lower, first.upper) == (second.value, second.lower, second.upper)
-    assert first.guarantee == "confidence" and "evaluations" in first.note and "replicate" in first.note
+    assert first.guarantee == "confidence" and first.evaluations > 0 and "replicate" in first.note
     assert first.lower < first.value < first.upper
     other = rare_probability(net, normal(4), above(net, 0.0), rng=8)
     assert other.value != first.value

@@ -174,6 +174,41 @@ def test_fits_minimise_the_penalised_objective(task):
     assert np.allclose(far.C, towards.C, atol=1e-5) and np.allclose(far.d, towards.d, atol=1e-5)
 
 
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass"])
+def test_fits_of_groups_are_the_fits_of_each(task):
+    rng = np.random.default_rng(1)
+    X, y = data(90, 8, "binary")
+    code = rng.integers(0, 3, 90) if task == "multiclass" else y
+    target = np.column_stack([X[:, 0] ** 2, X[:, 1]]) if task == "regression" else None
+    response = Response(task, target, code, (0, 1, 2) if task == "multiclass" else (0, 1))
+    scale, w = glm.Scale.of(X), rng.uniform(0.5, 2, 90)
+    whole = glm.fit(X, response, penalty=1.0, scale=scale, weight=w)
+    rows, ends = rng.permutation(90), np.array([0, 3, 3, 40, 90])  # the second group has no rows
+    found = glm.fits(X, response, rows, ends, penalty=1.0, scale=scale, weight=w, towards=whole)
+    assert np.allclose(found[1].C, whole.C, rtol=1e-12) and np.allclose(found[1].d, whole.d, rtol=1e-12)
+    for g in (0, 2, 3):
+        mine = rows[ends[g] : ends[g + 1]]
+        part = response.part(mine)
+        alone = glm.fit(X[mine], part, penalty=1.0, scale=scale, weight=w[mine], towards=whole)
+        assert np.allclose(found[g].C, alone.C, rtol=1e-9) and np.allclose(found[g].d, alone.d, rtol=1e-9)
+    group = rng.integers(0, 4, 90)
+    eta = glm.predict(X, rows, group, found)
+    expected = np.stack([found[g](X[i : i + 1])[0] for g, i in zip(group, rows, strict=True)])
+    assert np.allclose(eta, expected, rtol=1e-12)
+
+
+def test_least_squares_agree_with_lapack():
+    rng = np.random.default_rng(2)
+    for n, p, dependent in ((5, 3, False), (40, 7, False), (40, 7, True), (3, 6, True)):
+        X = rng.normal(size=(n, p)) * 10.0 ** rng.integers(-6, 7, p)
+        if dependent:
+            X[:, 1] = 2 * X[:, 0]
+        y, scale = rng.normal(size=(n, 2)), glm.Scale.of(X)
+        found = glm.fit(X, Response("regression", y, None, ()), penalty=0.0, scale=scale)
+        expected = np.linalg.lstsq(scale.design(X), y, rcond=None)[0]
+        assert np.allclose(scale.into(found), expected.T, atol=1e-9 * np.abs(expected).max())
+
+
 # -- coefficients that the rows do not determine -------------------------------------------------------------------
 
 

@@ -44,9 +44,11 @@ from reluscope.network import Layer, Network, Pattern
 from reluscope.threads import OutOfTimeError, blas_threads, deadline
 from reluscope.workers import Unfolding, alone, on_cluster, unfold
 
-BATCH_NUMBERS = 1 << 18
-"""Numbers in the affine maps of one batch of cells: 4 MB, a balance between the cache and Python's share of the time,
-which workers in threads cannot divide."""
+BATCH_NUMBERS = 1 << 20
+"""Numbers in the affine maps of one batch of cells, at most: a balance between the cache and Python's share of the
+time, which workers in threads cannot divide."""
+_PARTS, _FINER = 4, 4
+"""Batches that the children of one cut make where they can, for workers to share; each this much smaller at most."""
 
 MOST_CHILDREN = 1 << 17
 """Children that one split by units of the first layer may make."""
@@ -273,7 +275,8 @@ class CutPlan:
         return self._waiting(batch._replace(top=top), found.cells, found.parent, piece)
 
     def _waiting(self, before: Batch, cells: Geometry, parent: Index, piece: Pattern) -> list[Waiting]:
-        n, size = len(parent), self.size
+        n = len(parent)
+        size = max(self.size // _FINER, min(self.size, -(-n // _PARTS)))
         if self.last is not None and before.layer + 1 == self.depth and piece.shape[1] == before.maps.shape[2]:
             size = self.last
         if 0 < n <= size:

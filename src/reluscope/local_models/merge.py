@@ -338,14 +338,17 @@ class _Refit:
         self.X = read(u.X, slice(None))
         every = np.arange(len(self.X)) if rows is None else rows
         self.scale = glm.Scale.of(self.X[every], self._weight(every))
-        self.whole = self._fit(every, None)
+        self.whole = glm.fit(self.X, u.response, penalty=penalty, scale=self.scale, weight=u.weight, rows=every)
 
     def __call__(self, cluster: Any, rows: Index) -> Linear:
-        return self._fit(rows, self.whole) if len(rows) else self.whole
+        return self.of_groups(rows, np.array([0, len(rows)]))[0]
 
-    def _fit(self, rows: Index, towards: Linear | None) -> Linear:
-        response, weight = self.u.response.part(rows), self._weight(rows)
-        return glm.fit(self.X[rows], response, penalty=self.penalty, scale=self.scale, weight=weight, towards=towards)
+    def of_groups(self, rows: Index, ends: Index) -> list[Linear]:
+        """A model for each group of rows, `rows[ends[g]:ends[g + 1]]`; without rows, that of all."""
+        u = self.u
+        return glm.fits(
+            self.X, u.response, rows, ends, penalty=self.penalty, scale=self.scale, weight=u.weight, towards=self.whole
+        )
 
     def _weight(self, rows: Index) -> FloatArray | None:
         return None if self.u.weight is None else self.u.weight[rows]
@@ -405,18 +408,11 @@ def _fold_losses(pair: tuple[int, int], fitters: list[_Refit], clusters: list[In
     fitter, cluster = fitters[f], clusters[i]
     u = fitter.u
     kept, held = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-    eta = np.empty((len(held), u.network.n_outputs))
-    for k, (mine, there) in enumerate(zip(_by_cluster(cluster, kept), _by_cluster(cluster, held), strict=True)):
-        if len(there):
-            eta[there] = fitter(k, kept[mine])(fitter.X[held[there]])
-    return _losses(u.response.part(held), eta)
-
-
-def _by_cluster(cluster: Index, rows: Index) -> list[Index]:
-    """Places of the rows of each cluster among these."""
     n = int(cluster.max()) + 1
-    mine = cluster[rows].astype(np.uint16 if n < 1 << 16 else np.int64)  # numbers of 16 bits are sorted in a few passes
-    return np.split(np.argsort(mine, kind="stable"), np.cumsum(np.bincount(mine, minlength=n))[:-1])
+    of_kept = cluster[kept].astype(np.uint16 if n < 1 << 16 else np.int64)  # 16 bits are sorted in a few passes
+    ends = np.concatenate([[0], np.cumsum(np.bincount(of_kept, minlength=n))])
+    models = fitter.of_groups(kept[np.argsort(of_kept, kind="stable")], ends)
+    return _losses(u.response.part(held), glm.predict(fitter.X, held, cluster[held], models))
 
 
 def _stratified(response: Response, rng: np.random.Generator) -> Index:

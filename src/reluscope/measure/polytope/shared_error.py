@@ -30,7 +30,7 @@ from reluscope.measure.checkpoint import MASSES, Checkpoint, checkpoint_at_hand
 from reluscope.measure.polytope.masses import Draws, seeded_masses
 from reluscope.progress import Report
 from reluscope.threads import OutOfTimeError, deadline
-from reluscope.workers import alone, jobs_at_hand, run
+from reluscope.workers import alone, jobs_at_hand, on_cluster, run
 
 Index = npt.NDArray[np.int64]
 RowsOf = Callable[[Index], tuple[FloatArray, FloatArray, Index]]
@@ -39,8 +39,8 @@ RowsOf = Callable[[Index], tuple[FloatArray, FloatArray, Index]]
 _UNSEEN = 1e-3
 _RATE = 0.75
 _CHEAP = 0.5
-_PORTION = 0.1
-"""Seconds of compiled work between two looks at the clock."""
+_PORTION, _PORTION_FAR = 0.1, 0.4
+"""Seconds of compiled work between two looks at the clock; on a cluster, where each task costs some hundredths."""
 
 _SHORTEST = 0.02
 """Seconds of work that are worth handing out."""
@@ -266,7 +266,7 @@ class _Work(NamedTuple):
         report: Callable[[int], None],
     ) -> Stop | None:
         """The same by several workers: each cell has a seed of its own, so portions may be of any size."""
-        jobs = jobs_at_hand()
+        jobs, portion = jobs_at_hand(), _PORTION_FAR if on_cluster() else _PORTION
         wanted = order[: int(min(len(order), begin + max(self.budget.regions, 1)))]
         done, size = begin, 1
         took: list[float] = []
@@ -294,7 +294,7 @@ class _Work(NamedTuple):
                 took = [*took[-15:], pace]
                 usual = max(sum(took) / len(took), 1e-9)
                 ahead = max(1.0, _SHORTEST / usual, (len(wanted) - done) / (_TURNS * jobs))
-                size = int(np.clip(_PORTION / usual, 1, min(4 * size, ahead)))
+                size = int(np.clip(portion / usual, 1, min(4 * size, ahead)))
                 report(done)
         except OutOfTimeError:
             return Stop(words(str(self.budget.spent())), Status.BUDGET)

@@ -9,7 +9,9 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 
+import matplotlib.pyplot as plt
 import pytest
 
 import reluscope as rs
@@ -77,6 +79,21 @@ def test_the_reference_lists_every_public_name_and_nothing_else():
     assert {f"reluscope.{name}" for name in rs.__all__} - set(listed) <= {"reluscope.__version__"}
     assert {f"reluscope.plot.{name}" for name in rs.plot.__all__} <= set(listed)
     assert {f"reluscope.lens.{name}" for name in rs.lens.__all__} <= set(listed)
+
+
+@pytest.mark.parametrize(
+    "folder", ["", "pictures_regions", "pictures_answers", "pictures_data", "pictures_layers", "pictures_lens"]
+)
+def test_the_examples_of_the_gallery_run(folder):
+    scripts = sorted((ROOT / "docs" / "gallery" / folder).glob("*.py"))
+    assert len(scripts) >= 6
+    plt.switch_backend("agg")
+    for script in scripts:
+        try:
+            run_path(str(script), run_name="__main__")
+            assert plt.get_fignums(), f"{script.name} draws nothing"
+        finally:
+            plt.close("all")
 
 
 def test_every_picture_has_an_example_in_the_gallery():

@@ -6,6 +6,7 @@ A network on two noisy circles, taken apart into the linear models that apply to
 """
 
 import matplotlib.pyplot as plt
+import numpy as np
 from sklearn.datasets import make_circles
 
 import reluscope as rs
@@ -13,7 +14,8 @@ from reluscope.plot import plot_importance, plot_models_2d
 
 X, y = make_circles(2000, noise=0.1, random_state=0)
 net = rs.example("cocircles").network
-u = rs.unwrap(net, X, y, feature_names=["left-right", "down-up"])
+labels = np.array(net.schema.classes)[y]  # "outer circle" is 0, "inner circle" is 1
+u = rs.unwrap(net, X, labels, feature_names=["left-right", "down-up"])
 print(u)
 print(u.explain(0))
 

@@ -57,6 +57,7 @@ examples: .venv/.test
 
 pictures: .venv/.test
 	.venv/bin/python tools/make_pictures.py
+	.venv/bin/python tools/make_guide_pictures.py
 
 bench: .venv/.test
 	.venv/bin/pip install $(PIP_FLAGS) -e ".[bench]"

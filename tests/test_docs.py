@@ -39,29 +39,95 @@ def test_the_documentation_builds_without_warnings(tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-def test_the_tutorial_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "tutorial.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.S)
-    assert len(blocks) >= 7
-    scope: dict = {}
-    for block in blocks[:-1]:  # the last one reads files of the user's own
-        exec(compile(block, "tutorial.md", "exec"), scope)
-    assert (tmp_path / "moons-report" / "report.html").exists()
+WITH_OUTPUTS = sorted(page.stem for page in (ROOT / "docs").glob("*.md") if "```pycon" in page.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("page", ["index", "howto-safety", "howto-validator", "howto-researcher", "howto-contributor"])
-def test_outputs_shown_on_pages_are_those_that_come(page):
+def test_the_first_pages_show_outputs():
+    doors = {"howto-safety", "howto-validator", "howto-researcher", "howto-contributor"}
+    assert {"index", "tutorial", "regions", "topology", "fairness"} | doors <= set(WITH_OUTPUTS)
+
+
+@pytest.mark.parametrize("page", WITH_OUTPUTS)
+def test_outputs_shown_on_pages_are_those_that_come(page, tmp_path, monkeypatch):
     """Blocks marked `pycon`, as one session; `...` stands for digits that depend on the machine."""
-    text = (ROOT / "docs" / f"{page}.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
     blocks = re.findall(r"```pycon\n(.*?)```", text, flags=re.S)
-    assert blocks
     session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page, f"{page}.md", 0)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     said: list[str] = []
     runner.run(session, out=said.append)
     assert runner.tries >= 5
     assert not runner.failures, "".join(said)
+    assert page != "tutorial" or (tmp_path / "moons-report" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("robustness", "certify"),
+        ("fairness", "fairness"),
+        ("uncertainty", "linear_models"),
+        ("verification", "events"),
+        ("equivalence", "relational"),
+        ("topology", "topology"),
+        ("explanations", "unwrap"),
+        ("recovery", "recover"),
+    ],
+)
+def test_a_search_finds_the_guide(word, page):
+    """The search of the built pages puts main entries of the index first, then titles; the home page names it too."""
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    entries = re.findall(r"```\{index\} (.*)", text)
+    assert f"! {word}" in ", ".join(entries).lower()
+    start = text.partition("\n## ")[0].lower()
+    assert word.removesuffix("s").removesuffix("y") in re.sub(r"```\{index\}.*", "", start)
+    others = [p.name for p in (ROOT / "docs").glob("*.md") if p.stem != page and f"! {word}" in p.read_text("utf-8")]
+    assert not others, "one page is the main entry"
+
+
+# Each capability with the guide that a user would open.
+CAPABILITIES = {
+    "regions": "regions",
+    "complex": "regions",
+    "topology": "topology",
+    "slices": "topology",
+    "layers": "layers",
+    "lens": "lens",
+    "recovery": "recover",
+    "equivalence": "relational",
+    "invariance": "invariance",
+    "unwrap and merge": "unwrap",
+    "linear models, outputs": "linear_models",
+    "laws": "laws",
+    "probability": "events",
+    "sound": "sound",
+    "rare": "rare",
+    "certificates": "certify",
+    "batch": "scale",
+    "many cores": "scale",
+    "report": "reading-a-report",
+    "playground": "playground",
+}
+
+
+@pytest.mark.parametrize("page", sorted(set(CAPABILITIES.values())))
+def test_every_capability_has_a_page_with_a_picture(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    pictures = re.findall(r"!\[(.+?)\]\((images/[\w./-]+)\)", text)
+    assert pictures
+    for words, file in pictures:
+        assert len(words.split()) >= 3, "a picture says what it shows to those who do not see it"
+        assert (ROOT / "docs" / file).stat().st_size < 450_000
+    assert f"\n{page}\n" in (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+def test_every_picture_of_the_guides_is_used():
+    files = {
+        f"images/{p.relative_to(ROOT / 'docs' / 'images').as_posix()}" for p in (ROOT / "docs" / "images").rglob("*.*")
+    }
+    used = set(re.findall(r"images/[\w./-]+", "".join(p.read_text("utf-8") for p in (ROOT / "docs").glob("*.md"))))
+    assert files == used
 
 
 def reference_names():

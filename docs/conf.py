@@ -41,7 +41,7 @@ html_theme = "furo"
 html_title = "Reluscope"
 html_static_path = ["_static"]
 html_js_files = ["accessible.js"]
-html_css_files: list[str] = []
+html_css_files = ["wide.css"]
 
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"

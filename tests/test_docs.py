@@ -217,6 +217,31 @@ def test_the_page_of_benchmarks_takes_its_tables_from_the_guides():
         assert (ROOT / script).exists()
 
 
+def test_measured_tables_have_a_date():
+    """A section with a table and the command that measures it has a date; the page of benchmarks has the machine."""
+    measures = re.compile(r"benchmarks/\w+\.py|tools/lens_\w+\.py|`reluscope reproduce \w+`")
+    undated, sections = [], 0
+    for page in (ROOT / "docs").glob("*.md"):
+        if page.stem == "sources":  # it points to the pages that have the tables
+            continue
+        for section in re.split(r"^##+ ", page.read_text("utf-8"), flags=re.M)[1:]:
+            if measures.search(section) and re.search(r"^\|", section, flags=re.M):
+                sections += 1
+                if not re.search(r"\d+ \w+ 20\d\d", section):
+                    undated.append(f"{page.name}: {section.splitlines()[0]}")
+    assert sections > 15
+    assert not undated
+    rows = re.findall(
+        r"^\| \[.*\]\(#[\w-]+\) \|(.*)\|$", (ROOT / "docs" / "benchmarks.md").read_text("utf-8"), flags=re.M
+    )
+    assert len(rows) > 12
+    for row in rows:
+        command, date, machine = (cell.strip() for cell in row.split("|"))
+        assert re.search(r"(benchmarks|tools)/\w+\.py", command), row
+        assert re.search(r"\d+ \w+ 20\d\d$", date), row
+        assert set(machine.split(", ")) <= {"Xeon", "EPYC", "Cloud"}, row
+
+
 def test_pages_link_to_files_that_exist():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "tests" / "README.md"]
     assert len(pages) > 20

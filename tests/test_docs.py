@@ -239,7 +239,7 @@ def test_measured_tables_have_a_date():
         command, date, machine = (cell.strip() for cell in row.split("|"))
         assert re.search(r"(benchmarks|tools)/\w+\.py", command), row
         assert re.search(r"\d+ \w+ 20\d\d$", date), row
-        assert set(machine.split(", ")) <= {"Xeon", "EPYC", "Cloud"}, row
+        assert set(machine.split(", ")) <= {"Xeon", "EPYC", "Cloud", "not noted"}, row
 
 
 def test_pages_link_to_files_that_exist():

@@ -97,7 +97,9 @@ def rare_events() -> None:
     value = np.array([a.value for a in found])
     gaps = [[a.value - a.lower for a in found], [a.upper - a.value for a in found]]
     figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-    ax.errorbar(levels, value, gaps, fmt="o-", color="tab:blue", markersize=4, capsize=3, label="rays, 95 % intervals")
+    ax.errorbar(
+        levels, value, gaps, fmt="o-", color="tab:blue", markersize=4, capsize=3, label="rs.probability, 95 % intervals"
+    )
     share = 1 - np.searchsorted(draws, levels, side="right") / len(draws)
     seen = share > 0
     ax.plot(levels[seen], share[seen], "x", color="black", markersize=8, label="200,000 plain draws")

@@ -15,7 +15,9 @@ import numba
 import numpy as np
 import pytest
 
-from long_calls import CALLS, UNBUDGETED
+import reluscope as rs
+import reluscope.cells.regions as regions_module
+from long_calls import CALLS, UNBUDGETED, law, net, points
 from reluscope.threads import OutOfTimeError, deadline, interruptible, stop_flag
 
 SCRIPT = Path(__file__).with_name("long_calls.py")
@@ -78,6 +80,43 @@ def test_a_hundred_interrupts():
     rng = random.Random(0)
     said = [check(LONG[k % len(LONG)], rng.uniform(0.05, 3.0), SECONDS) for k in range(100)]
     assert said.count("done before") < 40
+
+
+PUT_TOGETHER = {
+    "Unwrapped.coverage": lambda f: rs.unwrap(f, points(50, 3)).coverage(rng=0),
+    "representation.dimensions": lambda f: rs.representation.dimensions(f, box=(-1, 1)),
+    "representation.rays": lambda f: rs.representation.rays(f, rng=0),
+    "polyhedral_complex": lambda f: rs.polyhedral_complex(f, (-1, 1)),
+    "reachable": lambda f: rs.reachable(f, (-1, 1)),
+    "sup_norm": lambda f: rs.sup_norm(f, (-1, 1)),
+    "linear_models": lambda f: rs.linear_models(f, law(3), budget="60s", rng=0),
+}
+"""Calls that need all regions."""
+
+
+@pytest.mark.parametrize("name", PUT_TOGETHER)
+def test_nobody_waits_for_regions_that_nobody_gets(name, monkeypatch):
+    """What was found before Ctrl-C is put together for `regions` alone: it can take longer than a second."""
+    found, stacked, together = regions_module.region_batches, regions_module.stacked, []
+
+    def pressed(*given, **more):
+        batch = next(found(*given, **more))
+        yield batch
+        yield batch
+        raise KeyboardInterrupt
+
+    def counted(parts):
+        together.append(len(parts))
+        return stacked(parts)
+
+    monkeypatch.setattr(regions_module, "region_batches", pressed)
+    monkeypatch.setattr(regions_module, "stacked", counted)
+    f = net(3, 8, 8, 1)
+    with pytest.raises(KeyboardInterrupt):
+        PUT_TOGETHER[name](f)
+    assert not together
+    assert "interrupted" in str(rs.regions(f, (-1, 1)).stopped)
+    assert together
 
 
 # -- the mechanism -------------------------------------------------------------------------------------------------

@@ -604,7 +604,7 @@ def linear_models(
 
 def _too_many(components: Sequence[Component]) -> bool:
     """Whether there are more regions than masses by quasi-Monte Carlo should be worked out for without being asked."""
-    from reluscope.cells.regions import regions, uninterrupted
+    from reluscope.cells.regions import uninterrupted
     from reluscope.measure.exactness import is_exact
     from reluscope.measure.regions import standard_domain
 
@@ -614,8 +614,8 @@ def _too_many(components: Sequence[Component]) -> bool:
                 return True
             domain = standard_domain(component)
             # Compiles what is needed, so that the clock of the next search sees only the search.
-            regions(component.network, **domain, budget="1 regions", progress=None)
-            found = uninterrupted(regions(component.network, **domain, budget=_MOST_CELLS, progress=None))
+            uninterrupted(component.network, **domain, budget="1 regions", progress=None)
+            found = uninterrupted(component.network, **domain, budget=_MOST_CELLS, progress=None)
             if not found.complete:
                 return True
     return False

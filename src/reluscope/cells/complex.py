@@ -36,7 +36,7 @@ from reluscope.cells.complex_labels import label_columns, mark_facets, mark_zero
 from reluscope.cells.complex_signs import boundary_matrices
 from reluscope.cells.csr import rows_of
 from reluscope.cells.domain import MOST_DIMENSIONS, vertex_geometry
-from reluscope.cells.regions import Regions, regions, uninterrupted
+from reluscope.cells.regions import Regions, uninterrupted
 from reluscope.cells.vertex import with_vertices
 from reluscope.errors import InputError
 from reluscope.network import Network
@@ -572,8 +572,8 @@ def polyhedral_complex(
         geometry = "vertex"  # the plane: its unbounded faces are identified by their vertices at infinity
     limit = parse_budget(budget)
     search = limit.part(_SEARCH_SHARE) if limit.seconds < np.inf else limit
-    found = regions(net, box, polytope=polytope, geometry=geometry, budget=search, progress=progress)
-    made = build_complex(uninterrupted(found))
+    found = uninterrupted(net, box, polytope=polytope, geometry=geometry, budget=search, progress=progress)
+    made = build_complex(found)
     if not made._closed and net.n_inputs == 2 and made.regions.stopped is None and not made.face_to_face:
         # Where units saturate, nearly parallel lines meet far out and symbolic vertices there are ill-determined.
         made = _plane_complex(net, made, progress)
@@ -612,11 +612,11 @@ def _plane_complex(net: Network, doubtful: Complex, progress: Any) -> Complex:
     its sides is at infinity: an edge that ends there is a ray, in the direction of the edge. The vertices, and the
     number of regions, come from cells as half-spaces. `doubtful` is returned where the counts disagree.
     """
-    whole = uninterrupted(regions(net, progress=progress))
+    whole = uninterrupted(net, progress=progress)
     corners = [whole.vertices(i) for i in range(len(whole))]
     extent = max((float(np.abs(c).max()) for c in corners if len(c)), default=0.0)
     half = _ROOM_AROUND * max(extent, float(np.abs(whole.interior).max()), 1.0)
-    square = uninterrupted(regions(net, (-half, half), progress=progress))
+    square = uninterrupted(net, (-half, half), progress=progress)
     place = whole.find(square.interior)
     if len(square) != len(whole) or (np.sort(place) != np.arange(len(whole))).any():
         return doubtful

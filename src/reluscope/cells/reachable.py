@@ -19,7 +19,7 @@ from reluscope._doors import door
 from reluscope._lazy import late
 from reluscope.answer import Answer, Status, status_of
 from reluscope.cells.domain import MOST_DIMENSIONS, vertex_geometry
-from reluscope.cells.regions import Regions, regions, uninterrupted
+from reluscope.cells.regions import Regions, uninterrupted
 from reluscope.cells.union import union_of_intervals, union_of_polygons
 from reluscope.errors import InputError
 from reluscope.network import Network, check_network
@@ -317,8 +317,8 @@ def reachable(net: Network, box: Any, *, budget: Any = None, progress: Any = Non
         )
     if box is None:
         raise InputError("box is needed: (lower, upper); images of the whole space are unbounded")
-    found = regions(net, box, geometry=vertex_geometry(net.n_inputs), budget=budget, progress=progress)
-    return Reachable(uninterrupted(found))
+    found = uninterrupted(net, box, geometry=vertex_geometry(net.n_inputs), budget=budget, progress=progress)
+    return Reachable(found)
 
 
 def _flat(points: FloatArray, size: float) -> tuple[FloatArray, FloatArray]:

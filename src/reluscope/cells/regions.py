@@ -22,7 +22,7 @@ from reluscope._doors import door
 from reluscope._files import as_path
 from reluscope._lazy import late
 from reluscope._text import count, html_table
-from reluscope.answer import Answers, Status, Stop, unless_interrupted
+from reluscope.answer import Answers, Status, Stop
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.csr import stacked
 from reluscope.cells.domain import box_bounds, half_spaces, law_box, starting_cell
@@ -820,6 +820,40 @@ def regions(
         raise InputError(f"limits must be a reluscope.Limits record, got {describe(limits)}")
     if out is not None or checkpoint is not None:
         return _kept(net, box, polytope, law, geometry, limits, budget, jobs, out, checkpoint, progress)
+    return _listed(net, box, polytope, law, geometry, limits, budget, jobs, progress, partly=True)
+
+
+@clean_interrupt()
+def uninterrupted(
+    net: Network,
+    box: Any = None,
+    *,
+    polytope: Any = None,
+    geometry: str = "auto",
+    budget: Any = None,
+    progress: Any = None,
+) -> Regions:
+    """What `regions` gives, for callers that go on with it: Ctrl-C raises `KeyboardInterrupt` and keeps nothing.
+
+    To put together what was found takes up to half as long as the search: whoever pressed Ctrl-C does not wait for it.
+    """
+    return _listed(net, box, polytope, None, geometry, DEFAULT_LIMITS, budget, None, progress, partly=False)
+
+
+def _listed(
+    net: Network,
+    box: Any,
+    polytope: Any,
+    law: Law | None,
+    geometry: str,
+    limits: Limits,
+    budget: Any,
+    jobs: Any,
+    progress: Any,
+    *,
+    partly: bool,
+) -> Regions:
+    """`regions` in memory; `partly`: after Ctrl-C, those found so far."""
     batches: list[Regions] = []
     late: list[Regions] = []
     stopped = None
@@ -849,7 +883,7 @@ def regions(
     except KeyboardInterrupt:
         stopped = Stop("interrupted", Status.INTERRUPTED)
         batches += late
-        if not batches:
+        if not (partly and batches):
             raise
     first = batches[0]
     stopped = stopped or too_large(net, first.domain.box)
@@ -902,12 +936,6 @@ def _kept(
     if out is None and _bytes(found) <= limits.region_bytes:
         cells = found.cells.take(np.arange(len(found)))
         found = replace(found, cells=cells, pattern=found.pattern.copy(), maps=found.maps.copy())
-    return found
-
-
-def uninterrupted(found: Regions) -> Regions:
-    """The regions, unless Ctrl-C ended the search: for callers that go on with them."""
-    unless_interrupted(found.stopped)
     return found
 
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from reluscope._check import FloatArray, real
 from reluscope._lazy import late
-from reluscope.answer import Answer, Status, status_of, unless_interrupted
+from reluscope.answer import Answer, Status, status_of
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.bounds import box_outputs
 from reluscope.cells.domain import MOST_DIMENSIONS, box_bounds, vertex_geometry
-from reluscope.cells.regions import Regions, regions
+from reluscope.cells.regions import Regions, uninterrupted
 from reluscope.cells.vertex import with_vertices
 from reluscope.errors import InputError
 from reluscope.network import Network, check_network
@@ -85,8 +85,7 @@ def sup_norm(net: Network, box: Any = None, *, radius: Any = None, budget: Any =
     sides = box_bounds(box if reach is None else (-reach, reach), net.n_inputs)
     search = limit if reach is None or limit.seconds == np.inf else limit.part(0.5)
     geometry = vertex_geometry(net.n_inputs)
-    found = regions(net, sides, geometry=geometry, budget=search, progress=progress)
-    unless_interrupted(found.stopped)
+    found = uninterrupted(net, sides, geometry=geometry, budget=search, progress=progress)
     whole = box_outputs(net, *sides)
     anywhere = float(np.linalg.norm(np.maximum(np.abs(whole[0]), np.abs(whole[1])))) * (1 + _ROUNDING)
     if reach is None:

@@ -17,7 +17,7 @@ from reluscope._check import FloatArray, integer, real, seeded
 from reluscope._text import percent, percent_ends
 from reluscope.answer import Answer
 from reluscope.cells.domain import box_bounds
-from reluscope.cells.regions import Regions, regions, uninterrupted
+from reluscope.cells.regions import Regions, uninterrupted
 from reluscope.intervals import binomial
 from reluscope.local_models._data import read
 from reluscope.local_models._grouping import pack, spans
@@ -113,8 +113,8 @@ def box_regions(
     net, varying = restricted(u.network, *box)
     if not 0 < len(varying) <= _MOST_LISTED_INPUTS:
         return None, varying
-    found = regions(net, (box[0][varying], box[1][varying]), budget=budget, progress=progress)
-    return uninterrupted(found), varying
+    found = uninterrupted(net, (box[0][varying], box[1][varying]), budget=budget, progress=progress)
+    return found, varying
 
 
 def coverage(

@@ -47,7 +47,7 @@ def plot_local_lines(
     matplotlib Axes
     """
     expect(u, Unwrapped, "u", "reluscope.unwrap(model, X, y)")
-    from reluscope.cells.regions import regions
+    from reluscope.cells.regions import uninterrupted
 
     if u.network.n_inputs != 2:
         raise InputError(f'the picture "models" is for 2 inputs, got {u.network.n_inputs}; try "instances"')
@@ -56,7 +56,7 @@ def plot_local_lines(
     shown = min(integer(top, "top", low=1), len(u))
     output = integer(output, "output", low=0, high=u.network.n_outputs - 1)
     lower, upper = data_view(u, None)
-    cells = regions(u.network, (lower, upper), progress=None)
+    cells = uninterrupted(u.network, (lower, upper), progress=None)
     rows = some_rows(u, shown, instances, rng)
     place = cells.find(np.asarray(u.X[[np.flatnonzero(u.region == k)[0] for k in range(shown)]], float))
     ax = axes(ax, figsize=(6.0, 5.2))

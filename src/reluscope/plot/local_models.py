@@ -81,14 +81,14 @@ def plot_models_2d(
     flag(points, "points")
     if u.network.n_inputs != 2:
         raise InputError(f'the picture "regions" is for 2 inputs, got {u.network.n_inputs}; try "parallel"')
-    from reluscope.cells.regions import regions
+    from reluscope.cells.regions import uninterrupted
     from reluscope.local_models.table import centroids
     from reluscope.plot.regions import plot_regions
 
     ax = axes(ax, figsize=(6.2, 5.2))
     lower, upper = data_view(u, view)
     drawn = plot_regions(
-        regions(u.network, (lower, upper), progress=None), ax, output=output, linewidths=0.25, alpha=0.75
+        uninterrupted(u.network, (lower, upper), progress=None), ax, output=output, linewidths=0.25, alpha=0.75
     )
     if points:
         scatter_rows(u, drawn)

@@ -241,10 +241,10 @@ def _seen(regions: Regions, lower: FloatArray, upper: FloatArray) -> tuple[Regio
     """The regions as polygons, and which of the given ones each is; unbounded ones are cut off at the view."""
     if isinstance(regions.cells, Polygons):
         return regions, np.arange(len(regions))
-    from reluscope.cells.regions import regions as enumerate_regions
+    from reluscope.cells.regions import uninterrupted
 
     polytope = regions.domain.half_spaces
-    shown = enumerate_regions(regions.network, (lower, upper), polytope=polytope, progress=None)
+    shown = uninterrupted(regions.network, (lower, upper), polytope=polytope, progress=None)
     which = regions.find(shown.interior)
     if (which < 0).any():
         raise InputError("these regions are incomplete; draw regions found in a box")

@@ -29,10 +29,10 @@ def nearest_error(known: Network, fit: LocalFit) -> NearestError:
     """Exact error of `fit(X, "nearest")` against a network with two inputs and one output."""
     Delaunay = late("scipy.spatial", "Delaunay")
 
-    from reluscope.cells.regions import regions
+    from reluscope.cells.regions import uninterrupted
 
     box = (fit.centre - fit.half, fit.centre + fit.half)
-    found = regions(known, box)
+    found = uninterrupted(known, box)
     polygons = [(found.vertices(i) - fit.centre) / fit.half for i in range(len(found))]
     low, high = np.array([p.min(axis=0) for p in polygons]), np.array([p.max(axis=0) for p in polygons])
     slope = found.C[:, 0, :] * fit.half

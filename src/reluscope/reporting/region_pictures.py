@@ -35,7 +35,7 @@ _MOST_LINES = 160
 
 def regions(subject: Subject) -> Section:
     """A picture of the regions: exact in the plane, a slice through the mean otherwise."""
-    from reluscope.cells.regions import regions as enumerate_regions
+    from reluscope.cells.regions import uninterrupted
 
     net = subject.net
     if net.n_inputs == 1:
@@ -45,7 +45,7 @@ def regions(subject: Subject) -> Section:
     lower, wide, zoom = _window(plane, view.lower, view.upper)
     while True:
         budget = f"{_MOST_SHAPES} regions, {subject.allow(0.1):g}s"
-        found = enumerate_regions(plane, box=(lower, wide), budget=budget, progress=None)
+        found = uninterrupted(plane, box=(lower, wide), budget=budget, progress=None)
         if len(found) < _MOST_SHAPES or zoom <= _MOST_ZOOM:
             break
         quarter = 0.25 * (wide - lower)  # too many for a picture: its middle

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.answers.outputs import truncated_network
-from reluscope.cells.regions import regions
+from reluscope.cells.regions import uninterrupted
 from reluscope.reporting.charts import CATEGORIES, diverging, sequential
 from reluscope.reporting.region_pictures import plane_of
 from reluscope.reporting.subject import Subject
@@ -83,7 +83,7 @@ def _layers(subject: Subject, plane: Any, lower: FloatArray, upper: FloatArray) 
         last = k == depth
         part = plane if last else truncated_network(plane, k)
         budget = f"{_MOST_REGIONS} regions, {subject.allow(0.03):g}s"
-        found = regions(part, box=(lower, upper), budget=budget, progress=None)
+        found = uninterrupted(part, box=(lower, upper), budget=budget, progress=None)
         if not found.complete:
             return None
         outputs = list(range(net.n_outputs)) if last and 2 <= net.n_outputs <= len(CATEGORIES) else [0]

@@ -136,7 +136,7 @@ def _settle_by_regions(
 
     Returns how many layers were settled and how many regions the last complete list has.
     """
-    from reluscope.cells.regions import regions, uninterrupted
+    from reluscope.cells.regions import uninterrupted
 
     settled, n_regions = 0, None
     open_layers = [i for i, s in enumerate(state) if (s == UNDECIDED).any()]
@@ -146,7 +146,7 @@ def _settle_by_regions(
     for depth in sorted({*(1 << k for k in range(last.bit_length())), last}):
         if depth <= open_layers[0] or depth > last:
             continue
-        found = uninterrupted(regions(prefix(net, depth), box, budget=limit, progress=None))
+        found = uninterrupted(prefix(net, depth), box, budget=limit, progress=None)
         if not found.complete:
             break
         settled, n_regions = depth, len(found)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.budget import parse_budget
-from reluscope.cells.regions import regions, uninterrupted
+from reluscope.cells.regions import uninterrupted
 from reluscope.errors import InputError
 from reluscope.network import Network
 from reluscope.representation._prefix import checked, chunk_size, layer_maps, prefix, recession
@@ -126,8 +126,8 @@ def dimensions(net: Network, layer: int | None = None, *, box: Any = None, budge
     net, k = checked(net, layer)
     limit = parse_budget(budget)
     part = prefix(net, k + 1)
-    found = uninterrupted(regions(part, box, budget=limit, progress=None))
-    cones = uninterrupted(regions(recession(net, k + 1), (-1.0, 1.0), budget=limit, progress=None))
+    found = uninterrupted(part, box, budget=limit, progress=None)
+    cones = uninterrupted(recession(net, k + 1), (-1.0, 1.0), budget=limit, progress=None)
     for listed in (found, cones):
         if listed.stopped:
             raise InputError(

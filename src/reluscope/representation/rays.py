@@ -227,9 +227,9 @@ def boundedness_bounds(widths: Sequence[int]) -> BoundednessBounds:
 
 def _cones(free: Network, limit: Budget) -> Any:
     """Regions of the bias-free network (every cone meets the box around 0) with the maps of all layers, in chunks."""
-    from reluscope.cells.regions import regions, uninterrupted
+    from reluscope.cells.regions import uninterrupted
 
-    found = uninterrupted(regions(free, (-1.0, 1.0), budget=limit, progress=None))
+    found = uninterrupted(free, (-1.0, 1.0), budget=limit, progress=None)
     if found.stopped:
         raise _UnfinishedError
     size = chunk_size(free)

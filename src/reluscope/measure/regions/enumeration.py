@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from reluscope._check import EPS, generator
-from reluscope.answer import Answers, Status, Stop, unless_interrupted
+from reluscope.answer import Answers, Status, Stop
 from reluscope.budget import Budget, parse_budget
 from reluscope.cells.facets import facet_rows
 from reluscope.cells.polytope import HPolytopes
-from reluscope.cells.regions import Regions, regions
+from reluscope.cells.regions import Regions, regions, uninterrupted
 from reluscope.cells.vertex import VertexCells
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import MOST_EXACT_DIMENSIONS, MOST_VOLUME_DIMENSIONS
@@ -89,9 +89,9 @@ def enumerate_law(
         where = standard_domain(component)
         slow = component.kind != "uniform" and component.r >= _SLOW_DIMENSIONS
         search = limit.part(0.5) if slow else limit
-        found = regions(component.network, **where, geometry=geometry, budget=search, progress=progress)
-        if slow:  # their masses would take longer than whoever pressed Ctrl-C will wait
-            unless_interrupted(found.stopped)
+        # Where it is slow, masses would take longer than whoever pressed Ctrl-C will wait.
+        listing = uninterrupted if slow else regions
+        found = listing(component.network, **where, geometry=geometry, budget=search, progress=progress)
         with meter(progress, "masses") as report:
             exact_in_blocks = slow and component.r <= MOST_EXACT_DIMENSIONS and isinstance(found.cells, VertexCells)
             if exact_in_blocks:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
 
 LAYERS = (
-    "errors limits intervals activations answer budget progress threads workers "
+    "errors limits intervals activations answer budget pace progress threads workers "
     "schema _check _kernels _columns _text _tables _files _json _npy _extras _lazy _doors _version",
     "network",
     "algebra loops",

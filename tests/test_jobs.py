@@ -73,6 +73,9 @@ CALLS: dict[str, Callable[[int], Any]] = {
     "probability, rays": lambda jobs: rs.probability(
         FIVE, normal(5), "y[0] > 4", guarantee="confidence", budget="60s", rng=3, jobs=jobs
     ),
+    "probability, boxes": lambda jobs: rs.probability(
+        FIVE, normal(5), "y[0] > 1", guarantee="confidence", tolerance=1e-3, rng=3, jobs=jobs
+    ),
     "outputs": lambda jobs: rs.outputs(PLANE, normal(2), jobs=jobs).cdf([0.0, 0.3]),
     "linear_models": lambda jobs: rs.linear_models(PLANE, normal(2), jobs=jobs).masses,
     "spectrum": lambda jobs: rs.spectrum(PLANE, normal(2), jobs=jobs).mean(),

@@ -20,6 +20,7 @@ from reluscope._check import describe
 from reluscope._lazy import CLOCK, Clock
 from reluscope.answer import Status, Stop
 from reluscope.errors import InputError
+from reluscope.pace import LATE, Count, clock_at_hand, counted
 from reluscope.progress import in_notebook
 from reluscope.threads import stopped
 
@@ -38,9 +39,11 @@ class Budget:
 
     seconds: float = float("inf")
     regions: float = float("inf")
-    started: float = field(default_factory=CLOCK)
+    started: float = field(default_factory=lambda: clock_at_hand()())
     whole: float | None = None
     """The seconds of the whole budget, when this is a part of one."""
+    clock: Callable[[], float] = field(default_factory=clock_at_hand, repr=False, compare=False)
+    """What the seconds are of: the clock, or work as it is charged (`reluscope.pace`)."""
 
     def part(self, share: float) -> Budget:
         """A budget that ends when this share of the seconds that are left has passed."""
@@ -52,6 +55,9 @@ class Budget:
         if regions >= self.regions:
             return Stop(f"budget of {int(self.regions):,} regions reached", Status.BUDGET)
         if self.elapsed() >= self.seconds:
+            if isinstance(self.clock, Count):
+                whole = f"work of about {self.whole or self.seconds:g} s done"
+                return Stop(LATE if self.clock.overrun else whole, Status.BUDGET)
             return Stop(f"budget of {self.whole or self.seconds:g} s reached", Status.BUDGET)
         if stopped():
             return Stop("interrupted", Status.INTERRUPTED)
@@ -82,14 +88,17 @@ class Budget:
 
     def elapsed(self) -> float:
         """Seconds since the budget was made, without compilation."""
-        return CLOCK() - self.started
+        return self.clock() - self.started
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In another process, whose clock shows another time, the same seconds are left."""
-        return _arrived, (self.seconds, self.regions, self.elapsed(), self.whole)
+        return _arrived, (self.seconds, self.regions, self.elapsed(), self.whole, isinstance(self.clock, Count))
 
 
-def _arrived(seconds: float, regions: float, elapsed: float, whole: float | None) -> Budget:
+def _arrived(seconds: float, regions: float, elapsed: float, whole: float | None, charged: bool) -> Budget:
+    if charged:  # workers do not charge: there it stands still
+        with counted(float("inf")) as count:
+            return Budget(seconds, regions, -elapsed, whole, count)
     return Budget(seconds, regions, CLOCK() - elapsed, whole)
 
 
@@ -160,7 +169,7 @@ def parse_budget(value: Any, default: str | None = None) -> Budget:
                 break
         else:
             if limits and min(limits.values()) > 0:
-                return Budget(**limits)
+                return Budget(limits.get("seconds", float("inf")), limits.get("regions", float("inf")))
             if limits:
                 raise InputError(f"budget must be more than zero, got {value!r}; leave it out for no limit")
     raise InputError(

@@ -54,14 +54,14 @@ def test_exact_answers_are_the_same_to_the_last_bit(law, event):
     assert found.answer.value == record["answer"]["value"]
 
 
-def test_confidence_fills_a_time_whatever_the_count():
-    """A count of regions does not count draws: brackets are compared, and overlap."""
+@pytest.mark.parametrize("budget", [None, "20000 regions", "0.3s"])
+def test_confidence_repeats_bit_for_bit_unless_it_fills_a_time(budget):
     net, law = random_net((8, 30, 30, 1), 0), rs.Gaussian(np.zeros(8))
-    asked = {"guarantee": "confidence", "budget": "20000 regions"}
-    found = rs.replay(
-        rs.record(net, law, "y[0] > 0.5", rs.probability(net, law, "y[0] > 0.5", rng=0, **asked), **asked), net
-    )
-    assert found and found.compared == "brackets"
+    asked = {"guarantee": "confidence", "budget": budget}
+    record = rs.record(net, law, "y[0] > 0.5", rs.probability(net, law, "y[0] > 0.5", rng=0, **asked), **asked)
+    found = rs.replay(record, net)
+    assert found and found.compared == ("brackets" if budget == "0.3s" else "bit for bit")
+    assert rs.replay(record | {"reluscope": "0.0.1"}, net).compared == "brackets"  # plans of another version
 
 
 def test_a_budget_in_regions_repeats_bit_for_bit():

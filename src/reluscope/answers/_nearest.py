@@ -24,6 +24,7 @@ from reluscope.cells.domain import cell_with_vertices
 from reluscope.cells.split import Geometry
 from reluscope.errors import InputError
 from reluscope.inputs import FAR
+from reluscope.pace import charge
 
 if TYPE_CHECKING:
     from reluscope.events import Event, PlacedEvent
@@ -37,6 +38,8 @@ _SCALES = (1.0, 2.0, 4.0)
 _DRAWS = 4096
 _STARTS = 12
 _PULLS = 15
+_NEAREST, _NEAREST_NUMBER = 1e-4, 6e-8
+"""Seconds of a nearest point, and of each number of its problem, by formula (`reluscope.pace`)."""
 _INWARDS = (1e-9, 1e-6, 1.0)
 """How far from the nearest point of a cell towards its middle witnesses are tried."""
 _INSIDE = 1e-9
@@ -75,6 +78,7 @@ def nearest_in_polytope(A: FloatArray, b: FloatArray, centre: FloatArray | None 
         E = np.concatenate([-rows.T, -bound[None] / scale])
         target = np.zeros(len(E))
         target[-1] = 1.0
+        charge(_NEAREST + _NEAREST_NUMBER * E.size)
         try:
             y, _ = nnls(E, target)
         except RuntimeError:  # too many iterations: treated as nothing found

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context
 from typing import Any
@@ -38,8 +38,10 @@ from reluscope.measure.checkpoint import SEARCH, keeping
 from reluscope.measure.exactness import all_exact, is_exact, is_steep, not_exact
 from reluscope.measure.lines import Request, integrate, segment_patterns
 from reluscope.measure.rare import RAYS_UP_TO, rare_probability
+from reluscope.measure.shared import decided_seconds, drawn_seconds, lines_seconds, point_seconds, slope_seconds
 from reluscope.measure.sound import bound_event
 from reluscope.network import Network
+from reluscope.pace import LATE, by_the_clock, charge, counted, counting, now
 from reluscope.progress import meter
 from reluscope.threads import clean_interrupt
 from reluscope.workers import with_jobs
@@ -73,6 +75,9 @@ _QUICK, _LAST = 0.5, 5.0
 
 _PROOF, _SMALL_PROOF = 0.4, 0.25
 """Share of the time that `auto` keeps for a proof: of a rare event, and of one that is met often, in few dimensions."""
+
+_TIMED_PROOF = "an end is that of a proof, as far as it came in its time"
+"""What the note says where a proof that the clock ended has narrowed an estimate."""
 
 _PROVABLE = 5
 """Dimensions up to which a proof may be narrower than an estimate of an event that is met often."""
@@ -112,6 +117,12 @@ _RAY_SECONDS, _CLIMB = 0.12, 70_000
 
 _FEW_COMPONENTS, _LEAST_TURN = 8, 0.002
 """Up to so many components each may take all the time; of more, each this share of the rest at least at first."""
+
+_FRACTION_POINT, _FRACTION = 1e-4, 1e-6
+"""Seconds of a point that fractions decide, and of each parameter, by formula."""
+
+_GUARD, _LEAST_GUARD = 10.0, 240.0
+"""Real seconds, over those that the work is meant to take, and at least, after which a count ends all the same."""
 
 _PILOT_LINES = 4096
 _PILOT_DRAWS = 1 << 15
@@ -170,12 +181,16 @@ def probability(
         Confidence level of estimates.
     budget : optional
         A time (`"60s"`) or a number of regions. Without one a sound bracket takes up to 60 s (or until `tolerance` is
-        reached), an estimate 2 s (up to 60 s with a `tolerance`, 20 s for a rare event in many dimensions).
+        reached), an estimate about 2 s of one core (up to 60 s with a `tolerance`, 20 s for a rare event in many
+        dimensions): a fixed amount of work, whatever else the machine does. A number of regions limits enumerations
+        and sound brackets alone.
     jobs : int, optional
         Workers that share the work, -1 for all cores. A budget in counts gives the same answer for any number of them.
     rng : optional
-        None, an int, a SeedSequence or a Generator. The same `rng` and the same amount of work give the same answer;
-        "confidence" fills a time (also to reach a tolerance), so that two runs differ within their intervals.
+        None, an int, a SeedSequence or a Generator. The same `rng` gives the same answer with "confidence", bit for
+        bit, unless `budget` has seconds: these are filled, and two runs differ within their intervals. Under "auto" a
+        proof beside the estimate is given seconds. `note` says so where a safety limit of 4 minutes (10 with a
+        `tolerance`) ends the work.
     progress : optional
         Where to report progress.
 
@@ -544,8 +559,39 @@ def estimated(
     """`P(event)` with a confidence interval: lines, the rare-event engine, or points.
 
     `parts` is the placed event, where it is known. With `proof`, a share of the time is kept for the sound engine,
-    whose bracket is taken if it is better.
+    whose bracket is taken if it is better. Without a limit on seconds the work is a count: one seed, one answer.
     """
+    return _by_count(
+        limit,
+        tolerance,
+        lambda ends: _estimated(net, law, event, tolerance, ends, level, interval, rng, parts, proof),
+    )
+
+
+def _by_count(limit: Budget, tolerance: float | None, work: Callable[[Budget], Answer]) -> Answer:
+    """`work(limit)`; without a limit on seconds its plans go by a count (`reluscope.pace`), and a note says if not."""
+    if np.isfinite(limit.seconds):
+        return work(limit)
+    with counted(max(_GUARD * (_SECONDS if tolerance is None else _LONGEST), _LEAST_GUARD)) as done:
+        found = work(Budget())
+    if not done.overrun:
+        return found
+    note = found.note if LATE in found.note else "; ".join(filter(None, [LATE, found.note]))
+    return replace(found, note=note, status=Status.BUDGET)
+
+
+def _estimated(
+    net: Network,
+    law: Law,
+    event: Event,
+    tolerance: float | None,
+    limit: Budget,
+    level: float,
+    interval: str | None,
+    rng: np.random.Generator,
+    parts: Sequence[PlacedEvent] | None,
+    proof: bool,
+) -> Answer:
     whole = limit.seconds
     if not np.isfinite(whole):
         whole = _SECONDS if tolerance is None else _LONGEST
@@ -563,7 +609,7 @@ def estimated(
         many = any(c.r > RAYS_UP_TO for part in parts for c in part.components)
         if many and not np.isfinite(limit.seconds):
             ends = Budget(max(whole, _MANY_DIMENSIONS))
-        quick = _proved(net, law, event, tolerance, Budget(min(0.1 * whole, _QUICK))) if proof and not rough else None
+        quick = _proved(net, law, event, tolerance, min(0.1 * whole, _QUICK)) if proof and not rough else None
         if quick is not None and quick.upper <= _NOTHING:
             return replace(quick, note=f"sound: no sample lies in the event; {quick.note}")
         if proof and np.isfinite(limit.seconds) and not (rough and many):  # the proof needs its time as well
@@ -572,7 +618,7 @@ def estimated(
         if proof and (found.lower == 0.0 or (found.status is not Status.DONE and not many)):
             left = limit.seconds - limit.elapsed() if np.isfinite(limit.seconds) else _LAST
             known = limit.seconds if np.isfinite(limit.seconds) else None
-            better = _proved(net, law, event, tolerance, Budget(max(left, 0.5 * _PROOF * whole), whole=known))
+            better = _proved(net, law, event, tolerance, max(left, 0.5 * _PROOF * whole), known)
             found = _stronger(found, quick, better)
         return found
     few = event.linear and max((c.r for part in parts for c in part.components), default=0) <= _PROVABLE
@@ -593,8 +639,8 @@ def estimated(
         found = replace(found, note=f"{why}; {found.note}", status=Status.BUDGET)
     good = tolerance is not None and found.width <= 2.0 * tolerance
     if proof and event.linear and (found.lower == 0.0 or (few and not good)):
-        rest = Budget(max(whole - limit.elapsed(), 0.5 * _SMALL_PROOF * whole), whole=whole)
-        found = _stronger(found, _proved(net, law, event, tolerance, rest))
+        rest = max(whole - limit.elapsed(), 0.5 * _SMALL_PROOF * whole)
+        found = _stronger(found, _proved(net, law, event, tolerance, rest, whole))
     return found
 
 
@@ -611,8 +657,11 @@ def _stronger(found: Answer, *proofs: Answer | None, worth: float = _STRONGER) -
     worth = worth if found.lower == 0.0 else min(worth, 1.0)
     apart = found.upper < lower or found.lower > upper
     if not apart and upper - lower > worth * found.width:
+        narrower = lower > found.lower or upper < found.upper
+        timed = narrower and any(p.status is not Status.DONE for p in known)
         lower, upper = max(found.lower, lower), min(found.upper, upper)
-        return replace(found, value=min(max(found.value, lower), upper), lower=lower, upper=upper)
+        note = "; ".join(filter(None, [found.note, _TIMED_PROOF if timed else ""]))
+        return replace(found, value=min(max(found.value, lower), upper), lower=lower, upper=upper, note=note)
     met = "no sample lies in the event" if found.value == 0.0 else f"sampling saw about {found.value:.3g}"
     note = "; ".join(filter(None, [f"sound: {met}, the bracket is proved", best.note]))
     return replace(best, value=0.5 * (lower + upper), lower=lower, upper=upper, note=note)
@@ -623,12 +672,14 @@ def _proved(
     law: Law,
     event: Event,
     tolerance: float | None,
-    limit: Budget,
+    seconds: float,
+    whole: float | None = None,
     limits: tuple[float, float] = _NO_LIMITS,
 ) -> Answer | None:
-    """The sound bracket found within a budget; None where the engine does not serve the network or the law."""
+    """The sound bracket found in a time, a part of `whole`; None where the engine does not serve network or law."""
     try:
-        found = _sound(net, law, event, tolerance, limit, None, limits)
+        with by_the_clock():
+            found = _sound(net, law, event, tolerance, Budget(seconds, whole=whole), None, limits)
         unless_interrupted(found)
     except InputError:
         return None
@@ -724,16 +775,19 @@ def _by_segments(part: PlacedEvent, seconds: float, level: float, rng: np.random
 
     def group(lines: int, seed: np.random.Generator) -> float:
         total = 0.0
+        pieces = 0
         for weight, _, mass, pattern in segment_patterns(part.network, part.law, lines, direction="gradient", rng=seed):
             total += weight * float(
                 mass @ part.contains(np.zeros((len(pattern), part.G.shape[1])), part.features(pattern))
             )
+            pieces += len(mass)
+        charge(lines_seconds(part.network, lines, pieces) + pieces * slope_seconds(part.network, 1))
         return total
 
     group(16, np.random.default_rng(0))  # compile
-    begin = time.perf_counter()
+    begin = now()
     group(per, seeds[-1])
-    cost = (time.perf_counter() - begin) / per
+    cost = (now() - begin) / per
     per = int(max(per, min(seconds / groups / max(cost, 1e-9), 1 << 16)))
     values = np.array([group(per, s) for s in seeds[:groups]])
     mean, half = intervals.student(values, level)
@@ -760,8 +814,12 @@ def _of_draws(
             f"guarantee={guarantee!r} needs a law that the engines know, and of {law!r} only draws are known; "
             "guarantee='confidence' counts them, and rs.Copula makes a law of distributions of single inputs"
         )
-    seconds = limit.seconds if np.isfinite(limit.seconds) else _SECONDS if tolerance is None else _LONGEST
-    return _by_points(place(net, law, event), tolerance, max(seconds - limit.elapsed(), 0.05 * seconds), level, rng)
+
+    def work(ends: Budget) -> Answer:
+        seconds = ends.seconds if np.isfinite(ends.seconds) else _SECONDS if tolerance is None else _LONGEST
+        return _by_points(place(net, law, event), tolerance, max(seconds - ends.elapsed(), 0.05 * seconds), level, rng)
+
+    return _by_count(limit, tolerance, work)
 
 
 def _by_points(
@@ -773,13 +831,17 @@ def _by_points(
     decided(net, event, law.sample(8, scout))
     share, cost, size = 0.0, 0.0, 64
     for size in (64, 4096):
-        first = time.perf_counter()
-        share = float(np.mean(decided(net, event, law.sample(size, scout))[1]))
-        cost = (time.perf_counter() - first) / size
+        first = now()
+        X = law.sample(size, scout)
+        share = float(np.mean(decided(net, event, X)[1]))
+        if counting():
+            charge(_decided_seconds(net, event, X))
+        cost = (now() - first) / size
         # Points that fractions decide are slow; a law of many components has a cost for each call.
         if cost * size > 0.02 * seconds:
             break
     n = int(np.clip(0.9 * seconds / max(cost, 1e-9), 256, 1 << 30))
+    charge(n * cost)
     if tolerance is not None:
         spread = max(share * (1 - share), 1e-3)
         n = int(np.clip(1.2 * 4.0 * spread / tolerance**2 * (1 + abs(np.log(1 - level))), 256, n))
@@ -794,6 +856,14 @@ def _by_points(
     if maybe > surely:
         note += f"; rounding cannot decide {maybe - surely:,} of the points, which may be in or out"
     return Answer(0.5 * (surely + maybe) / n, low, high, "confidence", level, f"{n:,} points", note, n)
+
+
+def _decided_seconds(net: Network, event: Event, X: FloatArray) -> float:
+    """What the work of `decided` costs by formula: those that floats leave open are decided in fractions."""
+    surely, maybe = decided(net, event, X, fractions=False)
+    slow = int((maybe & ~surely).sum())
+    each = decided_seconds(net) + (0.0 if event.linear else 3.0 * slope_seconds(net, net.n_outputs))
+    return len(X) * each + slow * (_FRACTION_POINT + _FRACTION * net.n_parameters)
 
 
 # -- rare events ---------------------------------------------------------------------------------------------------
@@ -845,6 +915,7 @@ def _glimpse(part: PlacedEvent, rng: np.random.Generator, seconds: float) -> tup
         pilot = Budget(seconds)
         while n < _PILOT_DRAWS and not (n and pilot.spent()):
             hits += int(part.event.holds(part.net, part.law.sample(_PILOT_DRAWS // 16, rng)).sum())
+            charge(_PILOT_DRAWS // 16 * (drawn_seconds(part.net.n_inputs) + point_seconds(part.net)))
             n += _PILOT_DRAWS // 16
         return (hits / n, *intervals.binomial(hits, n, DEFAULT_LEVEL))
     request = Request(events=(part,))
@@ -963,7 +1034,8 @@ def _auto(
         worst = max(high, key=lambda c: c.r)
         why = f"{worst.r} dimensions are too many for exact masses"
     if asked and event.linear and not _decides(limits, *proofs):
-        proof = _proved(net, law, event, tolerance, limit.part(1.0 - _PROOF), limits)
+        share = limit.part(1.0 - _PROOF)
+        proof = _proved(net, law, event, tolerance, share.seconds - share.elapsed(), share.whole, limits)
         proofs += [] if proof is None else [proof]
     if asked and _decides(limits, *proofs):
         best = next(p for p in proofs if _decides(limits, p))

@@ -50,6 +50,7 @@ from reluscope.errors import InputError, InputTypeError
 from reluscope.events import Event, as_event
 from reluscope.inputs import ClassMixtures, check_law
 from reluscope.network import Network, check_network
+from reluscope.pace import LATE
 
 _FORMAT = 1
 _OWN = {"net", "law", "laws", "event", "names", "rng", "progress", "replay", "limits", "geometry"}
@@ -326,7 +327,11 @@ def replay(record: Any, net: Network, *, law: Any = None, rows: Any = None, prog
     exact = kinds | set(facts_named(after, "guarantee")) <= {"exact"}
     untimed = not question.drawn and asked.get("budget") is None
     untimed |= "budget" not in asked and (seed is not None or before.get("of_data") is True)
-    counted = _counted(asked.get("budget")) and "confidence" not in kinds  # confidence fills a time, whatever the count
+    counted = _counted(asked.get("budget")) and "confidence" not in kinds
+    if question.name == "probability" and asked.get("guarantee") == "confidence" and seed is not None:
+        # Estimates are a fixed amount of work, unless a time was asked for or the safety limit ended them.
+        steady = kept["reluscope"] == __version__ and (asked.get("budget") is None or _counted(asked["budget"]))
+        counted |= steady and not any(LATE in str(one.get("note", "")) for one in (before, after))
     bits = exact or untimed or counted
     if question.name == "regions":
         bits = asked.get("budget") is None or _counted(asked["budget"])

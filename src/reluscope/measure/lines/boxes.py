@@ -14,8 +14,8 @@ from reluscope.answer import Answers
 from reluscope.measure.lines.directions import sources_of
 from reluscope.measure.lines.plan import MOST_PILOTS, Settings
 from reluscope.measure.lines.records import Integrals
-from reluscope.measure.points import Space, Strata, Tree, Worked, evaluator, informed
-from reluscope.measure.shared import BoxLines, Job
+from reluscope.measure.points import SingleForms, SmallForms, Space, Strata, Tree, Worked, evaluator, informed
+from reluscope.measure.shared import BoxLines, Job, point_seconds, single_seconds, slope_seconds, small_seconds
 from reluscope.network import Network
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _PROMISING, _CLEARLY = 1.5, 2.3
 _FIRST_STAGE = 0.02
 """Seconds after which it is asked for the first time, at the soonest, whether the boxes are good enough."""
 _POINTS_A_LINE = 60.0
+_LOOK, _LOOK_INPUT = 4e-6, 2e-7
+"""Seconds for a box, and for each of its sides, by formula (`reluscope.pace`)."""
 _GRID = 1e-7
 """More than the distribution function of a coordinate in single precision is off."""
 
@@ -151,12 +153,14 @@ def run_strata(
 def _space(component: Component, settings: Settings, rng: np.random.Generator) -> Space:
     source = sources_of(component, settings, rng, single=False)[-1]
     net, job = component.network, settings.job
+    look = _LOOK + _LOOK_INPUT * component.r + slope_seconds(net, min(len(job.forms), net.n_outputs))
     if source.turn is not None:
         placed = net.after(source.turn, np.zeros(net.n_inputs))
         ndtri = late("scipy.special", "ndtri")
-        return Space(
-            component.weight, component.r, evaluator(placed, job.forms, job.limits), ndtri, _slopes(placed, job)
-        )
+        forms = evaluator(placed, job.forms, job.limits)
+        small = small_seconds(placed) if SmallForms.suits(placed) else point_seconds(placed)
+        point = single_seconds(placed) if isinstance(forms, SingleForms) else small
+        return Space(component.weight, component.r, forms, ndtri, _slopes(placed, job), point, look)
     assert isinstance(source, BoxLines)
 
     def place(uniforms: FloatArray) -> FloatArray:
@@ -165,7 +169,7 @@ def _space(component: Component, settings: Settings, rng: np.random.Generator) -
     def evaluate(bits: np.ndarray, n: int) -> FloatArray:
         return np.asarray(net(place((bits[:, :n].T + 0.5) / 2.0**32)) @ job.forms.T)
 
-    return Space(component.weight, component.r, evaluate, place, _slopes(net, job))
+    return Space(component.weight, component.r, evaluate, place, _slopes(net, job), point_seconds(net), look)
 
 
 def _slopes(net: Network, job: Job) -> Callable[[FloatArray], FloatArray]:

@@ -18,8 +18,11 @@ from reluscope.measure.shared import (
     Job,
     RadialLines,
     Source,
+    frame_seconds,
+    slope_seconds,
 )
 from reluscope.network import Network
+from reluscope.pace import charge
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component
@@ -56,6 +59,7 @@ def sources_of(
     points = int(np.clip(seconds * _PILOT_WORK / (settings.components * each), min(16, points), points))
     U = probe.points(rng.random((points, probe.point_dimensions)), rng)
     G, Y = _gradients(component.network, U, settings.job)
+    charge(points * 2.0 * slope_seconds(net, min(net.n_outputs, n_forms)) + frame_seconds(min(r, _WIDE)))
     if component.kind == "gaussian" and r > _WIDE and named and wanted in ("auto", "gradient"):
         # The eigenvectors of an r x r matrix would take longer than the lines.
         leading = _leading(G.reshape(-1, r))

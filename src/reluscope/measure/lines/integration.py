@@ -65,6 +65,7 @@ from reluscope.measure.lines.records import PatternMasses as PatternMasses
 from reluscope.measure.lines.records import Request as Request
 from reluscope.measure.lines.records import level_map
 from reluscope.network import Network, Pattern
+from reluscope.pace import by_the_clock, counting, cpu_now, now
 from reluscope.threads import blas_threads, look
 from reluscope.workers import sharing, together
 
@@ -149,21 +150,23 @@ def integrate(
     note, chosen, name, value_by = "", "exact", "none", ""
     with blas_threads(max(net.widths)):
         if sampled:
-            warm_up(sampled[0], law, job, method)
-            begin = time.perf_counter()
+            with by_the_clock():  # done once: a second run must not be another one
+                warm_up(sampled[0], law, job, method)
+            begin = now()
             settings = Settings(
                 law, job, interval, replicates, method, direction, min(limit.seconds, 60.0), lines, len(sampled)
             )
-            cpu = time.thread_time()
+            cpu = cpu_now()
             scout, rng = rng.spawn(2)
             with sharing(1):  # what a line costs
                 boxed = make_strata(sampled, settings, tolerance, level, scout) if suits(sampled, settings) else None
                 clear = boxed is not None and is_clear(boxed, settings.seconds, level)
                 plans = [] if clear else make_plans(sampled, settings, scout)
-            spent = time.perf_counter() - begin
-            # The budget is time on the clock, costs are CPU time: the pilot shows how they compare just now.
-            pace = np.clip((time.thread_time() - cpu) / max(spent, 1e-9), 0.1, 1.0)
-            left = pace * max(0.95 * (limit.seconds - spent), 0.25 * limit.seconds) * together()
+            spent = now() - begin
+            left = max(0.95 * (limit.seconds - spent), 0.25 * limit.seconds)
+            if not counting():
+                # The budget is time on the clock, costs are CPU time: the pilot shows how they compare just now.
+                left *= np.clip((cpu_now() - cpu) / max(spent, 1e-9), 0.1, 1.0) * together()
             soon = min(left, settings.seconds)
             if boxed is not None and (clear or boxed.expected(soon, level) < half_width_of(plans, soon, settings)):
                 fixed = sum((w * t.means()["events"][0] for w, t in found), np.zeros(1))

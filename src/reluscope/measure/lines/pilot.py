@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from reluscope.measure.shared import (
     Tally,
     Tracer,
 )
+from reluscope.pace import cpu_now, now
 
 if TYPE_CHECKING:
     from reluscope.inputs import Component, Law
@@ -53,9 +53,9 @@ def make_plans(components: list[Component], settings: Settings, rng: np.random.G
     """One plan per component. With many components only the heaviest are piloted; the others follow their lead."""
     order = np.argsort([-c.weight for c in components], kind="stable").tolist()
     plans: dict[int, LinePlan] = {}
-    begin = time.perf_counter()
+    begin = now()
     for rank, k in enumerate(order):
-        late = not settings.fixed and time.perf_counter() - begin > _PILOTS_SHARE * settings.seconds
+        late = not settings.fixed and now() - begin > _PILOTS_SHARE * settings.seconds
         if rank == 0 or (rank < MOST_PILOTS and not late):
             plans[k] = _plan(components[k], settings, rng, settings.seconds / min(len(components), MOST_PILOTS))
         else:
@@ -147,9 +147,9 @@ def _aimed(points: LinePlan, settings: Settings, rng: np.random.Generator, secon
     limit = _SEARCH_SHARE * seconds
     if limit < _SHORTEST_SEARCH or not aims_pay(job, below, events):
         return None
-    started = time.thread_time()
+    started = cpu_now()
     aimed = aimed_points(
-        component.network, job, frame, below, events, rng, lambda part: time.thread_time() - started > part * limit,
+        component.network, job, frame, below, events, rng, lambda part: cpu_now() - started > part * limit,
         MORE_OWN if independent else LEAST_OWN,
     )  # fmt: skip
     return None if aimed is None else replace(points, method="aimed", aimed=aimed)

@@ -22,8 +22,13 @@ from reluscope.measure.shared import (
     Tally,
     Tracer,
     batches,
+    lines_seconds,
     normals,
+    point_seconds,
+    single_seconds,
+    small_seconds,
 )
+from reluscope.pace import charge, counting
 from reluscope.threads import look
 from reluscope.workers import PerThread, alone, jobs_at_hand, on_cluster, run
 
@@ -162,6 +167,27 @@ class LinePlan:
 
 def run_plan(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_scramble: int) -> Tally:
     """About `n` lines or points in equal groups; `per_scramble` groups share a scramble (0: independent draws)."""
+    tally = _run(plan, n, groups, rng, per_scramble)
+    if counting():
+        tally.seconds = _nominal(plan, tally)
+        charge(tally.seconds)
+    return tally
+
+
+def _nominal(plan: LinePlan, tally: Tally) -> float:
+    """What a run costs by formula."""
+    net, n = plan.component.network, float(tally.count.sum())
+    if plan.method == "lines":
+        return lines_seconds(net, n, tally.segments)
+    if plan.aimed is not None:
+        return n * plan.aimed.seconds
+    if plan.quick is not None or single_forms(plan) is not None:
+        return n * single_seconds(net)
+    small = not plan.job.switches and SmallForms.suits(net)
+    return n * (small_seconds(net) if small else point_seconds(net))
+
+
+def _run(plan: LinePlan, n: int, groups: int, rng: np.random.Generator, per_scramble: int) -> Tally:
     net, by_lines = plan.component.network, plan.method == "lines"
     tally = Tally(plan.job, net, groups, plan.component.lead)
     tally.cut = plan.source.cut if by_lines else 0.0

@@ -45,10 +45,13 @@ from reluscope.measure.shared import (
     batches,
     fit,
     join,
+    moved_seconds,
+    single_seconds,
     walk,
 )
 from reluscope.measure.simd import POINTS, mix_rows
 from reluscope.network import Network
+from reluscope.pace import charge
 
 Columns = npt.NDArray[np.intp]
 
@@ -68,6 +71,8 @@ _COMPONENTS = 4
 """Gaussians for one tail, at most."""
 _POPULATION = 1000
 _TRIAL = 1 << 15
+_RATIO = 2e-11
+"""Seconds of a product for the densities of a point, by formula (`reluscope.pace`)."""
 _STEPS = 30
 _CHUNK_BITS = 1 << 17
 _ROWS = 4
@@ -93,8 +98,10 @@ class AimedPoints:
         root: FloatArray,
         parts: npt.NDArray[np.int64],
         evaluate: Sequence[Evaluate],
+        point: float,
     ) -> None:
         self.job, self.sides, self.parts = job, sides, parts
+        self._point = point
         self.heavy = np.zeros(job.n_levels + job.rows.count)  # until `share_out` knows
         self._mean, self._root, self._evaluate = mean, root, evaluate
         r = mean.shape[1]
@@ -117,7 +124,12 @@ class AimedPoints:
         root = np.array([f @ np.linalg.qr(f.T @ frame)[0] for f in [np.eye(r), *fitted.factor]])
         parts = _in_parts(np.append(_FIRST_OWN, (1.0 - _FIRST_OWN) * fitted.share))
         evaluate = [evaluator(net.after(f, m), job.forms, job.limits) for m, f in zip(mean, root, strict=True)]
-        return cls(job, sides, mean, root, parts, evaluate)
+        return cls(job, sides, mean, root, parts, evaluate, single_seconds(net))
+
+    @property
+    def seconds(self) -> float:
+        """What a point costs by formula: its forms, and its densities under all Gaussians."""
+        return 1.3 * self._point + _RATIO * self._mean.size * self._mean.shape[1]
 
     def run(self, each: int, groups: int, rng: np.random.Generator, per_scramble: int, tally: Tally) -> None:
         """Add `each` points (32 at the least) to every group; `per_scramble` groups share a scramble (0: no Sobol)."""
@@ -165,7 +177,8 @@ class AimedPoints:
         kept = np.union1d(kept, [0, 1 + np.argmax(best[1:])])
         evaluate = [self._evaluate[k] for k in kept.tolist()]
         parts = _in_parts(best[kept], own)
-        out = AimedPoints(self.job, self.sides, self._mean[kept], self._root[kept], parts, evaluate)
+        charge(_TRIAL * self.seconds)
+        out = AimedPoints(self.job, self.sides, self._mean[kept], self._root[kept], parts, evaluate, self._point)
         weights = np.empty(drawn[0].shape[1])
         _weigh(drawn[0], np.log(np.maximum(shares, 1e-300)), weights)
         out.heavy = out._mean_weights(known, weights @ drawn[1] / counts.sum())
@@ -253,6 +266,7 @@ def aimed_points(
     for i, event in enumerate(tails):
         share = (i + 1) / len(tails)
         found = walk(event, Rays(CHI, net.n_inputs), population, rng, partial(spent, share))
+        charge(found.evaluations * moved_seconds(net))  # for the fits
         if len(found.points):
             fitted.append((1.0 - HALFWAY, fit(found.points, np.ones(len(found.points)), _COMPONENTS, rng)))
             fitted.append((HALFWAY, fit(found.halfway, np.ones(len(found.halfway)), 1, rng)))

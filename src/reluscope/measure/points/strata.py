@@ -13,7 +13,6 @@ with independent hits, and its interval is `intervals.strata`: it holds whatever
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,6 +27,7 @@ from reluscope._lazy import late
 from reluscope.measure.normal import kernel
 from reluscope.measure.points.single import SIDE, Bits, SingleForms
 from reluscope.measure.shared import FormRows
+from reluscope.pace import charge, counting, cpu_now, now
 from reluscope.threads import look
 from reluscope.workers import PerThread, jobs_at_hand, run
 
@@ -70,6 +70,10 @@ class Space:
     evaluate: Evaluate
     place: Callable[[FloatArray], FloatArray]
     slopes: Callable[[FloatArray], FloatArray]
+    seconds: float
+    """What a point costs by formula."""
+    look_seconds: float
+    """What a box costs by formula, besides the points that look at it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +187,7 @@ class Strata:
         total = np.zeros(len(ends), np.int64)
         for first, found in run(work, tasks(), jobs=jobs_at_hand()):
             total[first : first + len(found)] += found
+        charge(float(ends[-1]) * space.seconds)
         return total
 
 
@@ -223,17 +228,19 @@ class Worked:
     """The time since it was made: that of the CPU, or a third of the clock's where a busy machine gives less."""
 
     def __init__(self) -> None:
-        self._cpu, self._clock = time.thread_time(), time.perf_counter()
+        self._cpu, self._clock = cpu_now(), now()
 
     @property
     def pace(self) -> float:
         """Seconds of CPU in a second of the clock."""
-        return min((time.thread_time() - self._cpu) / max(time.perf_counter() - self._clock, 1e-9), 1.0)
+        if counting():
+            return 1.0
+        return min((cpu_now() - self._cpu) / max(now() - self._clock, 1e-9), 1.0)
 
     @property
     def seconds(self) -> float:
         """How long it was."""
-        return max(time.thread_time() - self._cpu, (time.perf_counter() - self._clock) / 3.0)
+        return max(cpu_now() - self._cpu, (now() - self._clock) / 3.0)
 
 
 class Tree:
@@ -281,9 +288,9 @@ class Tree:
 def informed(strata: Strata, points: int, level: float, rng: np.random.Generator) -> Strata:
     """The same after a second pilot of so many points, shared out as the run's would be; its cost is measured anew."""
     draws = strata.allotted(points, level)[0].astype(np.int64)
-    started = time.thread_time()
+    started = cpu_now()
     hits = strata.hits(draws, rng)
-    cost = (time.thread_time() - started) / max(float(draws.sum()), 1.0)
+    cost = (cpu_now() - started) / max(float(draws.sum()), 1.0)
     inside = strata.boxes.inside
     # Boxes whose looks were all on one side: what those of about the same guess have shown corrects the guess.
     rest, hidden = np.minimum(inside, 1.0 - inside), np.where(inside > 0.5, draws - hits, hits)
@@ -340,7 +347,7 @@ class _Pilot:
         k, r = len(boxes.axis), space.r
         low, width = boxes.low[:, :r], (boxes.high - boxes.low)[:, :r]
         n = k * _LOOKS
-        started = time.thread_time()
+        started = cpu_now()
         bits = self.rng.integers(0, _ALL, (r, -(-n // SIDE) * SIDE), dtype=np.uint32)
         ends = _LOOKS * np.arange(1, k + 1)
         box = np.empty(n, np.int64)
@@ -348,8 +355,10 @@ class _Pilot:
         outputs = space.evaluate(bits, n)
         hits = np.zeros(k, np.int64)
         self.logic.count(outputs, box, hits)
-        self.seconds += time.thread_time() - started
+        charge(n * space.seconds)
+        self.seconds += cpu_now() - started
         self.points += n
+        charge(k * space.look_seconds)
         if self.scale is None:
             spread = outputs[:, self.logic.rows.form].std(axis=0)
             self.scale = np.where(spread > 0.0, spread, 1.0)

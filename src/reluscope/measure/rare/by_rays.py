@@ -30,7 +30,8 @@ from reluscope.answer import Answer, Status
 from reluscope.budget import Budget
 from reluscope.errors import InputError
 from reluscope.measure.rare.pieces import Piece
-from reluscope.measure.shared import Drawn, RayPlan, SobolDraws, make_plan
+from reluscope.measure.shared import Drawn, RayPlan, Sampler, SobolDraws, make_plan
+from reluscope.pace import charge, counting
 from reluscope.progress import Report
 from reluscope.workers import jobs_at_hand, run, together
 
@@ -149,9 +150,9 @@ class RayRun:
         # Replicates have points of their own: workers may take them in any order.
         for i, drawn in enumerate(run(_drawn, range(count), shared=(draws,), jobs=jobs_at_hand())):
             for k, (plan, _, other) in enumerate(draws):
-                tops[i, k] = plan.weight * self._mean(drawn[k][0], plan)
+                tops[i, k] = plan.weight * self._mean(drawn[k][0], plan.sampler, plan)
                 if other is not None:
-                    bottoms[i, k] = self._mean(drawn[k][1])
+                    bottoms[i, k] = self._mean(drawn[k][1], other.sampler)
             done = i + 1
             if self._stop() and done >= 2:
                 break
@@ -165,15 +166,20 @@ class RayRun:
         """An allowance for kinds of rays not yet seen: so likely as to have stayed away, as large as the largest."""
         return max((intervals.unseen(n, self.level) * largest for n, largest in self.seen.values()), default=0.0)
 
-    def _mean(self, timed: tuple[Drawn, float], plan: RayPlan | None = None) -> float:
+    def _mean(self, timed: tuple[Drawn, float], sampler: Sampler, plan: RayPlan | None = None) -> float:
         drawn, seconds = timed
+        if counting():
+            seconds = sampler.seconds(len(drawn.value), drawn.segments)
+            charge(seconds)
+        else:
+            seconds /= together()
         if plan is not None:
             n, largest = self.seen.get(id(plan), (0, 0.0))
             most = max(largest, plan.weight * float(drawn.value.max(initial=0.0)))
             self.seen[id(plan)] = n + len(drawn.value), most
         self.evaluations += drawn.segments
         self.rays += len(drawn.value)
-        self.sampling += seconds / together()
+        self.sampling += seconds
         return float(drawn.value.mean())
 
     def _affordable(self) -> float:
@@ -308,16 +314,16 @@ class Draws:
 
     def __init__(self, plan: RayPlan, size: int, count: int, rng: np.random.Generator) -> None:
         each = np.maximum(np.round(plan.proposal.shares() * size), 1.0).astype(np.int64)
-        self._sampler, self._each = plan.sampler, each
+        self.sampler, self._each = plan.sampler, each
         self._proposal = plan.proposal.with_shares(each / each.sum())
         self._which = np.repeat(np.arange(len(each)), each)
         self._sources = [SobolDraws(plan.sampler.rays.r, count, int(n), rng) for n in each]
 
     def replicate(self, group: int, *, moments: bool = False) -> Drawn:
         """The rays of one replicate."""
-        uniforms = np.empty((len(self._which), self._sampler.rays.r))
+        uniforms = np.empty((len(self._which), self.sampler.rays.r))
         begin = 0
         for source, n in zip(self._sources, self._each, strict=True):
             source.fill(group, uniforms[begin : begin + n])
             begin += n
-        return self._sampler.draw(self._proposal, self._which, uniforms, moments=moments)
+        return self.sampler.draw(self._proposal, self._which, uniforms, moments=moments)

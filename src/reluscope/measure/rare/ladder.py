@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope.measure.shared import RayRows, Rays, flat_values, pcn, tuned, without
+from reluscope.measure.shared import RayRows, Rays, flat_values, moved_seconds, pcn, tuned, without
+from reluscope.pace import charge
 
 RUNS = 18
 """Independent runs."""
@@ -50,6 +51,7 @@ class Target:
         self.evaluations = 0
         self._scale = np.ones(len(event.bound))
         self._flat: list[float] = []
+        self._each = moved_seconds(event.net)
 
     def start(self, Z: FloatArray) -> FloatArray:
         """Margins of draws of the law, which also set the scale of each row."""
@@ -61,11 +63,13 @@ class Target:
     def margin(self, Z: FloatArray) -> FloatArray:
         """How far outside the event each point is; at most 0 inside."""
         self.evaluations += len(Z)
+        charge(len(Z) * self._each)
         return without(self.event.margin(self.rays.from_normal(Z), self._scale), self._flat)
 
     def gradient(self, Z: FloatArray) -> FloatArray:
         """The direction in which the margin grows at each point."""
         self.evaluations += 2 * len(Z)
+        charge(2 * len(Z) * self._each)
         V = self.rays.from_normal(Z)
         slopes = self.event.gradient(V, self._scale)
         if self.rays.lower is None:

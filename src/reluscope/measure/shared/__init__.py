@@ -1,5 +1,6 @@
 """What the engines share: draws, traced lines and rays, sums, fitted mixtures, the search for rare events.
 
+- `costs`: what lines and points cost, by formula
 - `draws`: lines and points under a component of a law, from Sobol points or independent numbers
 - `trace`: a network along many lines: where its pieces change, and its values
 - `line_sums`: closed-form integrals along a traced line
@@ -9,6 +10,17 @@
 - `search`, `proposal`: the walk into a rare event, and the proposal that is made of what it finds
 """
 
+from reluscope.measure.shared.costs import (
+    decided_seconds,
+    drawn_seconds,
+    frame_seconds,
+    lines_seconds,
+    moved_seconds,
+    point_seconds,
+    single_seconds,
+    slope_seconds,
+    small_seconds,
+)
 from reluscope.measure.shared.draws import (
     MOST_POINTS,
     BoxLines,
@@ -58,16 +70,25 @@ __all__ = [
     "Tally",
     "Tracer",
     "batches",
+    "decided_seconds",
+    "drawn_seconds",
     "fit",
     "flat_values",
     "form_rows",
+    "frame_seconds",
     "join",
+    "lines_seconds",
     "make_plan",
     "modes_of",
+    "moved_seconds",
     "normals",
     "pcn",
+    "point_seconds",
     "ray_rows",
     "segment_masses",
+    "single_seconds",
+    "slope_seconds",
+    "small_seconds",
     "standard_deviation",
     "tuned",
     "walk",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +11,7 @@ from reluscope._check import FloatArray
 from reluscope.measure.shared.mixture import Directions, fit, join, modes_of, refit
 from reluscope.measure.shared.ray_sampler import Drawn, Proposal, Sampler
 from reluscope.measure.shared.search import KEPT, Found, Stop, climb, walk
+from reluscope.pace import now
 
 POPULATION = 1000
 """Points of the search; a hundred per dimension if that is more, up to 4000."""
@@ -127,9 +127,9 @@ def _planted(weight: float, sampler: Sampler, points: FloatArray, rng: np.random
     for width in _WIDTHS:
         factor = width * np.maximum(size, 1e-3)[:, None, None] * unit
         proposal = Proposal(NOMINAL, Directions(np.full(len(near), 1.0 / len(near)), near, factor))
-        begin = time.perf_counter()
+        begin = now()
         drawn = sampler.independent(proposal, ROUND_RAYS, rng, points=True)
-        cost = (time.perf_counter() - begin) / ROUND_RAYS
+        cost = (now() - begin) / ROUND_RAYS
         evaluations += drawn.segments
         live = drawn.value > 0.0
         if live.mean() >= 0.25 or stop():
@@ -156,9 +156,9 @@ def _adapt(
     evaluations, size = 0, ROUND_RAYS
     for number in range(2 * ROUNDS):
         proposal = Proposal(2 * NOMINAL, join([(1.0 - HALFWAY, fitted), (HALFWAY, halfway)]))
-        begin = time.perf_counter()
+        begin = now()
         drawn = sampler.independent(proposal, size, rng, points=True)
-        cost = (time.perf_counter() - begin) / size
+        cost = (now() - begin) / size
         evaluations += drawn.segments
         spread, count = _spread(drawn.value)
         fitted = _adapted(fitted, drawn, points, weights, count)
@@ -173,9 +173,9 @@ def _adapt(
 def _plain(weight: float, sampler: Sampler, evaluations: int, rng: np.random.Generator) -> RayPlan:
     """Rays in the law's own directions: the event is not rare, or was not found."""
     proposal = Proposal(1.0, None)
-    begin = time.perf_counter()
+    begin = now()
     drawn = sampler.independent(proposal, ROUND_RAYS, rng)
-    cost = (time.perf_counter() - begin) / ROUND_RAYS
+    cost = (now() - begin) / ROUND_RAYS
     mean, sd = float(drawn.value.mean()), standard_deviation(drawn.value)
     return RayPlan(weight, sampler, proposal, int(mean > 0), mean, sd, evaluations + drawn.segments, cost)
 

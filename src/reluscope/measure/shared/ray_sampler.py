@@ -18,15 +18,20 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope._lazy import late
+from reluscope.measure.shared.costs import lines_seconds
 from reluscope.measure.shared.draws import normals
 from reluscope.measure.shared.mixture import Directions
 from reluscope.measure.shared.ray_event import RayRows, ray_intervals
 from reluscope.measure.shared.rays import CHI, Rays
 from reluscope.measure.shared.trace import Tracer
+from reluscope.pace import charge
 from reluscope.workers import PerThread
 
 CHUNK = 256
 """Rays traced together: their segments stay in the cache."""
+
+_RAY, _RAY_INPUT = 1e-6, 5e-8
+"""Seconds of a ray, and of each coordinate, besides its line: drawing, weights, radial integrals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +102,13 @@ class Sampler:
         """Independent rays."""
         shares = proposal.shares()
         which = rng.choice(len(shares), size=n, p=shares / shares.sum())
-        return self.draw(proposal, which, rng.random((n, self.rays.r)), rng if points else None)
+        drawn = self.draw(proposal, which, rng.random((n, self.rays.r)), rng if points else None)
+        charge(self.seconds(n, drawn.segments))
+        return drawn
+
+    def seconds(self, rays: int, segments: int) -> float:
+        """What rays cost by formula (`reluscope.pace`)."""
+        return lines_seconds(self.event.net, rays, segments) + rays * (_RAY + _RAY_INPUT * self.rays.r)
 
     def draw(
         self,

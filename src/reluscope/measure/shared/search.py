@@ -22,9 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from reluscope._check import FloatArray
+from reluscope.measure.shared.costs import moved_seconds
 from reluscope.measure.shared.ray_event import RayRows
 from reluscope.measure.shared.ray_sampler import Sampler
 from reluscope.measure.shared.rays import Rays
+from reluscope.pace import charge
 
 KEPT = 0.2
 """Share of the population that sets the next level."""
@@ -69,6 +71,8 @@ def walk(event: RayRows, rays: Rays, population: int, rng: np.random.Generator, 
     flat: list[float] = []
     margin = event.margin(V, scale)
     evaluations = population
+    each = moved_seconds(event.net)
+    charge(2 * population * each)
     log_probability, step = 0.0, 0.8
     best, idle = math.inf, 0
     ladder: list[tuple[float, FloatArray]] = [(0.0, V)]
@@ -98,6 +102,7 @@ def walk(event: RayRows, rays: Rays, population: int, rng: np.random.Generator, 
             take = new <= level
             Z[take], V[take], margin[take] = trial[take], there[take], new[take]
             evaluations += population
+            charge(population * each)
             step = tuned(step, float(take.mean()))
             if stop():
                 break
@@ -134,6 +139,7 @@ def climb(sampler: Sampler, population: int, rng: np.random.Generator, stop: Sto
     for _ in range(_MOST_TRIES):
         Z = rng.standard_normal((population, rays.r))
         drawn = sampler.measure(rays.from_normal(Z))
+        charge(sampler.seconds(population, drawn.segments))
         evaluations += drawn.segments
         parts.append((Z, drawn.value))
         if sum(int((value > 0).sum()) for _, value in parts) >= population // 10 or stop():
@@ -161,6 +167,7 @@ def climb(sampler: Sampler, population: int, rng: np.random.Generator, stop: Sto
         for _ in range(2):
             trial = pcn(Z, step, rng)
             drawn = sampler.measure(rays.from_normal(trial))
+            charge(sampler.seconds(population, drawn.segments))
             evaluations += drawn.segments
             with np.errstate(divide="ignore"):
                 take = np.log(rng.random(population)) < power * (np.log(drawn.value) - np.log(value))

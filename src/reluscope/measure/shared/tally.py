@@ -81,6 +81,8 @@ class Tally:
     flats: list[dict[int, FloatArray]] = field(default_factory=list)
     grids: list[float] = field(default_factory=list)
     lines: int = 0
+    segments: int = 0
+    """Pieces that the lines were cut into."""
     seconds: float = 0.0
     """CPU time that drawing and summing took, preparations left out."""
     largest: float = 1.0
@@ -122,6 +124,7 @@ class Tally:
             np.minimum(self.least[name], part.least[name], out=self.least[name])
         self.count += part.count
         self.lines += part.lines
+        self.segments += part.segments
 
     def ending_in(self, net: Network) -> Tally:
         """The same sums without the first units, which are the law's own: `net` is the end of the network."""
@@ -137,6 +140,7 @@ class Tally:
         """Trace the lines of a batch and add what they contribute, each part of the batch to its group."""
         job = self.job
         found = tracer(batch.base, batch.direction, batch.low, batch.high, switches=job.switches)
+        self.segments += len(found.t)
         n, r = len(batch.base), batch.base.shape[1]
         law = (batch.law, r, found.offsets, found.t, found.value, found.slope, batch.low, batch.high, batch.scale)
         if job.n_levels:

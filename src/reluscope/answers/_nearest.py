@@ -116,6 +116,7 @@ class Search:
         A, b = component.inequalities()
         self.limits = (A[:, : component.r], b) if component.r else (np.zeros((0, 1)), np.zeros(0))
 
+    @np.errstate(over="ignore", invalid="ignore")  # rows that are not finite lead nowhere, and are passed over
     def run(self, budget: Budget, wanted: int) -> list[FloatArray]:
         """Points inside the event, each the nearest of its cell after descent, nearest first."""
         found: list[FloatArray] = []

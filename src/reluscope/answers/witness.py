@@ -42,6 +42,10 @@ _MOST_STEP = 0.1
 
 Further inside is another input, and no longer the most probable one: then the witness stays on the edge."""
 
+_QUIET = np.errstate(over="ignore", invalid="ignore")
+"""Extreme weights overflow on the way. No row holds at what is not a number, and whatever is found is decided anew, by
+error bounds or fractions, before it is a witness."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Witness:
@@ -298,6 +302,7 @@ def _deeper(event: Event, margin: float) -> Event:
     return replace(event, cases=cases)
 
 
+@_QUIET
 def _nearest(
     event: PlacedEvent,
     wanted: int,
@@ -375,6 +380,7 @@ def _distinct(witnesses: list[Witness]) -> list[Witness]:
     return out
 
 
+@_QUIET
 def _particles(
     points: FloatArray, weights: FloatArray, event: Event, net: Network, wanted: int, checker: _Replay
 ) -> Witnesses:
@@ -390,6 +396,7 @@ def _particles(
     return Witnesses(tuple(items), not maybe.any(), f"{len(inside):,} of {len(points):,} particles are in the event")
 
 
+@_QUIET
 def _in_box(
     law: Law, event: Event, net: Network, wanted: int, limit: Budget, checker: _Replay, rng: np.random.Generator
 ) -> Witnesses:

@@ -255,7 +255,10 @@ class _Portfolio:
         if self.keeper is not None:
             self._resume(own, boxes)
         try:
-            with blas_threads(max(rows.network.widths)), deadline(lambda: self.limit.spent() is not None):
+            # Extreme weights overflow. What is infinite or not a number is on no side of a limit: its boxes and nodes
+            # stay open, and count as part of the bracket.
+            quiet = np.errstate(over="ignore", invalid="ignore")
+            with quiet, blas_threads(max(rows.network.widths)), deadline(lambda: self.limit.spent() is not None):
                 self.few = max(frame.d for frame in parts) <= _FEW
                 self.runners = self._searches(parts, fixed, boxes)
                 note = self._work()

@@ -42,6 +42,8 @@ def root(form: ReluForm, radius: float, gaussian: bool) -> tuple[ReluForm, Bound
             low, up = lower[u] - group.at, upper[u] - group.at
             reach = radius * (1 + 1e-10)
             ends = low - reach * low_size[u], up + reach * up_size[u]
+            # After overflow a unit may be anything; an end that is no number would pass for off.
+            ends = np.where(np.isnan(ends[0]), -np.inf, ends[0]), np.where(np.isnan(ends[1]), np.inf, ends[1])
             on, off = ends[0] >= 0, ends[1] <= 0
             wide = ~on & ~off
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -235,7 +235,8 @@ class Tree:
             share[:, case] = tail(nearest(C, e, count)[1], self.gaussian)
             if self.gaussian and C.shape[1] > 1:
                 share[:, case] = np.minimum(share[:, case], one_factor_kernel(C, e, count, 0.125))
-        value = np.minimum(share.sum(axis=1) * (1 + 1e-12), most)
+        value = share.sum(axis=1) * (1 + 1e-12)
+        value = np.where(np.isnan(value), most, np.minimum(value, most))  # overflow bounds nothing
         splits = self._choose(boxes, coefficients, share)
         sides = self._sides(splits, boxes, part)
         for i in range(n):

@@ -264,3 +264,16 @@ def test_many_inputs_are_not_cut_off_in_silence():
     one, some, many = (repr(change(net, Particles(X), list(range(k)), how="marginal")) for k in (1, 3, 12))
     assert "input 0 " in one and "inputs 0, 1, 2 " in some
     assert "inputs 0, 1, 2, 3, 4, 5, 6, 7 and 4 more" in many
+
+
+def test_what_is_assumed_about_the_decision_is_said():
+    rng = np.random.default_rng(0)
+    net = Network([(rng.normal(size=(4, 2)), np.zeros(4)), (rng.normal(size=(2, 4)), np.zeros(2))])
+    law = Gaussian(np.zeros(2))
+    found = change(net, law, [0], decision=True, rng=0)
+    assert "the largest output decides" in found.assumption
+    assert found.assumption in repr(found)
+    assert found.assumption in found.decision.note
+    assert change(net, law, [0], rng=0).assumption == ""
+    one = Network([(rng.normal(size=(4, 2)), np.zeros(4)), (rng.normal(size=(1, 4)), np.zeros(1))])
+    assert change(one, law, [0], decision=True, rng=0).assumption == ""

@@ -281,3 +281,27 @@ def test_only_two_classes_have_an_outcome(desk):
     net = rs.Network([(np.ones((2, 3)), np.zeros(2)), (np.ones((1, 2)), [0.0])])
     with pytest.raises(InputError, match="two classes"):
         rs.unwrap(net, X, X.a).outcome()
+
+
+def test_drift_counts_rows_by_their_weights():
+    """A row of weight 2 is two rows, on either side; one of weight 0 is none."""
+    rng = np.random.default_rng(5)
+    net = rs.Network([(rng.normal(size=(6, 3)), rng.normal(size=6)), (rng.normal(size=(1, 6)), np.zeros(1))])
+    old, new = rng.normal(size=(400, 3)), rng.normal(0.3, 1.0, size=(300, 3))
+    w, v = rng.integers(1, 3, 400), rng.integers(0, 3, 300)
+    plain = rs.unwrap(net, old)
+    weighted = rs.unwrap(net, old, sample_weight=w.astype(float))
+    assert weighted.drift(new).output != plain.drift(new).output
+    by_weight = weighted.drift(new, sample_weight=v.astype(float), min_rows=20)
+    assert by_weight.rows_now == 300
+    assert by_weight.worth_now == pytest.approx(v.sum() ** 2 / (v**2).sum())
+    region = weighted.region
+    shares = {line["group"]: line["then"] for line in by_weight.shares}
+    for group, share in shares.items():
+        if group.startswith("region "):
+            assert share == pytest.approx(w[region == int(group.split()[1])].sum() / w.sum())
+    ones = plain.drift(new, sample_weight=np.full(300, 2.0))
+    assert ones.output == pytest.approx(plain.drift(new).output)
+    assert [line["limit"] for line in ones.rows()] == pytest.approx([line["limit"] for line in plain.drift(new).rows()])
+    with pytest.raises(rs.InputError, match="sample_weight must be 300 numbers"):
+        plain.drift(new, sample_weight=np.ones(3))

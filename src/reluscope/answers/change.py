@@ -9,7 +9,7 @@ marginal of s, or is each other level of a category.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.measure.exactness import MOST_VOLUME_DIMENSIONS, all_exact
 from reluscope.network import Network, Pattern
+from reluscope.schema import assumed
 from reluscope.threads import blas_threads, clean_interrupt
 from reluscope.workers import jobs_at_hand, run, with_jobs
 
@@ -79,6 +80,8 @@ class Change:
         How many rows of data the answer is about; None if it is about a law.
     to_level : dict
         For flips: the share of all rows that change when they are flipped to this level (rows that have it stay).
+    assumption : str
+        What is assumed about the decision, where nobody has said which output decides.
     """
 
     pattern: Answer
@@ -90,6 +93,7 @@ class Change:
     name: str = ""
     rows: int | None = None
     to_level: dict[Any, Answer] = field(default_factory=dict)
+    assumption: str = ""
 
     @property
     def probability(self) -> Answer:
@@ -113,7 +117,7 @@ class Change:
         return f"{found} of {self.rows:,} rows change their {what} when {name} is {self.how}"
 
     def __repr__(self) -> str:
-        return f"Change({self.sentence})"
+        return f"Change({'; '.join(filter(None, [self.sentence, self.assumption]))})"
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, fit for JSON."""
@@ -173,6 +177,7 @@ def change(
     decision : bool, optional
         Whether to ask for the decision as well: by the rule of the schema, else the index of the largest output (the
         first one, in a tie), or the sign `y > 0` of a single output. Unless given: yes if the network has such a rule.
+        Where none says which of several outputs decides, the result says what is assumed.
     noise : float, array or Law, optional
         Add noise to the named inputs instead: a standard deviation, one per named input, or a law of that many inputs.
     draws : int
@@ -221,6 +226,28 @@ def change(
     >>> change(net, Gaussian([0.0]), [0]).linear_model.value  # on and off with probability 1/2 each
     0.5
     """
+    found = _change(net, law, features, how, decision, noise, draws, method, level, budget, rng)
+    words = "" if found.decision is None else assumed(net.schema, net.n_outputs, None, 'rule="smallest" in the schema')
+    if found.decision is None or not words:
+        return found
+    words = words.removesuffix(".")
+    told = replace(found.decision, note="; ".join(filter(None, [found.decision.note, words])))
+    return replace(found, decision=told, assumption=words)
+
+
+def _change(
+    net: Network,
+    law: Law,
+    features: str | Sequence[int | str] | None,
+    how: str | None,
+    decision: bool | None,
+    noise: Any,
+    draws: int,
+    method: str,
+    level: float,
+    budget: Any,
+    rng: Any,
+) -> Change:
     law = law_of(net, law)
     components = checked(net, law)
     way = choice(method, "method", ("auto", "enumeration", "draws"))

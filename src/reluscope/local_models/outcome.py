@@ -216,6 +216,8 @@ class Drift(Tabular):
     level : float
         Of the limits in `rows`.
     rows_then, rows_now : int
+    worth_then, worth_now : float
+        As many rows of equal weight vary as much: limits are for so many.
     """
 
     output: float
@@ -229,6 +231,8 @@ class Drift(Tabular):
     level: float
     rows_then: int
     rows_now: int
+    worth_then: float
+    worth_now: float
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary for the output, the regions, and each feature: the PSI, its mean without drift, and the
@@ -236,7 +240,7 @@ class Drift(Tabular):
         (1 / n + 1 / m) times a chi-square of k - 1 degrees of freedom.
         """
         chdtri = late("scipy.special", "chdtri")
-        unit = 1 / self.rows_then + 1 / self.rows_now
+        unit = 1 / self.worth_then + 1 / self.worth_now
         out = []
         found = [("output", self.output), ("regions", self.regions), *self.features.items()]
         for (name, value), bins in zip(found, self.bins, strict=True):
@@ -394,21 +398,24 @@ def outcome(
     return Outcome(lines, limit, min_rows, train, test, members)
 
 
-def drift(u: Unwrapped, X: Any, *, bins: int, min_rows: int, level: float) -> Drift:
+def drift(u: Unwrapped, X: Any, *, sample_weight: Any, bins: int, min_rows: int, level: float) -> Drift:
     """See `Unwrapped.drift`."""
     bins, min_rows = integer(bins, "bins", low=2), integer(min_rows, "min_rows", low=1)
     level = real(level, "level", low=0.0, high=1.0, open_=True)
-    X, unknown, unscored = _without_unknown(u, X)
+    given = None if sample_weight is None else weights_of(sample_weight, len(X))
+    X, unknown, unscored, kept = _without_unknown(u, X, given)
     rows = u._rows(X)
     region, outputs = u._assign(rows)
     old, new = read(u.X, slice(None)), read(rows, slice(None))
-    output, bins_output = psi_of(u.prediction[:, -1], outputs[:, -1], bins)
+    was = u.weight
+    now_weight = given if given is None or kept is None else given[kept]
+    output, bins_output = psi_of(u.prediction[:, -1], outputs[:, -1], bins, was, now_weight)
     large = np.flatnonzero(u.count >= min_rows)
     n = len(large)
     place = np.full(len(u) + 1, n, dtype=np.int64)  # small regions and, last, those without data
     place[large] = np.arange(n)
-    then = np.bincount(place[u.region], minlength=n + 1) / len(old)
-    now = np.bincount(place[region], minlength=n + 1) / len(new)
+    then = _shares(place[u.region], n + 1, was)
+    now = _shares(place[region], n + 1, now_weight)
     parts = _psi_parts(then, now)
     bins_regions = max(int(((then > 0) | (now > 0)).sum()), 1)
     names = [*(f"region {r}" for r in large.tolist()), f"regions of fewer than {min_rows} rows, or without data"]
@@ -421,40 +428,56 @@ def drift(u: Unwrapped, X: Any, *, bins: int, min_rows: int, level: float) -> Dr
         for c in schema.columns:
             if c.kind == "category":
                 at = schema.place(c.name)
-                p, q = (_level_counts(c, z[:, at]) for z in (old, new))
+                p, q = (_level_counts(c, z[:, at], w) for z, w in ((old, was), (new, now_weight)))
                 q[-1] += unscored.get(c.name, 0)
                 psi = float(_psi_parts(p / p.sum(), q / q.sum()).sum())
                 features[c.name] = psi, int(((p > 0) | (q > 0)).sum())
             else:
-                features[c.name] = psi_of(before[c.name], after[c.name], bins)
+                features[c.name] = psi_of(before[c.name], after[c.name], bins, was, now_weight)
     else:
-        features = {name: psi_of(old[:, j], new[:, j], bins) for j, name in enumerate(u.feature_names)}
+        features = {name: psi_of(old[:, j], new[:, j], bins, was, now_weight) for j, name in enumerate(u.feature_names)}
     ranked = sorted(features.items(), key=lambda pair: -pair[1][0])
     used = (bins_output, bins_regions, *(count for _, (_, count) in ranked))
     alone = float((u.count == 1).sum() / len(old))
     by_feature = {name: psi for name, (psi, _) in ranked}
     return Drift(
-        output, float(parts.sum()) if n else math.nan, float((region < 0).mean()), alone, by_feature, unknown,
-        shares, used, level, len(old), len(new),
+        output, float(parts.sum()) if n else math.nan, float(np.average(region < 0, weights=now_weight)), alone,
+        by_feature, unknown, shares, used, level, len(old), len(new), _worth(was, old), _worth(now_weight, new),
     )  # fmt: skip
 
 
-def _level_counts(c: Column, x: FloatArray) -> FloatArray:
-    """Rows by level of a category, and of codes of no level last."""
+def _worth(weight: FloatArray | None, rows: FloatArray) -> float:
+    """How many rows of equal weight vary as much."""
+    return float(len(rows)) if weight is None else float(weight.sum() ** 2 / np.square(weight).sum())
+
+
+def _shares(group: Index, n: int, weight: FloatArray | None) -> FloatArray:
+    """The shares of n groups."""
+    counts = np.bincount(group, weight, minlength=n).astype(np.float64)
+    return counts / counts.sum()
+
+
+def _level_counts(c: Column, x: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Rows (or their weights) by level of a category, and of codes of no level last."""
     off, _ = c.strange(x)
-    known = np.bincount(c.nearest(x[~off]), minlength=len(c.levels)) if not off.all() else np.zeros(len(c.levels))
-    return np.append(known, off.sum()).astype(np.float64)
+    w = np.ones(len(x)) if weight is None else weight
+    known: FloatArray = np.zeros(len(c.levels))
+    if not off.all():
+        known = np.asarray(np.bincount(c.nearest(x[~off]), w[~off], minlength=len(c.levels)), dtype=np.float64)
+    return np.append(known, w[off].sum())
 
 
-def _without_unknown(u: Unwrapped, X: Any) -> tuple[Any, dict[str, dict[Any, int]], dict[str, int]]:
-    """A table without the rows whose levels the model cannot encode; unknown levels with their rows, by column; and
-    how many rows were left out for each column.
+def _without_unknown(
+    u: Unwrapped, X: Any, weight: FloatArray | None
+) -> tuple[Any, dict[str, dict[Any, int]], dict[str, float], Any]:
+    """A table without the rows whose levels the model cannot encode; unknown levels with their rows, by column; how
+    many rows (or which weight) were left out for each column; and which rows are kept (None: all).
     """
     schema, found = u.network.schema, columns_of(X)
     if schema is None or found is None or getattr(X, "ndim", 2) != 2:
-        return X, {}, {}
+        return X, {}, {}, None
     unknown: dict[str, dict[Any, int]] = {}
-    left: dict[str, int] = {}
+    left: dict[str, float] = {}
     bad: Any = False
     for c in schema.columns:
         if c.kind != "category" or c.name not in found:
@@ -465,13 +488,13 @@ def _without_unknown(u: Unwrapped, X: Any) -> tuple[Any, dict[str, dict[Any, int
             unknown[c.name] = {levels[k]: int((code == k).sum()) for k in strays}
             if c.unknown is None:
                 off = np.isin(code, strays)
-                bad, left[c.name] = bad | off, int(off.sum())
+                bad, left[c.name] = bad | off, float(off.sum() if weight is None else weight[off].sum())
     if not left:
-        return X, unknown, {}
+        return X, unknown, {}, None
     if bad.all():
         raise InputError(f"no row of X has known levels only; unknown are {few(list(unknown))}")
     keep = np.flatnonzero(~bad)
-    return {name: np.asarray(X[name])[keep] for name in found}, unknown, left
+    return {name: np.asarray(X[name])[keep] for name in found}, unknown, left, keep
 
 
 def benchmarks(u: Unwrapped, X: Any, y: Any, *, sample_weight: Any, rng: Rng) -> Benchmarks:
@@ -640,12 +663,17 @@ def _apart(logit: FloatArray, bad: FloatArray) -> bool:
     return bool(low.max() <= high.min() or high.max() <= low.min())
 
 
-def psi_of(old: FloatArray, new: FloatArray, bins: int) -> tuple[float, int]:
-    """Population stability index over quantile bins of the old numbers, and how many bins these are."""
+def psi_of(
+    old: FloatArray, new: FloatArray, bins: int, was: FloatArray | None = None, now: FloatArray | None = None
+) -> tuple[float, int]:
+    """Population stability index over quantile bins of the old numbers, and how many bins these are.
+
+    Rows count by the weights `was` and `now`; bins hold equal numbers of old rows.
+    """
     old, new = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     edges = np.unique(np.quantile(old, np.linspace(0, 1, bins + 1)[1:-1]))
-    p = np.bincount(np.searchsorted(edges, old, side="left"), minlength=len(edges) + 1) / len(old)
-    q = np.bincount(np.searchsorted(edges, new, side="left"), minlength=len(edges) + 1) / len(new)
+    p = _shares(np.searchsorted(edges, old, side="left"), len(edges) + 1, was)
+    q = _shares(np.searchsorted(edges, new, side="left"), len(edges) + 1, now)
     return float(_psi_parts(p, q).sum()), int(((p > 0) | (q > 0)).sum())
 
 

@@ -757,7 +757,15 @@ class Unwrapped:
             min_rows=min_rows, cutoff=cutoff,
         )  # fmt: skip
 
-    def drift(self, X: Any, *, bins: int = 10, min_rows: int = 50, level: float = DEFAULT_LEVEL) -> Drift:
+    def drift(
+        self,
+        X: Any,
+        *,
+        sample_weight: Any = None,
+        bins: int = 10,
+        min_rows: int = 50,
+        level: float = DEFAULT_LEVEL,
+    ) -> Drift:
         """How new rows differ from the data: PSI of the output, of each column, and of the shares of regions, each with
         what it would be without drift.
 
@@ -765,6 +773,9 @@ class Unwrapped:
         ----------
         X : (n, inputs)
             New rows. Levels that the model never saw are counted, not refused.
+        sample_weight : (n,), optional
+            How much each new row counts; 1 by default. The rows of the data count by their own weights, if they have
+            any. Limits are for as many rows as the weights are worth, `sum(w)^2 / sum(w^2)`.
         bins : int
             Bins of equal numbers of rows of the data.
         min_rows : int
@@ -778,7 +789,7 @@ class Unwrapped:
         """
         from reluscope.local_models.outcome import drift
 
-        return drift(self, X, bins=bins, min_rows=min_rows, level=level)
+        return drift(self, X, sample_weight=sample_weight, bins=bins, min_rows=min_rows, level=level)
 
     def benchmarks(self, X: Any = None, y: Any = None, *, sample_weight: Any = None, rng: Rng = None) -> Benchmarks:
         """The network beside a logistic regression and boosted trees of scikit-learn, fitted to the same rows.

@@ -220,4 +220,6 @@ def _linear_scores(A: FloatArray, label: FloatArray, F: FloatArray) -> FloatArra
 
 def _tree_scores(A: FloatArray, label: FloatArray, F: FloatArray) -> FloatArray:
     boosted = late("sklearn.ensemble", "HistGradientBoostingClassifier")
-    return np.asarray(boosted(early_stopping=False, random_state=0).fit(A, label).decision_function(F))
+    # One thread: the trees are small, and threads of OpenMP that wait for a core take several times the work.
+    with late("threadpoolctl").threadpool_limits(limits=1):
+        return np.asarray(boosted(early_stopping=False, random_state=0).fit(A, label).decision_function(F))

@@ -29,7 +29,7 @@ _PROMISING, _CLEARLY = 1.5, 2.3
 _FIRST_STAGE = 0.02
 """Seconds after which it is asked for the first time, at the soonest, whether the boxes are good enough."""
 _POINTS_A_LINE = 60.0
-_LOOK, _LOOK_INPUT = 4e-6, 2e-7
+_LOOK, _LOOK_INPUT = 1e-6, 1e-7
 """Seconds for a box, and for each of its sides, by formula (`reluscope.pace`)."""
 _GRID = 1e-7
 """More than the distribution function of a coordinate in single precision is off."""

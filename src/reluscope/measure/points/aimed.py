@@ -129,7 +129,7 @@ class AimedPoints:
     @property
     def seconds(self) -> float:
         """What a point costs by formula: its forms, and its densities under all Gaussians."""
-        return 1.3 * self._point + _RATIO * self._mean.size * self._mean.shape[1]
+        return self._point + _RATIO * self._mean.size * self._mean.shape[1]
 
     def run(self, each: int, groups: int, rng: np.random.Generator, per_scramble: int, tally: Tally) -> None:
         """Add `each` points (32 at the least) to every group; `per_scramble` groups share a scramble (0: no Sobol)."""

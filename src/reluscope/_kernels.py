@@ -47,12 +47,13 @@ class _PartCompiler(Compiler):
         return super().define_pipelines()
 
 
-def inner(function: Callable[..., Any]) -> Any:
+def inner(function: Callable[..., Any], **options: Any) -> Any:
     """A part of kernels, with IEEE division, never fastmath, and without an entry for calls from Python.
 
     Where a kernel is made of many small functions, those entries are a fifth of the time that it takes to compile.
+    `options` are further ones of numba's `njit`.
     """
-    options = {"cache": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options |= {"cache": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     compiled = njit(pipeline_class=_PartCompiler, **options)(function)
     if isinstance(compiled, CPUDispatcher):  # not with NUMBA_DISABLE_JIT
         compiled.__class__ = _Inner

@@ -264,9 +264,7 @@ class CutPlan:
         maps = np.ascontiguousarray(batch.maps[:, :, units])
         tolerance = np.sqrt(batch.error2[:, units], order="C")
         tolerance *= PROBABLE_ERRORS
-        levels = breaks[units]
-        levels.flags.writeable = False  # also where it is a copy: kernels compile once for both
-        found = batch.cells.split(maps, tolerance, levels, label)
+        found = batch.cells.split(maps, tolerance, breaks[units], label)
         piece, top = found.piece, found.top
         if self.doubts is not None:
             cut = Cut(layer, self.labels, batch.pattern, batch.piece)

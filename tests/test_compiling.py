@@ -47,11 +47,11 @@ print(len(ours), len(numpys))
     ("call", "inputs", "ours", "numpys"),
     [
         ("regions", 1, 7, 31),
-        ("regions", 2, 2, 4),
-        ("regions", 3, 11, 9),
-        ("regions", 6, 35, 41),
-        ("exact", 2, 36, 15),
-        ("confidence", 5, 31, 30),
+        ("regions", 2, 5, 12),
+        ("regions", 3, 13, 11),
+        ("regions", 6, 36, 44),
+        ("exact", 2, 37, 22),
+        ("confidence", 5, 30, 30),
     ],
 )
 def test_a_first_call_compiles_few_functions(tmp_path, call, inputs, ours, numpys):

@@ -46,7 +46,7 @@ print(len(ours), len(numpys))
 @pytest.mark.parametrize(
     ("call", "inputs", "ours", "numpys"),
     [
-        ("regions", 1, 7, 31),
+        ("regions", 1, 8, 32),
         ("regions", 2, 5, 12),
         ("regions", 3, 13, 11),
         ("regions", 6, 36, 44),

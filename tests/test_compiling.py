@@ -1,12 +1,15 @@
 """How much a first call compiles: counted, since seconds depend on the machine."""
 
+import gc
 import io
 import os
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from numba import njit
 
 from reluscope import budget
 from reluscope._kernels import inner
@@ -43,12 +46,12 @@ print(len(ours), len(numpys))
 @pytest.mark.parametrize(
     ("call", "inputs", "ours", "numpys"),
     [
-        ("regions", 1, 7, 31),
-        ("regions", 2, 2, 4),
-        ("regions", 3, 11, 9),
-        ("regions", 6, 35, 41),
-        ("exact", 2, 36, 15),
-        ("confidence", 5, 31, 30),
+        ("regions", 1, 8, 32),
+        ("regions", 2, 5, 12),
+        ("regions", 3, 13, 11),
+        ("regions", 6, 36, 44),
+        ("exact", 2, 37, 22),
+        ("confidence", 5, 30, 30),
     ],
 )
 def test_a_first_call_compiles_few_functions(tmp_path, call, inputs, ours, numpys):
@@ -61,6 +64,110 @@ def test_a_first_call_compiles_few_functions(tmp_path, call, inputs, ours, numpy
     compiled = [int(n) for n in done.stdout.split()]
     assert 0 < compiled[0] <= ours
     assert 0 < compiled[1] <= numpys
+
+
+AFTER_WARM = """
+import sys
+from itertools import pairwise
+import numpy as np
+from numba.core import event
+import reluscope as rs
+from reluscope.cli import main
+
+late, warmed = [], False
+
+class Late(event.Listener):
+    def on_start(self, happened):
+        name = happened.data["dispatcher"].py_func.__module__
+        if warmed and name.startswith("reluscope."):
+            late.append(f"{asked}: {name}.{happened.data['dispatcher'].__name__}")
+    def on_end(self, happened):
+        pass
+
+def net(*widths):
+    rng = np.random.default_rng(3)
+    return rs.Network([(rng.normal(size=(b, a)), 0.3 * rng.normal(size=b)) for a, b in pairwise(widths)])
+
+def law(d):
+    return rs.Gaussian(np.zeros(d), 1.0)
+
+event.register("numba:compile", Late())
+main(["warm", "--json"])
+warmed = True
+calls = {
+    "regions, 2": lambda: rs.regions(net(2, 8, 8, 1), (-1, 1)),
+    "regions, 3": lambda: rs.regions(net(3, 8, 8, 1), (-1, 1), budget="50 regions"),
+    "regions, 6": lambda: rs.regions(net(6, 8, 8, 1), (-1, 1), budget="50 regions"),
+    "exact, 2": lambda: rs.probability(net(2, 8, 8, 1), law(2), "y > 0", guarantee="exact"),
+    "exact, 3": lambda: rs.probability(net(3, 4, 4, 1), law(3), "y > 0", guarantee="exact"),
+    "sound, 4": lambda: rs.probability(net(4, 6, 1), law(4), "y > 0", guarantee="sound", budget="200 regions"),
+    "confidence, 5": lambda: rs.probability(net(5, 8, 8, 1), law(5), "y > 0", guarantee="confidence", rng=0),
+    "rare, 10": lambda: rs.probability(net(10, 8, 8, 1), law(10), "y > 40", rng=0, budget="2s"),
+    "unwrap": lambda: rs.unwrap(net(2, 8, 1), np.random.default_rng(1).normal(size=(200, 2))),
+    "recover": lambda: rs.recover(net(3, 3, 1), (-3, 3), rng=0, budget="5s"),
+}
+for asked, call in calls.items():
+    call()
+print(file=sys.stderr)
+print("late:", *late, sep="\\n", file=sys.stderr)
+sys.exit(len(late) > 0)
+"""
+
+
+@pytest.mark.slow
+def test_after_warm_no_call_compiles(tmp_path):
+    """`reluscope warm` in an empty cache has compiled all that the common calls need."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", AFTER_WARM], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def test_parts_of_kernels_have_no_code_of_their_own():
+    @inner
+    def third(x):
+        return x / 3
+
+    @njit
+    def use(x):
+        return third(x) + third(2 * x)
+
+    assert use(9.0) == 9.0
+    (part,) = third.overloads.values()
+    assert len(part.library._get_compiled_object()) < len(
+        next(iter(use.overloads.values())).library._get_compiled_object()
+    )
+    emitted = {f.name: f.linkage.name for f in part.library.get_defined_functions()}
+    assert set(emitted.values()) == {"available_externally"}
+
+
+def test_splitting_compiles_once_for_all_kinds_of_break_points():
+    """Break points of a network are read-only, those of an event are not: the kernel is one."""
+    from reluscope.cells import polygon
+
+    cell = polygon.Polygons.box(np.array([-1.0, -1.0]), np.array([1.0, 1.0]))
+    maps, tolerance, breaks = np.array([[[1.0], [0.5], [0.1]]]), np.full((1, 1), 1e-12), np.zeros((1, 1))
+    assert len(cell.split(maps, tolerance, breaks, 0).parent) == 2
+    kinds = len(polygon._split_from.overloads)
+    breaks.flags.writeable = False
+    assert len(cell.split(maps, tolerance, breaks, 0).parent) == 2
+    assert len(polygon._split_from.overloads) == kinds
+
+
+def test_garbage_waits_until_a_kernel_is_compiled():
+    tidying = budget._Tidying()
+    assert gc.isenabled()
+    tidying.on_start(happened("reluscope.cells.polygon"))
+    assert not gc.isenabled()
+    tidying.on_start(happened("numba.np.arrayobj"))
+    tidying.on_start(happened("reluscope.cells.grow"))
+    tidying.on_end(None)
+    tidying.on_end(None)
+    assert not gc.isenabled()
+    tidying.on_end(None)
+    assert gc.isenabled()
+    tidying.on_start(happened("somebody.else"))  # their kernels are theirs
+    assert gc.isenabled()
+    tidying.on_end(None)
 
 
 def test_parts_of_kernels_say_no_to_python():

@@ -7,6 +7,7 @@ packages) on a first call is not counted: a budget means the same on the first c
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections.abc import Callable
@@ -118,6 +119,30 @@ class _Watch(event.Listener):
         self._clock.go_on()
 
 
+def _ours(happened: Any) -> bool:
+    """Is it a kernel of this library that compiles?"""
+    return bool(happened.data["dispatcher"].py_func.__module__.startswith("reluscope."))
+
+
+class _Tidying(event.Listener):
+    """Puts off Python's search for garbage while a kernel of this library compiles: a tenth of that time, for nothing.
+
+    Only one thread compiles at a time, since events come under the compiler's lock.
+    """
+
+    def __init__(self) -> None:
+        self._put_off: list[bool] = []  # by the compilations under way, one inside the other
+
+    def on_start(self, happened: Any) -> None:
+        self._put_off.append(_ours(happened) and gc.isenabled())
+        if self._put_off[-1]:
+            gc.disable()
+
+    def on_end(self, happened: Any) -> None:
+        if self._put_off.pop():
+            gc.enable()
+
+
 class _Announcement(event.Listener):
     """Says once, before a kernel of this library compiles, why the user waits: silence would look like a hang."""
 
@@ -125,8 +150,7 @@ class _Announcement(event.Listener):
         self._made = False
 
     def on_start(self, happened: Any) -> None:
-        ours = happened.data["dispatcher"].py_func.__module__.startswith("reluscope.")
-        if ours and not self._made and (sys.stderr.isatty() or in_notebook()):
+        if _ours(happened) and not self._made and (sys.stderr.isatty() or in_notebook()):
             self._made = True
             print(
                 "reluscope: compiling on first use, for some seconds; kept on disk (`reluscope warm` compiles all) ...",
@@ -139,6 +163,7 @@ class _Announcement(event.Listener):
 
 event.register("numba:compiler_lock", _Watch(CLOCK))
 event.register("numba:compile", _Announcement())  # not where compiled code is loaded
+event.register("numba:compile", _Tidying())
 _TARGET = cpu_target.target_context
 """Made by the first kernel, under the compiler's lock: here, so that importing a module with kernels takes no lock."""
 

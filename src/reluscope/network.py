@@ -159,7 +159,9 @@ class Layer:
     @cached_property
     def by_unit(self) -> FloatArray:
         """The weights as a dense array, one row for each input of this layer."""
-        return np.ascontiguousarray(self.dense().T)
+        rows = np.ascontiguousarray(self.dense().T)
+        rows.flags.writeable = False  # as a view of one row of weights is: kernels compile once for both
+        return rows
 
     def dense(self) -> FloatArray:
         """The weight as a dense array (no copy when it is dense already)."""

@@ -8,6 +8,7 @@ import numba as nb
 import numpy as np
 
 from reluscope._check import EPS
+from reluscope._kernels import inner
 
 _NARROW = 8
 """Below this many units of a layer, sums run over the units before it and not over its own."""
@@ -77,7 +78,7 @@ def after_relus(maps, error2, top, parent, piece, columns, with_errors):  # type
     return out, out_error2
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _add_units(by_unit, listed, n, maps, p, size2, to, to_error2, c):  # type: ignore[no-untyped-def]
     """Add to the maps of child c, and to their squared errors, what the first n units of a list give on cell p."""
     rows, m = to.shape[1], to.shape[2]
@@ -133,7 +134,7 @@ def through_relus(maps, error2, top, parent, piece, by_unit, bias, with_errors):
     every, some = np.empty(units, np.uint8), np.empty(units, np.uint8)
     # Unsigned numbers: an index that may be negative costs a comparison each time.
     settled, varied, own = np.empty(units, np.uint64), np.empty(units, np.uint64), np.empty(units, np.uint64)
-    end = 0
+    end = np.int64(0)  # a literal number would compile what it is given to once more
     while end < n:
         first, p = end, parent[end]
         for j in range(units):
@@ -144,7 +145,7 @@ def through_relus(maps, error2, top, parent, piece, by_unit, bias, with_errors):
                 every[j] &= piece[end, j]
                 some[j] |= piece[end, j]
             end += 1
-        on, vary = 0, 0
+        on, vary = np.int64(0), np.int64(0)
         for j in range(units):
             settled[on], varied[vary] = j, j
             on += every[j]
@@ -167,7 +168,7 @@ def through_relus(maps, error2, top, parent, piece, by_unit, bias, with_errors):
                         out[c, r, k] = out[first, r, k]
                 for k in range(m if with_errors else 0):
                     out_error2[c, k] = out_error2[first, k]
-            mine = 0
+            mine = np.int64(0)
             for q in range(vary):
                 own[mine] = varied[q]
                 mine += piece[c, varied[q]]
@@ -194,11 +195,11 @@ def from_lists(first, settled, ends, listed, starts, step, rise, piece, by_unit,
                     out[i, r, k] = first[node, r, k]
             for k in range(m if with_errors else 0):
                 out_error2[i, k] = settled[node, k]
-            mine = 0
+            mine = np.int64(0)
             for q in range(units):
                 own[mine] = listed[begin + q]
                 mine += piece[i, q]
-            _add_units(by_unit, own, mine, step, 0, rise[node], out, out_error2, i)
+            _add_units(by_unit, own, mine, step, np.int64(0), rise[node], out, out_error2, i)
             for k in range(m if with_errors else 0):
                 out_error2[i, k] = max(out_error2[i, k], 0.0)
     return out, out_error2

@@ -6,11 +6,12 @@ seconds.
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from reluscope._kernels import inner
 
-@nb.njit(cache=True, error_model="numpy")
+
+@inner
 def grow_rows(a, need):  # type: ignore[no-untyped-def]
     """A matrix with the rows of `a` and room for at least `need`, twice as many as there were."""
     out = np.empty((max(need, 2 * len(a)), a.shape[1]), a.dtype)
@@ -20,7 +21,7 @@ def grow_rows(a, need):  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def grow(a, need):  # type: ignore[no-untyped-def]
     """A vector with the entries of `a` and room for at least `need`, twice as many as there were."""
     out = np.empty(max(need, 2 * len(a)), a.dtype)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.cells.grow import grow, grow_rows
-from reluscope.cells.split import Split
+from reluscope.cells.split import Split, for_reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Intervals:
     def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split[Intervals]:
         """Cut every interval where a unit reaches a break point; see `reluscope.cells.split`."""
         low, high, labels, parent, piece, top, near = _split_intervals(
-            self.low, self.high, self.labels, maps, tolerance, breaks, first_label
+            self.low, self.high, self.labels, maps, tolerance, for_reading(breaks), first_label
         )
         return Split(Intervals(low, high, labels), parent, piece, top, near)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.cells.csr import joined, places, stacked
-from reluscope.cells.split import SHALLOW, Split
+from reluscope.cells.split import SHALLOW, Split, for_reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Polygons:
     def split(self, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int) -> Split[Polygons]:
         """Cut every cell by the lines where a unit reaches a break point; see `reluscope.cells.split`."""
         points, labels, offsets, parent, piece, top, near = _split_polygons(
-            self.points, self.labels, self.offsets, maps, tolerance, breaks, first_label
+            self.points, self.labels, self.offsets, maps, tolerance, for_reading(breaks), first_label
         )
         return Split(Polygons(points, labels, offsets), parent, piece, top, near)
 

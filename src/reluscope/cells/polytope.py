@@ -39,7 +39,7 @@ from reluscope.cells.polytope_shape import (
 )
 from reluscope.cells.polytope_split import Index, Labels, split_polytopes
 from reluscope.cells.simplex import BEYOND, DOUBTFUL, OPTIMAL
-from reluscope.cells.split import Split
+from reluscope.cells.split import Split, for_reading
 from reluscope.cells.vertex import VertexCells
 from reluscope.errors import InputError
 from reluscope.threads import interruptible, look, stop_flag
@@ -208,7 +208,7 @@ class HPolytopes:
             cells.frame,
             maps,
             tolerance,
-            breaks,
+            for_reading(breaks),
             first_label,
             _KEPT,
             _STEP_LIMIT,

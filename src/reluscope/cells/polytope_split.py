@@ -457,7 +457,7 @@ def split_polytopes(  # type: ignore[no-untyped-def]
         start = offsets[c]
         R = offsets[c + 1] - start
         first = d + R
-        frames = 0
+        frames = zero
         node = _node(stack, zero)
         rows = load_rows(node.at, units.G, units.error, A, b, error, start, R, basis[c], frame.lower, frame.upper)
         rows, items = _load_units(

@@ -20,6 +20,13 @@ SHALLOW = 1e-9
 Cells = TypeVar("Cells", bound="Geometry")
 
 
+def for_reading(breaks: FloatArray) -> FloatArray:
+    """The same numbers, read-only whether or not the caller's are: a kernel compiles once for both."""
+    own = breaks.view()
+    own.flags.writeable = False
+    return own
+
+
 class Split(NamedTuple, Generic[Cells]):
     """The children of a batch of cells.
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from numba.extending import intrinsic
 
 from reluscope._check import EPS, FloatArray
+from reluscope._kernels import inner
 from reluscope.cells.split import SHALLOW
 from reluscope.threads import interruptible, stop_flag
 
@@ -234,7 +235,7 @@ if nb.config.DISABLE_JIT:
         return int(word).bit_count()
 else:
 
-    @nb.njit(cache=True)
+    @inner
     def popcount(word: Any) -> Any:
         """Number of members of a word."""
         return np.int64(_ctpop(word))
@@ -244,7 +245,7 @@ ONE = np.uint64(1)
 NONE = np.uint64(0)
 
 
-@nb.njit(cache=True)
+@inner
 def _free_slot(used, words):  # type: ignore[no-untyped-def]
     """The lowest bit that is not in the set, or -1."""
     for w in range(words):
@@ -253,7 +254,7 @@ def _free_slot(used, words):  # type: ignore[no-untyped-def]
     return -1
 
 
-@nb.njit(cache=True)
+@inner
 def spans_edge(bits, size, a, b):  # type: ignore[no-untyped-def]
     """Whether no third vertex lies on all facets that a and b share."""
     for v in range(size):
@@ -301,7 +302,7 @@ def _ranges(points, rays, offsets, maps, low, high, top):  # type: ignore[no-unt
                     low[c, j] = -np.inf
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: ignore[no-untyped-def]
     """Sort the vertices into `lists`: below, above, on the hyperplane. Returns how many are below and above."""
     for i in range(size):
@@ -342,7 +343,7 @@ def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: 
     return n_neg, n_pos
 
 
-@nb.njit(cache=True)
+@inner
 def _find_edges(bits, size, d, lists, n_neg, n_pos, words_of, edges):  # type: ignore[no-untyped-def]
     """All edges from a vertex in `lists[0]` to one in `lists[1]`; their number, or -1 when there is no room."""
     words = bits.shape[1]
@@ -384,7 +385,7 @@ def _find_edges(bits, size, d, lists, n_neg, n_pos, words_of, edges):  # type: i
     return n
 
 
-@nb.njit(cache=True, error_model="numpy")
+@inner
 def _new_vertices(x, d, open_, coef, value, slope, edges, n_edge, to, at):  # type: ignore[no-untyped-def]
     """Where the edges cross the hyperplane, into the columns `at...` of `to`; whether one does at a shallow angle."""
     size2, shallow = 0.0, False
@@ -431,7 +432,7 @@ def _new_vertices(x, d, open_, coef, value, slope, edges, n_edge, to, at):  # ty
     return shallow
 
 
-@nb.njit(cache=True)
+@inner
 def _sort_out(x, bits, lists, n_neg, n_pos, n_zero, edges, n_edge, used, slots, low, low_bits, high, high_bits):  # type: ignore[no-untyped-def]
     """Fill the lower part (whose new vertices are there already) and the upper one, `high` by coordinate."""
     wide, words = x.shape[0], bits.shape[1]
@@ -468,7 +469,7 @@ def _sort_out(x, bits, lists, n_neg, n_pos, n_zero, edges, n_edge, used, slots, 
         used[1, w] |= new_high
 
 
-@nb.njit(cache=True)
+@inner
 def _store(x, bits, size, used, label, to_x, to_bits, to_label):  # type: ignore[no-untyped-def]
     """Write a finished cell; its facets move to the lowest numbers. Returns how many there are."""
     wide, words = x.shape[0], bits.shape[1]

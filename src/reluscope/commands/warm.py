@@ -26,6 +26,7 @@ def run(options: Options) -> int:
     from reluscope.cells.complex import polyhedral_complex
     from reluscope.cells.regions import regions
     from reluscope.inputs import Gaussian
+    from reluscope.local_models.unwrap import unwrap
     from reluscope.network import Network
     from reluscope.progress import meter
 
@@ -50,10 +51,14 @@ def run(options: Options) -> int:
         "probability, sound": lambda: probability(
             net(4, 6, 1), law(4), "y > 0", guarantee="sound", budget="200 regions"
         ),
+        "probability, sound, 2 outputs": lambda: probability(
+            net(8, 8, 8, 2), law(8), "argmax == 0", guarantee="sound", budget="200 regions"
+        ),
         "probability, confidence": lambda: probability(net(8, 8, 1), law(8), "y > 0", guarantee="confidence", rng=0),
         "probability, rare": lambda: probability(net(8, 8, 1), law(8), "y > 40", rng=0, budget="2s"),
         "outputs": lambda: outputs(net(2, 4, 1), law(2)).cdf(0.3),
         "linear models": lambda: linear_models(net(2, 4, 1), law(2)),
+        "local models": lambda: unwrap(net(2, 4, 1), rng.normal(size=(40, 2))),
     }
     taken = {}
     with meter("auto", "compiling") as report:

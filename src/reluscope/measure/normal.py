@@ -14,6 +14,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 
+from reluscope._kernels import inner
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
@@ -23,8 +25,8 @@ def kernel(function: Kernel) -> Kernel:
 
 
 def inlined_kernel(function: Kernel) -> Kernel:
-    """Compile a short kernel that is copied into its callers, so that loops over it can be vectorised."""
-    return cast(Kernel, njit(cache=True, error_model="numpy", forceinline=True)(function))
+    """A short part of kernels that is copied into its callers, so that loops over it can be vectorised."""
+    return cast(Kernel, inner(function, forceinline=True))
 
 
 INV_SQRT_2PI = 0.3989422804014327
@@ -219,7 +221,7 @@ def decay_mean(x: float) -> float:
     return ((1.0 - scale) - scale * p) / (x + 1e-300)
 
 
-@kernel
+@inner
 def half_square_exp(x: float) -> float:
     """exp(-x^2/2), the argument exact: relative error of one exp even where x^2/2 is large."""
     if abs(x) > 40.0:
@@ -228,13 +230,13 @@ def half_square_exp(x: float) -> float:
     return math.exp(-0.5 * square) * (1.0 - 0.5 * rest)
 
 
-@kernel
+@inner
 def normal_pdf(x: float) -> float:
     """phi(x) = exp(-x^2/2)/sqrt(2 pi)."""
     return INV_SQRT_2PI * half_square_exp(x)
 
 
-@kernel
+@inner
 def mills(x: float) -> float:
     """Mills' ratio R(x) = Q(x)/phi(x) for x >= 0, Q the upper tail; R(0) = sqrt(pi/2), R(x) ~ 1/x."""
     inverse = 1.0 / (x + 4.0)
@@ -250,7 +252,7 @@ def mills(x: float) -> float:
     return (low + t4 * (middle + t4 * high)) * inverse
 
 
-@kernel
+@inner
 def upper_tail(x: float) -> float:
     """Q(x) = P(u > x), relative accuracy in both directions (the upper tail never as 1 - Phi)."""
     if x >= 0.0:

@@ -77,7 +77,7 @@ def narrow_central_moments(m: float, half: float) -> tuple[float, float, float]:
     return zeroth, width * first, width * second
 
 
-@kernel
+@inner
 def interval_mass_kernel(a: float, b: float) -> float:
     """P(a < u < b) for u ~ N(0, 1); 0 when b <= a. End points may be infinite and are taken as exact."""
     if not a < b:
@@ -130,7 +130,7 @@ def interval_moments_kernel(a: float, b: float) -> tuple[float, float, float]:
     return density * inner, sign * first, density * (inner + (a - drop * b))
 
 
-@kernel
+@inner
 def slice_mass_kernel(m: float, half: float) -> float:
     """P(|u - m| < half) given middle and half width: relative accuracy also where m +- half rounds."""
     m = abs(m)
@@ -139,7 +139,7 @@ def slice_mass_kernel(m: float, half: float) -> float:
     return interval_mass_kernel(m - half, m + half)
 
 
-@kernel
+@inner
 def slice_moments_kernel(m: float, half: float) -> tuple[float, float, float]:
     """Mass, E[u 1] and E[u^2 1] of |u - m| < half, given the middle and the half width."""
     sign = 1.0

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from reluscope._kernels import inner
 from reluscope.measure.normal import INV_SQRT_2PI, kernel, mills, upper_tail
 
 NORMAL, UNIFORM, RADIAL = 0, 1, 2
@@ -28,7 +29,7 @@ TIE = 1e-11
 """A constant form this close to a threshold (relative to its size on the line) counts as being on it."""
 
 
-@kernel
+@inner
 def radial_tail(t: float, r: int) -> float:
     """P(|u| > t) for u ~ N(0, I_r) and t >= 0: positive terms only, r/2 of them."""
     half = 0.5 * t * t
@@ -49,7 +50,7 @@ def radial_tail(t: float, r: int) -> float:
     return min(total, 1.0)
 
 
-@kernel
+@inner
 def radial_density(t: float, r: int) -> float:
     """Density of the signed distance at t."""
     if t == 0.0:
@@ -57,7 +58,7 @@ def radial_density(t: float, r: int) -> float:
     return math.exp((r - 1) * math.log(abs(t)) - 0.5 * t * t - 0.5 * r * math.log(2.0) - math.lgamma(0.5 * r))
 
 
-@kernel
+@inner
 def far_side(law: int, r: int, t: float) -> float:
     """Mass beyond t, on the side away from 0 (for `UNIFORM` t itself)."""
     if law == NORMAL:
@@ -66,7 +67,7 @@ def far_side(law: int, r: int, t: float) -> float:
     return t if law == UNIFORM else 0.5 * radial_tail(abs(t), r)
 
 
-@kernel
+@inner
 def between(law: int, a: float, beyond_a: float, b: float, beyond_b: float) -> float:
     """Mass of [a, b] given the masses beyond its ends, before `scale`."""
     if law == UNIFORM:
@@ -78,7 +79,7 @@ def between(law: int, a: float, beyond_a: float, b: float, beyond_b: float) -> f
     return 1.0 - beyond_a - beyond_b
 
 
-@kernel
+@inner
 def line_density(law: int, r: int, t: float) -> float:
     """Density at t under the law along the line, before `scale`."""
     if law == NORMAL:

@@ -230,7 +230,9 @@ class Bounds:
             for m, group in enumerate(layer.groups):
                 us, uc, _ = lines[j][m]
                 c = np.empty((*Q.shape[:2], len(group.unit)))
-                q = q + _lines_kernel(Q, group.unit, group.step, group.at, us, uc, slopes[j][m], h, c)
+                q = q + _lines_kernel(
+                    _plain(Q), group.unit, group.step, group.at, _plain(us), _plain(uc), _plain(slopes[j][m]), h, c
+                )
                 own.append(c)
             coefficients.append(own)
             q = q - np.abs(h) @ on_h + h @ layer.b
@@ -249,10 +251,19 @@ class Bounds:
             for m, group in enumerate(layer.groups):
                 us, uc, _ = lines[j][m]
                 a = slopes[j][m].copy()
-                _slopes_kernel(h, group.unit, group.step, group.at, us, uc, coefficients[j][m], a, z, rate)
+                _slopes_kernel(
+                    h, group.unit, group.step, group.at, _plain(us), _plain(uc), coefficients[j][m], a, z, rate
+                )
                 own.append(a)
             out.append(own)
         return out
+
+
+def _plain(numbers: FloatArray) -> FloatArray:
+    """The same numbers row by row and read-only: a kernel compiles once, not for each kind of array that comes."""
+    own = np.ascontiguousarray(numbers).view()
+    own.flags.writeable = False
+    return own
 
 
 @numba.njit(cache=True, nogil=True)

@@ -74,6 +74,8 @@ class Chart:
     def line(self, x: npt.ArrayLike, y: npt.ArrayLike, kind: str = "c1", name: str = "", *, step: bool = False) -> None:
         """A line through the points; `step=True` holds each value until the next point."""
         px, py = self._px(x), self._py(y)
+        if not len(px):
+            return
         if step:
             px, py = np.repeat(px, 2)[1:], np.repeat(py, 2)[:-1]
         self._marks.append(f'<path class="line {kind}" d="{_path(px, py)}"/>')

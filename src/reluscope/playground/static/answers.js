@@ -86,7 +86,7 @@ function heaviest(f) {
   fill($('heaviest'), el('table', {},
     el('thead', {}, el('tr', {}, el('th', { className: 'n' }, 'probability'), el('th', {}, 'linear model'), el('th', {}, el('span', { className: 'unseen' }, 'place')))),
     el('tbody', {}, ...f.rows.map(row))),
-  el('p', { className: 'soft small' }, `All others together: at most ${number(f.others, 2)}. Method: ${f.method}.`));
+  el('p', { className: 'soft small' }, `All but these together: at most ${number(f.others, 2)}. Method: ${f.method}.`));
 }
 
 function regionsLine() {

@@ -939,6 +939,9 @@ def test_nothing_is_drawn_of_a_line_without_points():
 def test_minus_signs_in_exponents(report):
     shown = replace(report, sections=(Section("units", "t", "at most 2.9e-07, x-1, [-3]", ""),)).html()
     assert "at most 2.9e−07, x-1, [−3]" in shown
+    chart = Chart((0, 1), (0, 1), x_label="a", y_label="b")
+    chart.colour_bar(sequential(np.linspace(0.0, 1.0, 3)), "≤ 6.1e-08", "0.06", "probability")
+    assert "≤ 6.1e−08" in chart.svg()
 
 
 def test_an_event_that_cannot_happen_is_moved_by_no_input():

@@ -949,7 +949,8 @@ def test_an_event_that_cannot_happen_is_moved_by_no_input():
     page = rs.report(net, box=([1.0, 2.0], [1.5, 3.0]), events="y[0] > 0.5", budget="5s", rng=0)
     section = next(s for s in page.sections if s.key == "sensitivity")
     assert not section.reason and section.first
-    assert section.answer == "No input: the probability of y[0] > 0.5 moves with the mean or the spread of none."
+    still = "does not move with the mean or the spread of any input"
+    assert section.answer == f"Nothing: the probability of y[0] > 0.5 {still}."
 
 
 def test_inputs_have_one_name_all_over_the_page():
@@ -969,11 +970,11 @@ def test_rounding_errors_of_singular_values_are_zero():
 
 
 def test_the_python_is_there_though_only_the_event_was_answered(moons):
-    net = rs.Network(moons.network.layers, name="my moons.onnx")
-    subject = Subject(net, moons.law, "", events=("y[0] > 0",), budget=Budget(seconds=5.0))
+    subject = Subject(moons.network, moons.law, "", events=("y[0] > 0",), budget=Budget(seconds=5.0))
     subject.probability("y[0] > 0", 1.0)
-    code = python_code(subject)
+    code = python_code(subject, "my moons.onnx")
     assert "rs.load('my moons.onnx')" in code and "rs.probability(net, law, event" in code
+    assert "rs.load('model.onnx')" in python_code(subject, "Version 1.2")
 
 
 @pytest.mark.skipif(CHROMIUM is None or os.name != "posix", reason="needs Chromium")

@@ -144,8 +144,8 @@ def sensitivity(subject: Subject) -> Section:
     order = np.argsort(-np.maximum(np.abs(by_mean), np.abs(by_spread)), kind="stable")
     order = order[np.maximum(np.abs(by_mean), np.abs(by_spread))[order] > 0]
     if not len(order):
-        seen = "moves" if found.guarantee in ("exact", "sound") else "was seen to move"
-        lead = f"No input: the probability of {text} {seen} with the mean or the spread of none."
+        still = "does not move" if found.guarantee in ("exact", "sound") else "was not seen to move"
+        lead = f"Nothing: the probability of {text} {still} with the mean or the spread of any input."
         return Section("sensitivity", title, lead, found.guarantee, facts={"event": text, "sensitivity": {}})
     shown = order[:_MOST_INPUTS]
     names = [subject.feature(int(i)) for i in shown]

@@ -344,8 +344,9 @@ def report(
         "seconds": _seconds(time.monotonic() - started, clock.elapsed()),
     }
     kept = tuple(subject.records)
-    ways = _scene(subject), python_code(subject), playground_link(subject)
-    return Report(title or net.name or "network", law_from, tuple(done), origin, seed, kept, assumed, screen, *ways)
+    title = title or net.name or "network"
+    ways = _scene(subject), python_code(subject, title), playground_link(subject)
+    return Report(title, law_from, tuple(done), origin, seed, kept, assumed, screen, *ways)
 
 
 def _seconds(passed: float, counted: float) -> str:

@@ -14,14 +14,17 @@ from reluscope.reporting.subject import Subject
 
 _PORT = 8474
 _SIGMAS = 3.5
+_FILES = (".onnx", ".npz", ".safetensors", ".pt", ".pth")
 _MOST_INPUTS = 64
 """Inputs whose means and spreads fit in a link."""
 
 
-def python_code(subject: Subject) -> str:
-    """A script for the folder of a saved report that asks its first questions again."""
-    name = subject.net.name or ""
-    file = name if PurePath(name).suffix else "model.onnx"
+def python_code(subject: Subject, title: str = "") -> str:
+    """A script for the folder of a saved report that asks its first questions again.
+
+    A title that is the name of a model file, as the command line gives it, names the file.
+    """
+    file = title if PurePath(title).suffix in _FILES else "model.onnx"
     lines = [
         "import json", "", "import reluscope as rs", "",
         f"net = rs.load({file!r})  # the file of the network; its sha256 is {fingerprint(subject.net)[:16]}...",

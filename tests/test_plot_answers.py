@@ -23,6 +23,7 @@ from reluscope.plot import (
     plot_pdf,
     plot_regions,
     plot_spectrum,
+    plot_topology,
 )
 
 
@@ -107,6 +108,38 @@ def test_a_complex_shows_every_layer_and_a_boundary(moons, box):
     assert len(level.get_segments()) == len(found.level_set())
 
 
+def test_results_in_the_plane_draw_themselves(moons):
+    net, box = moons.network, (-2.0, 2.0)
+    found = rs.regions(net, box, progress=None)
+    ax = found.plot(colour="pattern")
+    assert ax.get_title() == f"{len(found)} regions" and len(ax.collections[0].get_paths()) == len(found)
+    assert found.plot(ax) is ax
+    whole = rs.polyhedral_complex(net, box, progress=None)
+    assert len(whole.plot(vertices=False, boundary=whole.level_set()).collections) == 4
+
+
+@pytest.mark.parametrize("of", ["sublevel", "superlevel", "level"])
+def test_a_set_is_drawn_where_the_network_says(of):
+    net = rs.example("cocircles").network
+    found = rs.topology(net, (-1.6, 1.6), of=of)
+    ax = found.plot()
+    cells, lines = ax.collections
+    assert ax.get_title().endswith(f"Betti numbers {found.betti}") and ax.get_xlim() == (-1.6, 1.6)
+    assert len(lines.get_segments()) == found.part.f_vector[1]
+    middles = [path.vertices[:-1].mean(axis=0) for path in cells.get_paths()]
+    assert len(middles) == found.part.f_vector[2] == (0 if of == "level" else len(found.part.regions))
+    sign = {"sublevel": -1.0, "superlevel": 1.0, "level": 0.0}[of]
+    assert all(sign * net(m)[0] >= -1e-9 for m in middles)
+
+
+def test_single_points_of_a_set_are_dots():
+    bowl = rs.Network([([[1.0, 0.0], [0.0, 1.0]], None, "abs"), ([[1.0, 1.0]], None)])
+    found = rs.topology(bowl, (-1, 1), of="sublevel", value=0.0)
+    np.testing.assert_allclose(found.plot().get_lines()[0].get_xydata(), [[0.0, 0.0]], atol=1e-12)
+    with pytest.raises(InputError, match="2 inputs"):
+        rs.topology(random_net((3, 3, 1), 0), (-1, 1)).plot()
+
+
 def test_pictures_refuse_what_they_are_not_of(moons):
     net = moons.network
     found = rs.regions(net, (-1, 1), progress=None)
@@ -118,6 +151,7 @@ def test_pictures_refuse_what_they_are_not_of(moons):
         (lambda: plot_pdf(found), "outputs must be Outputs"),
         (lambda: plot_spectrum(net), "spectrum must be Spectrum"),
         (lambda: plot_complex(found), "complex_ must be Complex"),
+        (lambda: plot_topology(found), "topology must be Topology"),
         (lambda: plot_regions(found, color="mass"), "say colour="),
         (lambda: plot_complex(rs.polyhedral_complex(random_net((3, 3, 1), 0), (-1, 1), progress=None)), "2 inputs"),
     ):

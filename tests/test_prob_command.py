@@ -257,6 +257,7 @@ def test_networks_are_given_as_name_and_file(law, extra, capsys):
         ("argmn == 0", "'argmn' is not known; did you mean argmin? an event speaks of x[i], y[i], argmax, argmin", 0),
         ("y[0] > 0 &&& y[1] > 0", "'&' is not expected here", 11),
         ("y[0] > 0 and and y[1] > 0", "'and' is not expected here", 13),
+        ("abs(y[0]", "expected ')' to close abs(, got the end", 8),
     ],
 )
 def test_events_are_told_what_was_meant(model, law, capsys, event, says, column):

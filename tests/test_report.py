@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -21,15 +22,20 @@ from browser import Browser
 from colour_vision import differences
 from nets import random_net
 from reluscope.activations import leaky_relu
+from reluscope.answer import Answers
 from reluscope.budget import Budget
 from reluscope.cli import main
 from reluscope.events import output_intervals
+from reluscope.reporting import sections
+from reluscope.reporting.blocks import Section
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, png, sequential
 from reluscope.reporting.first_screen import Chance
 from reluscope.reporting.levers import by_input, sensitivity
+from reluscope.reporting.output_laws import numbers
 from reluscope.reporting.page import fingerprint
 from reluscope.reporting.region_pictures import plane_of
 from reluscope.reporting.subject import Subject
+from reluscope.reporting.ways_on import python_code
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -863,3 +869,127 @@ def test_the_events_have_the_guarantee_asked_for(tmp_path, capsys):
     assert next(s for s in drawn.sections if s.key == "events").guarantee == "confidence"
     with pytest.raises(rs.errors.InputError, match="guarantee must be"):
         rs.report(net, law, events=[event], guarantee="certain")
+
+
+# -- what the page says ----------------------------------------------------------------------------------------------
+
+
+def test_units_are_counted_as_switching_only_where_both_sides_are_known():
+    """In a small box most units of a network stay on one side; lines cannot prove it, and must not say the opposite."""
+    net = random_net((6, 12, 12, 3), 4)
+    law = rs.Uniform(np.full(6, 0.2), np.full(6, 0.21))
+    subject = Subject(net, law, "", budget=Budget(seconds=5.0))
+    found = sections.units(subject)
+    seen = net.pattern(law.sample(20_000, rng=1)) > 0
+    both = int((seen.any(axis=0) & ~seen.all(axis=0)).sum())
+    assert both < 24 and found.facts["seen_both_ways"] <= both
+    assert "All of the" not in found.answer
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((3, 0, 0, 3), "All of the 3 units switch on and off."),
+        ((9, 1, 1, 7), "7 of 9 units switch on and off; 1 is always on, 1 always off (but for at most one"),
+        ((9, 0, 2, 1), "1 of 9 units switches on and off; 2 are always on, 0 always off (but for at most one"),
+        ((9, 0, 0, 8), "8 of 9 units switch on and off; of the other 1 it is not known: it was rarely"),
+        ((9, 2, 1, 4), "1 is always on, 2 always off (but for at most one input in a million); of 2 it is not known"),
+    ],
+)
+def test_units_in_words(counts, words):
+    assert words in sections._units_said(*counts)
+
+
+def test_two_shares_that_make_a_whole_have_equally_many_digits():
+    share, half = np.array([0.592, 0.408, 0.0]), np.array([0.0099, 0.0101, 0.0])
+    assert numbers(share, share - half, share + half)[:2] == ["59.2 %", "40.8 %"]
+    three = np.array([0.4186, 0.4154, 0.166])
+    assert numbers(three, three - 0.04, three + 0.04) == ["42 %", "42 %", "17 %"]
+
+
+def test_many_linear_models_do_not_cover_less_than_one_of_them():
+    one = Answers(np.array([0.04, 0.003]), np.array([0.007, 0.0]), np.array([0.107, 0.03]), "confidence", 0.99)
+
+    class Found:
+        mass = masses = one
+        C, d, support_size = np.zeros((2, 1, 3)), np.zeros((2, 1)), 2
+        entropy, method, guarantee = rs.Answer(3.0, 1.0, 9.0, "sound"), "", "confidence"
+
+        def __init__(self, remainder):
+            self.remainder = remainder
+
+        def __len__(self):
+            return 2
+
+        def top(self, k):
+            return self
+
+    for remainder, said in ((0.9619, "are a small part of them"), (0.7, "cover at least 30 % of the inputs")):
+        subject = Subject(random_net((3, 4, 1), 0), rs.Gaussian(np.zeros(3)), "")
+        subject.cache["linear_models"] = Found(remainder)
+        assert said in sections.linear_models(subject).headline
+
+
+def test_nothing_is_drawn_of_a_line_without_points():
+    chart = Chart((0, 1), (0, 1), x_label="a", y_label="b")
+    chart.line([], [], name="none")
+    assert 'd=""' not in chart.svg() and "none" not in chart.svg()
+
+
+def test_minus_signs_in_exponents(report):
+    shown = replace(report, sections=(Section("units", "t", "at most 2.9e-07, x-1, [-3]", ""),)).html()
+    assert "at most 2.9e−07, x-1, [−3]" in shown
+    chart = Chart((0, 1), (0, 1), x_label="a", y_label="b")
+    chart.colour_bar(sequential(np.linspace(0.0, 1.0, 3)), "≤ 6.1e-08", "0.06", "probability")
+    assert "≤ 6.1e−08" in chart.svg()
+
+
+def test_an_event_that_cannot_happen_is_moved_by_no_input():
+    net = rs.Network([(np.eye(2), None), (-np.eye(2), None)])
+    page = rs.report(net, box=([1.0, 2.0], [1.5, 3.0]), events="y[0] > 0.5", budget="5s", rng=0)
+    section = next(s for s in page.sections if s.key == "sensitivity")
+    assert not section.reason and section.first
+    still = "does not move with the mean or the spread of any input"
+    assert section.answer == f"Nothing: the probability of y[0] > 0.5 {still}."
+
+
+def test_inputs_have_one_name_all_over_the_page():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    net = random_net((3, 6, 1), 2)
+    page = rs.report(net, X=X, y=net(X)[:, 0], events="y[0] > 0", budget="10s", rng=0).html()
+    assert "x[2]" in page and not re.search(r"\bx[0-2]\b", re.sub(r'"[^"]*"', "", page.split("<script")[0]))
+
+
+def test_rounding_errors_of_singular_values_are_zero():
+    net = rs.Network([(np.ones((4, 3)) / 7, np.full(4, 9.0)), (np.ones((3, 4)) / 3, None)])  # of rank 1 where it is on
+    page = rs.report(net, rs.Gaussian(np.zeros(3)), budget="5s", rng=0)
+    table = next(
+        b for s in page.sections if s.key == "spectrum" for b in s.blocks if getattr(b, "name", "") == "spectrum"
+    )
+    assert table.columns["median"][0] > 0 and table.columns["median"][1:] == [0.0, 0.0]
+
+
+def test_the_python_is_there_though_only_the_event_was_answered(moons):
+    subject = Subject(moons.network, moons.law, "", events=("y[0] > 0",), budget=Budget(seconds=5.0))
+    subject.probability("y[0] > 0", 1.0)
+    code = python_code(subject, "my moons.onnx")
+    assert "rs.load('my moons.onnx')" in code and "rs.probability(net, law, event" in code
+    assert "rs.load('model.onnx')" in python_code(subject, "Version 1.2")
+
+
+@pytest.mark.skipif(CHROMIUM is None or os.name != "posix", reason="needs Chromium")
+def test_the_map_explains_only_what_it_draws(tmp_path):
+    net = random_net((2, 5, 1), 3)
+    shown = {}
+    for name, given in (("box", {"box": ([-1, -1], [1, 1])}), ("law", {"law": rs.Gaussian([0.0, 0.0])})):
+        rs.report(net, budget="5s", rng=0, **given).save(tmp_path / name)
+        found = Browser(tmp_path / f"profile-{name}", (tmp_path / name).as_uri())
+        try:
+            found.ask("Page.navigate", url=(tmp_path / name / "report.html").as_uri())
+            found.until("document.readyState === 'complete' && !document.querySelector('#scene-box').hidden")
+            parts = "['#scene-law', '#scene-slider', '#scene-layers']"
+            shown[name] = found.see(f"{parts}.map(e => document.querySelector(e).checkVisibility())")
+            assert not found.problems
+        finally:
+            found.close()
+    assert shown == {"box": [False, False, False], "law": [True, False, False]}

@@ -13,6 +13,7 @@ from reluscope._lazy import late
 
 DOORS = {
     "Certificates.plot": "reluscope.plot.certificates:plot_certificates",
+    "Complex.plot": "reluscope.plot.complexes:plot_complex",
     "Event.to_vnnlib": "reluscope.formats.vnnlib:write_vnnlib",
     "Explanation.plot": "reluscope.plot.explanations:plot_explanation",
     "Growth.plot": "reluscope.plot.invariance:plot_growth",
@@ -29,7 +30,9 @@ DOORS = {
     "Network.to_torch": "reluscope.formats.torch_module:torch_module",
     "Persistence.plot": "reluscope.plot.persistence:plot_persistence",
     "Regions.masses": "reluscope.measure.regions:region_masses",
+    "Regions.plot": "reluscope.plot.regions:plot_regions",
     "Slice.plot": "reluscope.plot.regions:plot_slice",
+    "Topology.plot": "reluscope.plot.complexes:plot_topology",
     "Unwrapped.plot": "reluscope.plot.local_models:plot",
 }
 

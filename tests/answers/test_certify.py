@@ -181,7 +181,8 @@ def test_labels_mark_wrong_rows():
     assert found.share(0.1) == pytest.approx(2 / 3) == found.box_share(0.1)
     assert found.largest[2] > 0  # about the decision, right or wrong
     frame = found.to_pandas()
-    assert list(frame) == ["row", "decision", "correct", "change at 0.1", "largest", "box_largest"] and len(frame) == 3
+    assert list(frame) == ["row", "decision", "correct", "change at 0.1 (upper bound)", "largest", "box_largest"]
+    assert len(frame) == 3
     sign = rs.certify(rs.Network([([[1.0]], None)]), X, 0.1, labels=[1, 0, 0])
     assert sign.decision.tolist() == [1, 0, 1] and sign.correct.tolist() == [True, True, False]
 
@@ -334,6 +335,8 @@ def test_picture(tmp_path):
     assert [t.get_text() for t in ax.get_legend().get_texts()][2].startswith("plain CROWN on boxes of 4.5σ (99.99")
     assert plot_certificates(found, ax, color="black") is ax
     save(ax, tmp_path / "curve.png")
+    box_of = ax.get_legend().get_window_extent
+    assert not box_of().overlaps(ax.get_window_extent().padded(-1.0))  # no legend on a curve
     assert (tmp_path / "curve.png").stat().st_size > 5000
     assert len(rs.certify(net, np.zeros(6), 0.02, box=None).plot().get_lines()) == 2
     with pytest.raises(InputError, match="certificates must be"):
@@ -357,7 +360,7 @@ def test_command(files, capsys):
     arguments = ["certify", str(folder / "small.npz"), "--data", str(folder / "data.csv"), "--target", "class"]
     assert main([*arguments, "--sigma", ".02,.1", "--probability", "1e-3"]) == 0
     text = capsys.readouterr().out
-    assert "change at 0.02" in text and "plain CROWN" in text and "time" in text
+    assert "change at 0.02 (upper bound)" in text and "plain CROWN" in text and "time" in text
     assert main([*arguments, "--sigma", ".02,.1", "--probability", "1e-3", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     found = rs.certify(net, X, [0.02, 0.1], probability=1e-3, labels=label)
@@ -374,9 +377,8 @@ def test_command_writes_files_and_refuses(files, capsys):
     folder = files[0]
     arguments = ["certify", str(folder / "small.npz"), "--data", str(folder / "data.csv")]
     assert main([*arguments, "--target", "class", "--sigma", ".1", "--scale", "1,0", "--out", str(folder / "o")]) == 0
-    assert (
-        (folder / "o" / "small-certificates.csv").read_text().startswith("row,decision,correct,change at 0.1,largest")
-    )
+    table = (folder / "o" / "small-certificates.csv").read_text()
+    assert table.startswith("row,decision,correct,change at 0.1 (upper bound),largest")
     assert (folder / "o" / "small-certificates.png").exists()
     capsys.readouterr()
     for wrong, message in (

@@ -266,3 +266,8 @@ NET = random_net([2, 3, 2], 0)
 def test_bad_inputs(call, words):
     with pytest.raises(InputError, match=words):
         call()
+
+
+def test_one_singular_value_is_one_in_words():
+    found = spectrum(Network([([[1.0]], None), ([[2.0]], None)]), Gaussian([0.0]))
+    assert repr(found).startswith("Spectrum(1 singular value on ")

@@ -220,6 +220,22 @@ def test_controls_have_names(browser):
     assert nameless == []
 
 
+@pytest.mark.parametrize(
+    ("bracket", "shown"),
+    [
+        ((0.081064, 0.0842134, 0.0881351), "0.0842 in [0.08106, 0.08814]"),
+        ((-0.64432, -0.64, -0.63411), "−0.64 in [−0.6444, −0.6341]"),
+        ((0.0, 0.0011, 0.0123), "0.0011 in [0, 0.013]"),
+        ((0.5 - 1e-14, 0.5, 0.5 + 1e-14), "0.5 ± 1e−14"),
+    ],
+)
+def test_numbers_have_the_digits_that_their_intervals_support(browser, bracket, shown):
+    open_page(browser)
+    lower, value, upper = bracket
+    a = f"{{lower: {lower!r}, value: {value!r}, upper: {upper!r}}}"
+    assert browser.see(f"import('./dom.js').then(m => `${{m.value({a})}} ${{m.interval({a})}}`)") == shown
+
+
 def test_hasty_changes_end_at_the_last(browser):
     open_page(browser)
     # the first answer comes last

@@ -169,6 +169,19 @@ def test_all_inputs_vary_with_a_budget(client):
     assert 0 < linear_models["remainder"] < 0.2
 
 
+def test_proofs_wait_until_the_hand_rests(client, monkeypatch):
+    from reluscope.answers import probability
+
+    about, view = opened(client, "controller")
+    view |= {"vary": "all", "event": "argmin == 0"}
+    asked, real = [], probability._proved
+    monkeypatch.setattr(probability, "_proved", lambda *a, **k: asked.append(1) or real(*a, **k))
+    found = ask(client, "event", network=about["key"], view=view | {"live": True})["answer"]
+    assert found["guarantee"] == "confidence" and not asked
+    ask(client, "event", network=about["key"], view=view)
+    assert asked
+
+
 def test_a_point(client):
     about, view = opened(client, "moons")
     net = rs.example("moons").network

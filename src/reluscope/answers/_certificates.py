@@ -126,12 +126,12 @@ class Certificates(Tabular):
         return shares if at.ndim else float(shares)
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """The columns of the table by name; `change at SIGMA` is an upper bound."""
+        """The columns of the table by name; `change at SIGMA` is a probability, and its upper bound."""
         columns: dict[str, list[Any]] = {"row": list(range(len(self))), "decision": self.decision.tolist()}
         if self.correct is not None:
             columns["correct"] = self.correct.tolist()
         for k, s in enumerate(self.sigma):
-            columns[f"change at {s:g}"] = self.change.upper[:, k].tolist()
+            columns[f"change at {s:g} (upper bound)"] = self.change.upper[:, k].tolist()
         columns["largest"] = self.largest.tolist()
         if self.box_largest is not None:
             columns["box_largest"] = self.box_largest.tolist()

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from reluscope import intervals
 from reluscope._check import FloatArray, choice, describe, integer, real, real_array, seeded
+from reluscope._text import count
 from reluscope.answer import Answer, Answers
 from reluscope.answers._patterns import (
     EnumeratedPatterns,
@@ -325,7 +326,7 @@ class Spectrum:
 
     def __repr__(self) -> str:
         how = "enumeration" if self._found is not None else f"{self.draws:,} draws"
-        return f"Spectrum({self.ranks} singular values on {len(self.weight):,} patterns, {how})"
+        return f"Spectrum({count(self.ranks, 'singular value')} on {count(len(self.weight), 'pattern')}, {how})"
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import FloatArray, integer, real
+from reluscope._doors import door
 from reluscope.budget import parse_budget
 from reluscope.cells.complex_faces import Level, Nodes, count_components, gather, lattice, segments
 from reluscope.cells.complex_glue import glue
@@ -323,6 +324,21 @@ class Complex:
             np.where(zero, 0, np.where(positive, 1, -1)).astype(np.int8),
             self._closed and bool(level.sides[at] != 0),
         )
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """A picture of the edges in the plane, coloured by the hidden layer that bends there.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+        **options
+            Those of `plot_complex`.
+
+        Returns
+        -------
+        Axes
+        """
+        return door("Complex.plot")(self, ax, **options)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

@@ -445,6 +445,21 @@ class Regions:
 
     # -- out -----------------------------------------------------------------------------------------------------
 
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """A picture of the regions of a network with two inputs.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+        **options
+            Those of `plot_regions`, such as `colour="mass"`.
+
+        Returns
+        -------
+        Axes
+        """
+        return door("Regions.plot")(self, ax, **options)
+
     def to_dict(self, masses: Answers | npt.ArrayLike | None = None) -> dict[str, Any]:
         """Columns by name: the interior point, the affine map, the volume (one and two dimensions) and the pattern.
 

@@ -66,6 +66,21 @@ class Topology:
         """The alternating sum of the Betti numbers, and of the numbers of faces."""
         return self.part.euler
 
+    def plot(self, ax: Any = None, **style: Any) -> Any:
+        """A picture of the set in the plane: its cells filled, its edges as lines, single points as dots.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+        **style
+            Of the lines.
+
+        Returns
+        -------
+        Axes
+        """
+        return door("Topology.plot")(self, ax, **style)
+
     def __repr__(self) -> str:
         torsion = "" if self.betti == self.betti_mod2 else f", modulo 2 {self.betti_mod2}"
         faces = count(sum(self.part.f_vector), "face")
@@ -396,4 +411,5 @@ def _compared(net: Network, rows: FloatArray, levels: FloatArray) -> Network:
     carried = (last.weight, last.bias, Units.uniform("identity", m))
     before = [(a.weight, a.bias, a.units) for a in net.hidden]
     layers: list[Any] = [*before, carried, (weight, bias, units), (out, None)]
-    return Network(layers, name=net.name)
+    made = Network(layers, name=net.name)
+    return made if net.schema is None else made.with_schema(net.schema)

@@ -336,7 +336,8 @@ class _Parser:
     def expect(self, sign: str, after: str) -> None:
         token = self.tokens[self.at]
         if not self.take(sign):
-            self.fail(f"expected {sign!r} {after}, got {token.text!r}", token.start)
+            got = token.text if token.kind == "end" else repr(token.text)
+            self.fail(f"expected {sign!r} {after}, got {got}", token.start)
 
     # -- grammar --
 

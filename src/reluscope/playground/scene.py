@@ -46,7 +46,7 @@ _SECONDS = {"event": 0.4, "linear_models": 0.3, "outputs": 0.2, "picture": 0.6}
 _ENUMERATED = 2.0
 """Seconds for the event where the law is seen in two dimensions at most."""
 
-_LIVE, _LIVE_FLAT = 0.15, 0.5
+_LIVE, _LIVE_FLAT = 0.1, 0.5
 """Share of the time while something is being moved. Where the law is seen in two dimensions at most, enumeration ends
 long before, unless the machine is busy; what is tried in its place after that takes longer."""
 
@@ -272,7 +272,10 @@ class Scenes:
             view.event, view.net, view.law()
         )  # what is wrong with it is said before what is wrong with the network
         refuse_if_large(view, MOST_MEASURED)
-        found = answer(probability(view.net, view.law(), view.event, budget=budget("event", view), rng=0))
+        # While something moves there is no time for a proof: its set-up takes longer than the sample. It comes at rest.
+        kind = "confidence" if view.live and _seen(view) > 3 else "auto"
+        limit = budget("event", view)
+        found = answer(probability(view.net, view.law(), view.event, guarantee=kind, budget=limit, rng=0))
         if view.opened.data is not None:
             event = as_event(view.event, view.net, view.law())
             found["rows"] = int(event.holds(view.net, view.opened.data).sum())

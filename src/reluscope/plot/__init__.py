@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reluscope.plot.answers import plot_spectrum as plot_spectrum
     from reluscope.plot.certificates import plot_certificates as plot_certificates
     from reluscope.plot.complexes import plot_complex as plot_complex
+    from reluscope.plot.complexes import plot_topology as plot_topology
     from reluscope.plot.explanations import plot_explanation as plot_explanation
     from reluscope.plot.explanations import plot_intervals as plot_intervals
     from reluscope.plot.instances import plot_instances as plot_instances
@@ -75,7 +76,7 @@ _HOME = {
     for module, names in {
         "answers": "plot_cdf plot_joint_pdf plot_masses plot_pdf plot_spectrum",
         "certificates": "plot_certificates",
-        "complexes": "plot_complex",
+        "complexes": "plot_complex plot_topology",
         "explanations": "plot_explanation plot_intervals",
         "invariance": "plot_growth",
         "instances": "plot_instances plot_local_lines",

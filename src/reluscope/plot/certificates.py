@@ -47,8 +47,9 @@ def plot_certificates(certificates: Certificates, ax: Axes | None = None, **styl
         at = _steps(found.box_largest, end)
         name = f"plain CROWN on boxes of {found.box:g}σ ({percent(found.box_mass)} of the noise)"
         ax.plot(at, 100 * found.box_share(at), "--", color=GREY, linewidth=1.6, drawstyle="steps-pre", label=name)
-    ax.legend(frameon=False, fontsize="small")
-    name_axes(ax, "standard deviation σ of the noise", "rows certified (%)", count(len(found), "row"))
+    # Above the picture: the curves begin at 100 % on the left and may end anywhere.
+    ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2)
+    name_axes(ax, "standard deviation σ of the noise", f"share of {count(len(found), 'row')} certified (%)")
     ax.set(xlim=(0.0, end), ylim=(-2.0, 102.0))
     return ax
 

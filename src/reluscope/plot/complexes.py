@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reluscope._check import flag
 from reluscope.cells.complex import Complex
 from reluscope.cells.level_set import LevelSet
+from reluscope.cells.topology import Topology
 from reluscope.errors import InputError
-from reluscope.plot._axes import axes, expect, in_units, limit, name_axes
+from reluscope.plot._axes import BLUE, axes, expect, in_units, limit, name_axes
 from reluscope.schema import input_labels
 
 if TYPE_CHECKING:
@@ -82,4 +83,48 @@ def plot_complex(
     )
     name_axes(ax, title=counts)
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    return ax
+
+
+def plot_topology(topology: Topology, ax: Axes | None = None, **style: Any) -> Axes:
+    """A set of the plane and its Betti numbers: cells filled, edges as lines, single points as dots.
+
+    Parameters
+    ----------
+    topology : Topology
+        What `reluscope.topology(net, box)` gives for a network with two inputs.
+    ax : matplotlib Axes, optional
+        Where to draw; by default in a new figure.
+    **style
+        Goes to `LineCollection`, for the edges.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Notes
+    -----
+    Lines inside a filled set are edges between regions of the network.
+    """
+    expect(topology, Topology, "topology", "reluscope.topology(net, box)")
+    part = topology.part
+    whole = part.complex
+    if whole.dimension != 2:
+        raise InputError(f"plot_topology draws networks with 2 inputs, got {whole.dimension}")
+    ax = axes(ax)
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    assert whole.box is not None
+    offsets, ids = whole.face_vertices(2)
+    cells = [whole.vertices[ids[offsets[i] : offsets[i + 1]]] for i in part.regions]
+    ax.add_collection(PolyCollection(cells, facecolors=BLUE, alpha=0.25, linewidths=0.0))
+    # A set with an area is told by its colour; its edges are fine lines then.
+    lines: dict[str, Any] = {"colors": BLUE, "linewidths": 0.6 if cells else 1.8} | style
+    ax.add_collection(LineCollection(list(part.segments()), **lines))
+    alone = np.setdiff1d(part.faces[0], whole.edges[part.faces[1]])
+    ax.plot(*whole.vertices[alone].T, "o", color=BLUE, markersize=4.0)
+    limit(ax, *whole.box)
+    in_units(ax, *input_labels(whole.network.schema, 2))
+    said = topology.of[:1].upper() + topology.of[1:]
+    name_axes(ax, title=f"{said}: Betti numbers {topology.betti}")
     return ax

@@ -74,6 +74,8 @@ class Chart:
     def line(self, x: npt.ArrayLike, y: npt.ArrayLike, kind: str = "c1", name: str = "", *, step: bool = False) -> None:
         """A line through the points; `step=True` holds each value until the next point."""
         px, py = self._px(x), self._py(y)
+        if not len(px):
+            return
         if step:
             px, py = np.repeat(px, 2)[1:], np.repeat(py, 2)[:-1]
         self._marks.append(f'<path class="line {kind}" d="{_path(px, py)}"/>')
@@ -122,7 +124,8 @@ class Chart:
         """A colour bar above the picture: RGB rows from `low` to `high`, and what it shows."""
         stops = ", ".join(hex_colours(colours))
         bar = f'<span class="bar" style="background: linear-gradient(90deg, {stops})"></span>'
-        self._bars.append(f"<span>{escape(name)} {escape(low)} {bar} {escape(high)}</span>")
+        ends = [escape(end).replace("e-", "e\N{MINUS SIGN}") for end in (low, high)]
+        self._bars.append(f"<span>{escape(name)} {ends[0]} {bar} {ends[1]}</span>")
 
     def whiskers(
         self, at: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, kind: str = "ink", *, across: bool = False

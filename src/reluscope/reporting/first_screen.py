@@ -18,7 +18,7 @@ from reluscope.intervals import binomial
 from reluscope.reporting.blocks import Figure
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, hex_colours
 from reluscope.reporting.images import inputs_as_images
-from reluscope.reporting.output_laws import decisions
+from reluscope.reporting.output_laws import decisions, numbers
 from reluscope.reporting.region_pictures import Plane, plane_of
 from reluscope.reporting.subject import Subject
 from reluscope.threads import OutOfTimeError, look
@@ -181,9 +181,9 @@ def shares(
     names: Sequence[str], share: FloatArray, lower: FloatArray, upper: FloatArray, colours: Sequence[str] = ()
 ) -> str:
     """Names, bars and percentages, as rows of a table of HTML."""
-    rows = []
+    rows, said = [], numbers(share, lower, upper)
     for k, name in enumerate(names):
-        number = percent_bracket(float(share[k]), float(lower[k]), float(upper[k]))[0].replace("at most", "≤")
+        number = said[k].replace("at most", "≤").replace("at least", "≥")
         colour = f"; background: {colours[k]}" if len(colours) else ""
         bar = f'<span style="width: {100 * float(share[k]):.2f}%{colour}"></span>'
         short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
@@ -260,7 +260,7 @@ def _where(subject: Subject) -> Figure | None:
         what = f"colours: which output is {subject.deciding}"
     else:
         colours = diverging(y[:, 0])
-        top = f"{float(np.abs(y[:, 0]).max()):.3g}"
+        top = f"{float(np.abs(y[:, 0]).max()):.2g}"  # two digits: the largest pixel, not the largest value
         chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.result(0).name)
         what = f"colours: {subject.result(0).name}"
     colours = colours.reshape(pixels, pixels, 3).copy()

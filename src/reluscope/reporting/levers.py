@@ -75,7 +75,10 @@ def _filled(subject: Subject, o: int, low: float, high: float, part: Any, text: 
     if len(heavy):
         most = float(np.max(atoms.mass.value))
         chart.stems(atoms.value[heavy], 0.9 * top * atoms.mass.value[heavy] / most, "c3", "single values")
-    what = " Stems: single values with a probability of their own, not part of the density." if len(heavy) else ""
+    what = ""
+    if len(heavy):
+        each = f"{percent(most)}{' the tallest' if len(heavy) > 1 else ''}"
+        what = f" Stems: single values with a probability of their own ({each}), not part of the density."
     return Figure(
         chart.svg(), f"The density of {subject.result(o).name} ({out.guarantee}), coloured where {text}.{what}"
     )
@@ -141,7 +144,9 @@ def sensitivity(subject: Subject) -> Section:
     order = np.argsort(-np.maximum(np.abs(by_mean), np.abs(by_spread)), kind="stable")
     order = order[np.maximum(np.abs(by_mean), np.abs(by_spread))[order] > 0]
     if not len(order):
-        raise InputError("the probability of the event does not move with the mean or the spread of any input")
+        still = "does not move" if found.guarantee in ("exact", "sound") else "was not seen to move"
+        lead = f"Nothing: the probability of {text} {still} with the mean or the spread of any input."
+        return Section("sensitivity", title, lead, found.guarantee, facts={"event": text, "sensitivity": {}})
     shown = order[:_MOST_INPUTS]
     names = [subject.feature(int(i)) for i in shown]
     at = np.arange(len(shown))[::-1].astype(float)

@@ -41,7 +41,8 @@ def outcome(subject: Subject) -> Section:
         columns[word].append(found.score if tested else None)
         if tested:
             lead += f", on the {len(subject.X_test):,} test rows {say(found.score)}"
-    table = Table("scores", "Training rows and test rows.", columns)
+    caption = "The rows given." if subject.X_test is None else "Training rows and test rows."
+    table = Table("scores", caption, columns)
     facts = {"metric": u.metric, "score": columns[word][0], "test_score": columns[word][-1] if tested else None}
     return Section("outcome", _TITLE, f"{lead}.", "", [table], facts=facts, headline=f"{lead}.")
 

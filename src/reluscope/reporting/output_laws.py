@@ -53,7 +53,7 @@ def outputs(subject: Subject) -> Section:
         for column, value in zip(rows.values(), row, strict=True):
             column.append(value)
         drawn = out, o, y[:, o], q
-        blocks += [_output_figure(*drawn, atoms, points, label), _density_figure(*drawn, points, label)]
+        blocks += [_output_figure(*drawn, atoms, points, label), _density_figure(*drawn, atoms, points, label)]
     q = [f"{v:.3g}" for v in (rows["1 %"][0], rows["median"][0], rows["99 %"][0])]
     named = net.n_outputs > 1 and net.schema is not None and bool(net.schema.outputs)
     said = f"The output “{rows['output'][0]}”" if named else rows["output"][0]
@@ -120,7 +120,7 @@ def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, poin
     return Figure(chart.svg(), f"The distribution of {label.name}; dots: counted draws{what if len(jumps) else ''}.")
 
 
-def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int, label: Label) -> Figure:
+def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, points: int, label: Label) -> Figure:
     low, high = float(q.value[0]), float(q.value[2])
     pad = 0.35 * (high - low) or 0.5 * abs(low) or 0.5
     t = np.linspace(low - pad, high + pad, points)
@@ -137,7 +137,8 @@ def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, points: int, la
     if len(density):
         chart.line(t, density, "c1", f"density ({out.guarantee})")
         chart.legend("soft", f"{len(drawn):,} draws")
-        what = f"The density of {label.name}, without single values, and a histogram of draws"
+        single = ", without single values," if len(atoms.value) else ""
+        what = f"The density of {label.name}{single} and a histogram of draws"
     return Figure(chart.svg(), f"{what}.")
 
 
@@ -189,13 +190,22 @@ def _decision_table(subject: Subject) -> tuple[str, Table]:
     found = decisions(subject)
     names = [subject.output(int(i)) for i in found.outputs]
     columns = {f"{found.word} output": names, "share": found.share, "lower": found.lower, "upper": found.upper}
-    ends = zip(found.outputs.tolist(), found.share, found.lower, found.upper, strict=True)
-    parts = [
-        f"{subject.output(i)} ({percent_bracket(float(s), float(a), float(b))[0]})" for i, s, a, b in ends if s > 0
-    ]
+    said = numbers(found.share, found.lower, found.upper)
+    parts = [f"{subject.output(i)} ({said[k]})" for k, i in enumerate(found.outputs.tolist()) if found.share[k] > 0]
     sentence = f"The {found.word} output is most often {', '.join(parts[:4])}."
     caption = f"Which output is {found.word}, {found.how}. {subject.assumption}".strip()
     return sentence, Table("decisions", caption, columns, shown=_MOST_OUTPUTS)
+
+
+def numbers(share: FloatArray, lower: FloatArray, upper: FloatArray) -> list[str]:
+    """Shares as percentages with the digits that their intervals support; two that make a whole have equally many."""
+    said = [percent_bracket(*map(float, ends))[0] for ends in zip(share, lower, upper, strict=True)]
+    two = np.flatnonzero(share > 0)
+    if len(two) == 2 and abs(float(share.sum()) - 1.0) < 1e-3 and all(said[k][0].isdigit() for k in two):
+        most = max(len(said[k].split()[0].partition(".")[2]) for k in two)
+        for k in two.tolist():
+            said[k] = f"{100 * float(share[k]):.{most}f} %"
+    return said
 
 
 def _asked(subject: Subject, name: str, output: int) -> bool:

@@ -52,8 +52,8 @@ _OWN, _LEAST_OWN = 0.35, 5.0
 _LEAST_FITTED, _ROWS_PER_SECOND = 2000, 300.0
 """Rows that a law is fitted to at most, by the seconds of the budget: that takes below a tenth of it on a free core."""
 
-_HYPHEN = re.compile(r"(?<![\w.)\]])-(?=[0-9.])")
-"""A hyphen before a number is a minus sign."""
+_HYPHEN = re.compile(r"(?:(?<![\w.)\]])|(?<=[0-9]e))-(?=[0-9.])")
+"""A hyphen before a number is a minus sign, also in an exponent."""
 
 _SECTIONS: tuple[tuple[str, str, Callable[[Subject], Section]], ...] = (
     ("events", "How likely are your events", sections.events),
@@ -344,8 +344,9 @@ def report(
         "seconds": _seconds(time.monotonic() - started, clock.elapsed()),
     }
     kept = tuple(subject.records)
-    ways = _scene(subject), python_code(subject), playground_link(subject)
-    return Report(title or net.name or "network", law_from, tuple(done), origin, seed, kept, assumed, screen, *ways)
+    title = title or net.name or "network"
+    ways = _scene(subject), python_code(subject, title), playground_link(subject)
+    return Report(title, law_from, tuple(done), origin, seed, kept, assumed, screen, *ways)
 
 
 def _seconds(passed: float, counted: float) -> str:

@@ -65,7 +65,7 @@ def regions(subject: Subject) -> Section:
     else:
         values = y[:, 0].reshape(_PIXELS, _PIXELS)
         chart.image(diverging(values)[::-1])
-        top = f"{float(np.abs(values).max()):.3g}"
+        top = f"{float(np.abs(values).max()):.2g}"  # two digits: the largest pixel, not the largest value
         chart.colour_bar(diverging(np.linspace(-1.0, 1.0, 9)), f"−{top}", top, subject.result(0).name)
         what = subject.result(0).name
     chart.polygons([found.vertices(i) for i in range(len(found))])
@@ -73,10 +73,10 @@ def regions(subject: Subject) -> Section:
     blocks: list[Any] = [Figure(chart.svg(), f"{view.where}: {what}, and the edges of {drawn}{partial}.")]
     if flat and found.complete:
         blocks.append(_mass_picture(subject, found, lower, wide, labels))
-    within = "in the middle of the plane shown above" if zoom < 1.0 else "in the plane shown above"
-    answer = f"There are {count(len(found), 'region')} {within}{partial}; their edges are exact." + (
-        "" if flat else " Other planes through the input space cut other regions."
-    )
+    within = f"in the {'middle' if zoom < 1.0 else 'part'} of the plane shown above"
+    more = "" if flat else " Other planes through the input space cut other regions."
+    there = f"There {'is' if len(found) == 1 else 'are'} {count(len(found), 'region')}"
+    answer = f"{there} {within}{partial}; their edges are exact.{more}"
     return Section("regions", "Where it switches", answer, "exact" if found.complete else "", blocks,
                    facts={"regions_in_view": len(found), "complete": bool(found.complete)})  # fmt: skip
 

@@ -24,7 +24,7 @@
     const what = steps[at].last ? (scene.colour === 'output' ? `colour: ${scene.outputs[0]}` : `colour: which output is ${scene.colour}`) : `colour: unit 0 of layer ${steps[at].layers}, before it switches; orange: cut by layer ${steps[at].layers - 1}`;
     legend(picture, shown);
     document.getElementById('scene-depth').textContent = `${steps[at].layers} of ${steps[steps.length - 1].layers}`;
-    document.getElementById('scene-text').textContent = `${steps[at].count.toLocaleString('en')} regions after ${steps[at].layers === 1 ? '1 hidden layer' : `${steps[at].layers} hidden layers`}; ${what}.${scene.zoomed ? ' This is the middle of the plane above: the whole has too many regions for this page.' : ''}`;
+    document.getElementById('scene-text').textContent = `${steps[at].count.toLocaleString('en')} ${steps[at].count === 1 ? 'region' : 'regions'} after ${steps[at].layers === 1 ? '1 hidden layer' : `${steps[at].layers} hidden layers`}; ${what}.${scene.zoomed ? ' This is the middle of the plane above: the whole has too many regions for this page.' : ''}`;
   }
 
   // Colours with what they stand for: outputs that win somewhere, or a bar from the lowest to the highest value.
@@ -41,7 +41,7 @@
       box.replaceChildren(...won.map(o => entry(rgb(scene.palette.categories[o]), scene.outputs[o])));
       return;
     }
-    const scale = valueScale(valueRange(picture, 2), scene.palette), nice = v => String(Number(v.toPrecision(3))).replace('-', '−');
+    const scale = valueScale(valueRange(picture, 2), scene.palette), nice = v => String(Number(v.toPrecision(2))).replace('-', '−');
     const made = entry(`linear-gradient(90deg, ${scale.stops.map(rgb).join(', ')})`, nice(scale.high));
     made.firstChild.classList.remove('swatch');
     made.prepend(`${steps[at].last ? scene.outputs[0] : `unit 0 of layer ${steps[at].layers}`} ${nice(scale.low)} `);
@@ -102,6 +102,8 @@
     for (const side of ['lower', 'upper']) view[side] = view[side].map((v, k) => v + 0.1 * way[k] * (view.upper[k] - view.lower[k]));
     again();
   });
+  slider.parentElement.hidden = document.getElementById('scene-slider').hidden = steps.length < 2;
+  document.getElementById('scene-law').hidden = !scene.ellipses.length;
   document.getElementById('scene-box').hidden = false;
   new ResizeObserver(again).observe(canvas);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', again);

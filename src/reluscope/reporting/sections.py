@@ -9,6 +9,7 @@ import numpy as np
 
 from reluscope._check import FloatArray
 from reluscope._text import count, percent, percent_bracket, percent_in
+from reluscope.intervals import binomial
 from reluscope.reporting.blocks import ASK_FOR_EVENTS, Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.local_pictures import pictures
@@ -19,6 +20,9 @@ _MOST_NUMBERS = 200_000
 
 _FEW_COVERED = 0.5
 """With more left over, the linear models that were found say little."""
+
+_ROUNDING = 1e-13
+"""Singular values below this share of the largest are rounding errors of 0."""
 
 _MOST_RANKS = 50
 """Singular values that are written down one by one."""
@@ -62,7 +66,9 @@ def linear_models(subject: Subject) -> Section:
     else:
         covered = percent(max(0.0, 1.0 - found.remainder), rounding=ROUND_FLOOR)
         if found.remainder > _FEW_COVERED:
-            part = f"cover at least {covered} of the inputs" if covered != "0 %" else "are a small part of them"
+            # A bound for all of them together says nothing beside one of them that may cover more.
+            told = 1.0 - found.remainder > float(found.masses.upper[0])
+            part = f"cover at least {covered} of the inputs" if told else "are a small part of them"
             lead = (
                 f"It applies very many linear models: the {len(found):,} that were drawn {part}; the most likely one "
                 f"covers {likeliest}."
@@ -84,7 +90,7 @@ def linear_models(subject: Subject) -> Section:
     caption += " All coefficients are in coefficients.csv."
     blocks: list[Any] = [Table("linear_models", caption, columns), _coefficients(subject, found)]
     if len(total) > 1 and found.remainder <= _FEW_COVERED:
-        most = min(len(total), 2000)
+        most = len(total)
         chart = Chart(
             (0, np.log10(most) or 1), (0, 1), x_label="number of linear models (most probable first)", x_powers=True,
             y_label="share of inputs covered", title="Share of inputs that the most probable linear models cover",
@@ -100,6 +106,12 @@ def linear_models(subject: Subject) -> Section:
     )  # fmt: skip
 
 
+_FEW_DRAWS = 200
+"""Draws at which the units of a network that is too large for more are looked at."""
+
+_NEVER = 1e-6
+"""Below this probability a unit counts as always off (or, of being off, as always on)."""
+
 _MOST_NAMED = 20_000
 """Units up to which each is listed with its place in the loaded model."""
 
@@ -108,9 +120,9 @@ def units(subject: Subject) -> Section:
     """Which units are dead, always on, or undecided."""
     net = subject.net
     if subject.too_large:
-        x, _ = subject.draws()
-        on = (net.pattern(x[:200]) > 0).mean(axis=0)
-        low, high, kind = on, on, "estimate"
+        seen = net.pattern(subject.draws()[0][:_FEW_DRAWS]) > 0
+        on, kind = seen.mean(axis=0), "estimate"
+        low, high = binomial(seen.sum(axis=0), len(seen))
     else:
         marginals = subject.linear_models().marginals
         kind = marginals.guarantee
@@ -118,24 +130,21 @@ def units(subject: Subject) -> Section:
         low, high = 1.0 - np.asarray(marginals.upper[:, 0]), 1.0 - np.asarray(marginals.lower[:, 0])
     switching = net.pieces > 1
     layer = np.repeat(np.arange(len(net.hidden)), [h.width for h in net.hidden])
-    dead, always = switching & (high <= 1e-6), switching & (low >= 1 - 1e-6)
-    rows: dict[str, list[Any]] = {
-        "layer": [], "units": [], "always off": [], "always on": [], "switching": [], "mean share on": []
-    }  # fmt: skip
+    dead, always = switching & (high <= _NEVER), switching & (low >= 1 - _NEVER)
+    both = switching & (low > _NEVER) & (high < 1 - _NEVER)
+    open_ = switching & ~(dead | always | both)
+    kinds = {"always off": dead, "always on": always, "switching": both, "not known": open_}
+    if not open_.any():
+        del kinds["not known"]
+    rows: dict[str, list[Any]] = {"layer": [], "units": [], **{name: [] for name in kinds}, "mean share on": []}
     for k in range(len(net.hidden)):
         here = (layer == k) & switching
         if here.any():
-            row = (k, int(here.sum()), int((dead & here).sum()), int((always & here).sum()),
-                   int((here & ~dead & ~always).sum()), float(on[here].mean()))  # fmt: skip
+            row = (k, int(here.sum()), *(int((here & of).sum()) for of in kinds.values()), float(on[here].mean()))
             for column, value in zip(rows.values(), row, strict=True):
                 column.append(value)
-    n = int(switching.sum())
-    answer = (
-        f"{n - int(dead.sum()) - int(always.sum()):,} of {count(n, 'unit')} switch on and off; {int(always.sum()):,} "
-        f"are always on, {int(dead.sum()):,} always off (but for at most one input in a million)."
-    )
-    if not (dead | always).any():
-        answer = f"All of the {count(n, 'unit')} switch on and off."
+    n, off, on_always, left = (int(of.sum()) for of in (switching, dead, always, both))
+    answer = _units_said(n, off, on_always, left)
     chart = Chart((-0.02, 1.02), (-0.5, len(net.hidden) - 0.5), x_label="probability of being on",
                   y_label="hidden layer", y_names=[str(k) for k in range(len(net.hidden))],
                   height=max(210, 80 + 34 * min(len(rows["layer"]), 12)), title="Activity of each unit")  # fmt: skip
@@ -148,9 +157,28 @@ def units(subject: Subject) -> Section:
     whole: dict[str, Any] = {"unit": [net.unit_name(i) for i in range(net.n_units)]} if named else {}
     whole |= {"layer": layer, "probability on": on, "lower": low, "upper": high}
     every = Table("units", "Every unit.", whole, shown=0)
-    blocks: list[Any] = [table, Figure(chart.svg(), "Each dot is a unit: how often it is on."), every]
+    blocks: list[Any] = [
+        table,
+        Figure(chart.svg(), "Each dot is a unit: how often it is on. Up and down within a layer says nothing."),
+        every,
+    ]
     return Section("units", "Which units work", answer, kind, blocks if rows["layer"] else [],
-                   facts={"never_on": int(dead.sum()), "always_on": int(always.sum()), "switching": n})  # fmt: skip
+                   facts={"never_on": off, "always_on": on_always, "switching": n, "seen_both_ways": left})  # fmt: skip
+
+
+def _units_said(n: int, off: int, always: int, both: int) -> str:
+    """How many of n units are known to switch, and what is known of the others."""
+    known, rest = off + always, n - off - always - both
+    if both == n:
+        return f"All of the {count(n, 'unit')} switch on and off."
+    said = f"{both:,} of {count(n, 'unit')} {'switches' if both == 1 else 'switch'} on and off"
+    if known or not rest:
+        be = "is" if always == 1 else "are"
+        said += f"; {always:,} {be} always on, {off:,} always off (but for at most one input in a million)"
+    if rest:
+        which = f"the other {rest:,}" if not known else f"{rest:,}"
+        said += f"; of {which} it is not known: {'it was' if rest == 1 else 'they were'} rarely or never seen to switch"
+    return said + "."
 
 
 def events(subject: Subject) -> Section:
@@ -203,12 +231,17 @@ def spectrum(subject: Subject) -> Section:
         facts = found.to_dict()
         subject.keep(None, found, draws=draws, budget=budget)
     ranks = min(found.ranks, 10)
+    noise = _ROUNDING * float(high.value)
+
+    def clean(values: Any) -> list[float]:
+        return [0.0 if float(v) <= noise else float(v) for v in values]
+
     rows: dict[str, list[Any]] = {
         "singular value": list(range(ranks)),
-        "median": [found.quantile(0.5, k).value for k in range(ranks)],
-        "99 %": [found.quantile(0.99, k).value for k in range(ranks)],
-        "of the mean Jacobian": [float(v) for v in found.expected.singular[:ranks]],
-        "in the most probable region": [float(v) for v in found.modal.singular[:ranks]],
+        "median": clean(found.quantile(0.5, k).value for k in range(ranks)),
+        "99 %": clean(found.quantile(0.99, k).value for k in range(ranks)),
+        "of the mean Jacobian": clean(found.expected.singular[:ranks]),
+        "in the most probable region": clean(found.modal.singular[:ranks]),
     }
     edges, mass = found.histogram(bins=30)
     chart = Chart((float(edges[0]), float(edges[-1])), (0, 1.05 * float(mass.upper.max())),
@@ -314,13 +347,15 @@ def layers(subject: Subject) -> Section:
     blocks: list[Any] = [Table("layer_geometry", what, columns, shown=70, digits=3)]
     angles = found["angle_mean"]
     if len(found.rows) > 2 and np.isfinite(angles).all():
-        chart = Chart((-1, len(angles) - 2), (0, 90), x_label="layer (−1: the input)", y_label="mean angle, degrees",
-                      title="Mean angle between inputs by layer", height=280)  # fmt: skip
+        top = 1.1 * float(np.degrees(angles.max())) or 1.0
+        chart = Chart((-1.1, len(angles) - 1.9), (0, top), x_label="layer (−1: the input)",
+                      y_label="mean angle, degrees", title="Mean angle between inputs by layer",
+                      height=280)  # fmt: skip
         chart.line(np.arange(len(angles)) - 1, np.degrees(angles))
         chart.dots(np.arange(len(angles)) - 1, np.degrees(angles), "c1")
         blocks.append(Figure(chart.svg(), "Mean angle between two inputs, seen after each layer."))
         ranks = found["stable_rank"]
-        chart = Chart((-1, len(ranks) - 2), (0, 1.1 * float(ranks.max())), x_label="layer (−1: the input)",
+        chart = Chart((-1.1, len(ranks) - 1.9), (0, 1.1 * float(ranks.max())), x_label="layer (−1: the input)",
                       y_label="stable rank (centred)", title="Stable rank by layer", height=280)  # fmt: skip
         chart.line(np.arange(len(ranks)) - 1, ranks)
         chart.dots(np.arange(len(ranks)) - 1, ranks, "c1")

@@ -176,7 +176,9 @@ class Subject:
         if "unwrapped" not in self.cache:
             from reluscope.local_models.unwrap import unwrap
 
-            self.cache["unwrapped"] = unwrap(self.net, self.X, self.y, feature_names=self.names)
+            self.cache["unwrapped"] = unwrap(
+                self.net, self.X, self.y, feature_names=[self.feature(i) for i in range(self.net.n_inputs)]
+            )
         return self.cache["unwrapped"]
 
     def outputs(self) -> Any:

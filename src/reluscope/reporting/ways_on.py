@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,23 @@ from reluscope.reporting.subject import Subject
 
 _PORT = 8474
 _SIGMAS = 3.5
+_FILES = (".onnx", ".npz", ".safetensors", ".pt", ".pth")
 _MOST_INPUTS = 64
 """Inputs whose means and spreads fit in a link."""
 
 
-def python_code(subject: Subject) -> str:
-    """A script for the folder of a saved report that asks its first questions again."""
+def python_code(subject: Subject, title: str = "") -> str:
+    """A script for the folder of a saved report that asks its first questions again.
+
+    A title that is the name of a model file, as the command line gives it, names the file.
+    """
+    file = title if PurePath(title).suffix in _FILES else "model.onnx"
     lines = [
         "import json", "", "import reluscope as rs", "",
-        f"net = rs.load('model.onnx')  # the file of the network; its sha256 is {fingerprint(subject.net)[:16]}...",
+        f"net = rs.load({file!r})  # the file of the network; its sha256 is {fingerprint(subject.net)[:16]}...",
     ]  # fmt: skip
-    at = next((i for i, r in enumerate(subject.records) if r["question"] == "linear_models" and r.get("law")), None)
+    asked = ("probability", "linear_models")  # questions about one law, not one for each class
+    at = next((i for i, r in enumerate(subject.records) if r["question"] in asked and r.get("law")), None)
     if at is None:
         return ""
     lines += [

@@ -79,14 +79,14 @@ function heaviest(f) {
   const row = (r, i) => {
     const mark = () => { S.marked = f.plane === S.got.picture?.plane ? r.region : -1; for (const t of $('heaviest').querySelectorAll('tr')) t.classList.toggle('marked', t === line); redraw(); };
     const place = r.region >= 0 ? el('button', { type: 'button', 'aria-label': `Show region ${i} in the picture`, onclick: mark }, 'show') : 'not in view';
-    const line = el('tr', {}, el('td', { className: 'n' }, number(r.mass, 4), el('br'), el('span', { className: 'soft' }, interval({ ...r, value: r.mass }))),
+    const line = el('tr', {}, el('td', { className: 'n' }, value({ ...r, value: r.mass }, 4), el('br'), el('span', { className: 'soft' }, interval({ ...r, value: r.mass }))),
       el('td', { className: 'rule' }, r.rule), el('td', {}, place));
     return line;
   };
   fill($('heaviest'), el('table', {},
     el('thead', {}, el('tr', {}, el('th', { className: 'n' }, 'probability'), el('th', {}, 'linear model'), el('th', {}, el('span', { className: 'unseen' }, 'place')))),
     el('tbody', {}, ...f.rows.map(row))),
-  el('p', { className: 'soft small' }, `All others together: at most ${number(f.others, 2)}. Method: ${f.method}.`));
+  el('p', { className: 'soft small' }, `All but these together: at most ${number(f.others, 2)}. Method: ${f.method}.`));
 }
 
 function regionsLine() {

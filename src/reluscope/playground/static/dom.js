@@ -30,15 +30,21 @@ export function interval(a) {
   const tight = width !== null && width <= 1e-6 * Math.abs(a.value);
   if (tight) return width > 0 ? `± ${number(width / 2, 1)}` : '± 0';
   const digits = width > 0 ? Math.ceil(Math.log10(Math.max(Math.abs(a.lower), Math.abs(a.upper)) / width)) + 2 : 6;
-  const end = v => number(v, Math.min(6, Math.max(2, digits || 6)));
-  return `in [${a.lower === null ? '−∞' : end(a.lower)}, ${a.upper === null ? '∞' : end(a.upper)}]`;
+  const kept = Math.min(6, Math.max(2, digits || 6));
+  return `in [${a.lower === null ? '−∞' : number(outward(a.lower, kept, -1), kept)}, ${a.upper === null ? '∞' : number(outward(a.upper, kept, 1), kept)}]`;
 }
 
-// As many digits as the interval supports, and one more: two at least, six at most.
-export function value(a) {
+// The next number of so many digits, down (way −1) or up: an end of an interval is never rounded into it.
+function outward(x, digits, way) {
+  const near = Number(x.toPrecision(digits));
+  return way * (x - near) <= 0 ? near : Number((near + way * 10 ** (Math.floor(Math.log10(Math.abs(x))) - digits + 1)).toPrecision(digits));
+}
+
+// As many digits as the interval supports, and one more: two at least, six (or `most`) at most.
+export function value(a, most = 6) {
   const width = a.lower === null || a.upper === null ? Infinity : a.upper - a.lower;
-  const digits = width > 0 ? Math.ceil(Math.log10(Math.abs(a.value) / width)) + 1 : 6;
-  return number(a.value, Math.min(6, Math.max(2, digits || 2)));
+  const digits = width > 0 ? Math.ceil(Math.log10(Math.abs(a.value) / width)) + 1 : most;
+  return number(a.value, Math.min(most, Math.max(2, digits || 2)));
 }
 
 // An event's error: the sentence, and below it the event with a caret at the place, in a fixed font.

@@ -116,7 +116,8 @@ class _Announcement(event.Listener):
         self._made = False
 
     def on_start(self, happened: Any) -> None:
-        ours = happened.data["dispatcher"].py_func.__module__.startswith("reluscope.")
+        module = happened.data["dispatcher"].py_func.__module__  # None for what `exec` made
+        ours = (module or "").startswith("reluscope.")
         if ours and not self._made and (sys.stderr.isatty() or in_notebook()):
             self._made = True
             print(

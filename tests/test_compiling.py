@@ -198,6 +198,7 @@ def test_a_terminal_is_told_once_that_kernels_compile(monkeypatch):
     assert sys.stderr.getvalue() == ""  # a file: nobody waits
     monkeypatch.setattr(sys, "stderr", Terminal())
     said.on_start(happened("numba.np.arrayobj"))
+    said.on_start(happened(None))  # what `exec` made belongs to no module
     assert sys.stderr.getvalue() == ""
     said.on_start(happened("reluscope.cells.polygon"))
     said.on_start(happened("reluscope.cells.polygon"))

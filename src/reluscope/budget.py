@@ -121,7 +121,8 @@ class _Watch(event.Listener):
 
 def _ours(happened: Any) -> bool:
     """Is it a kernel of this library that compiles?"""
-    return bool(happened.data["dispatcher"].py_func.__module__.startswith("reluscope."))
+    module = happened.data["dispatcher"].py_func.__module__  # None for what `exec` made
+    return (module or "").startswith("reluscope.")
 
 
 class _Tidying(event.Listener):

@@ -117,6 +117,23 @@ def test_interrupt_keeps_what_was_found(monkeypatch):
     assert 0 < len(some) < len(FOUND)
 
 
+@pytest.mark.parametrize("net", [random_net((2, 12, 10, 1)), integer_net((3, 6, 8, 5, 1), 1)], ids=repr)
+def test_adjacency_and_merging_take_a_few_regions_at_a_time(net, monkeypatch):
+    found = regions(net, (-3, 3))
+    pairs, merged = found.adjacency(), found.merge_equal()
+    one = np.repeat(np.arange(len(found)), np.diff(found._facets[1]))
+    later = found._across > one
+    every = np.unique(np.column_stack([one[later], found._across[later]]), axis=0)
+    np.testing.assert_array_equal(pairs, every)
+    monkeypatch.setattr("reluscope.cells.facets._NUMBERS_AT_ONCE", 200)
+    again = regions(net, (-3, 3))
+    np.testing.assert_array_equal(again.adjacency(), pairs)
+    assert "_across" not in again.__dict__  # no number for every facet is kept
+    few = again.merge_equal()
+    assert few.count == merged.count
+    np.testing.assert_array_equal(few.group, merged.group)
+
+
 def test_streaming_gives_all_regions():
     patterns = [tuple(p) for batch in stream_regions(NET, (-3, 3)) for p in batch.pattern.tolist()]
     assert set(patterns) == {tuple(p) for p in FOUND.pattern.tolist()}

@@ -191,6 +191,15 @@ def test_units_that_never_switch_are_folded_in():
     assert found
     assert found.layers == (2,)
     assert found.sampled.largest < 1e-12
+    # One linear unit for one output, not a copy of every input; and it is said which unit, and why.
+    assert found.network.widths == (3, 3, 1)
+    assert "complete as a function, weights open in layer 0" in repr(found)
+    assert found.statement[0].startswith("complete as a function on the box, weights open in layer 0: hidden layers 2;")
+    assert (
+        "Unit 2, linear (identity), takes up the affine part" in found.statement[1]
+        and "relu(-h) = relu(h) - h" in found.statement[1]
+    )
+    assert rs.equivalent(net, found.network, BOX, max_difference=1e-10)
 
 
 def test_affine_and_constant_oracles():

@@ -50,6 +50,18 @@ def test_one_wide_layer_is_found_unit_by_unit(widths):
     assert held.parameter_error < 1e-10 and held.certified < 1e-8
 
 
+def test_one_small_outgoing_weight_leaves_no_sign_open():
+    """It spoils the condition of the equations for all signs, not what they say about each; 40 are too many to try."""
+    net = random_net((60, 40, 1), 3, bias=0.5)
+    first, last = net.layers
+    weight = last.dense().copy()
+    weight[0, 7] = 3e-4 * np.sign(weight[0, 7])
+    net = rs.Network([(first.dense(), first.bias), (weight, last.bias)])
+    found = rs.recover(rs.Oracle(net), BOX, rng=0, check=500)
+    assert found and found.network.widths == (60, 40, 1)
+    assert found.compare(net).parameter_error < 1e-7
+
+
 def test_more_inputs_than_first_samples():
     """An affine function of 450 inputs fits 400 values whatever they are."""
     net = random_net((450, 3, 1), 0, bias=0.5)

@@ -89,18 +89,41 @@ def hidden_maps(net: Network, patterns: Pattern) -> Iterator[tuple[FloatArray, P
         maps[:, :, -1] += following.bias[:, None]
 
 
-def across_facets(regions: Regions) -> npt.NDArray[np.int64]:
-    """The region on the other side of every facet, in the order of the facet labels; -1 where there is none."""
-    labels, offsets = regions._facets
-    across = np.empty(len(labels), dtype=np.int64)
+def _portions(regions: Regions) -> Iterator[tuple[int, int]]:
+    """Ranges of regions whose facets have patterns of bounded memory."""
+    _, offsets = regions._facets
     facets = max(1, _NUMBERS_AT_ONCE // max(regions.network.n_units, 1))
     begin = 0
     while begin < len(regions):
         end = int(np.searchsorted(offsets, offsets[begin] + facets, side="right")) - 1
         end = min(max(end, begin + 1), len(regions))
-        across[offsets[begin] : offsets[end]] = across_some(regions, begin, end)
+        yield begin, end
         begin = end
+
+
+def across_facets(regions: Regions) -> npt.NDArray[np.int64]:
+    """The region on the other side of every facet, in the order of the facet labels; -1 where there is none."""
+    labels, offsets = regions._facets
+    across = np.empty(len(labels), dtype=np.int64)
+    for begin, end in _portions(regions):
+        across[offsets[begin] : offsets[end]] = across_some(regions, begin, end)
     return across
+
+
+def adjacent_pairs(regions: Regions) -> Iterator[npt.NDArray[np.int64]]:
+    """All pairs (i, j), i < j, of regions that share a facet, in order and each once, a portion at a time.
+
+    Near-linear in the number of facets: each is looked up among the sorted patterns. Memory: that of a portion, and two
+    numbers for each region.
+    """
+    _, offsets = regions._facets
+    n = len(regions)
+    for begin, end in _portions(regions):
+        one = np.repeat(np.arange(begin, end), np.diff(offsets[begin : end + 1]))
+        other = across_some(regions, begin, end)
+        later = other > one
+        key = np.unique(one[later] * n + other[later])  # one number for each pair: rows take ten times as long to sort
+        yield np.column_stack(np.divmod(key, n))
 
 
 def across_some(regions: Regions, begin: int, end: int) -> npt.NDArray[np.int64]:

@@ -40,7 +40,7 @@ from reluscope.recovery.peel import (
     with_one,
 )
 from reluscope.recovery.refine import Model, refine
-from reluscope.recovery.signs import settle
+from reluscope.recovery.signs import fewer_carried, settle
 from reluscope.recovery.trunk import Local, Trunk
 from reluscope.recovery.view import View
 from reluscope.recovery.weak import weak_unit
@@ -376,9 +376,11 @@ def _finished(pool: Pool, model: Model, complete: bool, pair_error: float) -> tu
     known = max(1e-5, 1e3 * view.relative)
     done = settle(model.trunk, model.rows, known)
     unused = max(1e-7, 30 * view.relative)
-    result = _refined(pool, _pruned(Model(done.trunk, done.rows), pool.samples, pool.values, unused))
+    whole = Model(*fewer_carried(done.trunk, done.rows))
+    result = _refined(pool, _pruned(whole, pool.samples, pool.values, unused))
     if done.resolved and _misfit(pool, result) > 100 * view.noise:
-        carried = _refined(pool, _pruned(model, pool.samples, pool.values, unused))
+        whole = Model(*fewer_carried(model.trunk, model.rows))
+        carried = _refined(pool, _pruned(whole, pool.samples, pool.values, unused))
         if _misfit(pool, carried) < 0.1 * _misfit(pool, result):
             return carried, False
     return result, done.resolved

@@ -24,6 +24,7 @@ from reluscope.recovery.labels import NEAR, Boundary, Found, find_boundary
 from reluscope.recovery.oracle import BlackBox, Oracle, QueryLimitError
 from reluscope.recovery.refine import Model
 from reluscope.recovery.samples import fit_samples
+from reluscope.recovery.trunk import Stage
 from reluscope.recovery.view import View, look, not_continuous
 from reluscope.recovery.walk import MOST_INPUTS, walk_regions
 from reluscope.threads import clean_interrupt
@@ -160,6 +161,9 @@ class Recovered:
 
     def __repr__(self) -> str:
         state = "complete" if self.complete else "incomplete"
+        if self.complete and isinstance(self.result, Network):
+            linear = [i for i, layer in enumerate(self.result.hidden) if (layer.units.pieces == 1).any()]
+            state += f" as a function, {_open_words(linear)}" if linear else ""
         return f"Recovered({self.method}: {self.result!r}, {state}, {self.total_queries:,} queries)"
 
     def __str__(self) -> str:
@@ -512,26 +516,16 @@ def _exact_words(found: Exact, view: View) -> list[str]:
     widths = "-".join(str(k) for k, _ in found.layers) or "none"
     lines = []
     if found.complete:
+        stages = found.model.trunk.stages
+        open_layers = [i for i, stage in enumerate(stages) if stage.carries]
+        state = "complete" if not open_layers else f"complete as a function on the box, {_open_words(open_layers)}"
         lines.append(
-            f"complete: hidden layers {widths}; {found.critical:,} critical points, {found.left_over} left unexplained"
+            f"{state}: hidden layers {widths}; {found.critical:,} critical points, {found.left_over} left unexplained"
         )
-        leaky = [(i, stage.slope) for i, stage in enumerate(found.model.trunk.stages) if stage.slope]
+        leaky = [(i, stage.slope) for i, stage in enumerate(stages) if stage.slope]
         if leaky:
             lines.append("leaky units: " + ", ".join(f"layer {i} has slope {slope:.6g} below 0" for i, slope in leaky))
-        linear = [(i, stage.linear) for i, stage in enumerate(found.model.trunk.stages) if stage.linear]
-        if linear:
-            lines.append(
-                "linear units: "
-                + ", ".join(f"{k} in layer {i}" for i, k in linear)
-                + "; units that are always on in the box, or their combinations"
-            )
-        unsettled = [i for i, (_, settled) in enumerate(found.layers) if not settled]
-        if unsettled:
-            which = ", ".join(map(str, unsettled))
-            lines.append(
-                f"layer {which}: no choice of signs makes the next layer affine in its units alone (a unit is always "
-                "on in the box, or too many signs are open); earlier features are carried along, with the same function"
-            )
+        lines += [_not_told(i, stages[i], found.layers[i][1]) for i in open_layers]
     else:
         lines.append(f"incomplete ({found.stopped}): hidden layers so far: {widths}")
         if found.critical:
@@ -549,6 +543,29 @@ def _exact_words(found: Exact, view: View) -> list[str]:
             f"answers carry noise of about {view.noise:.1e} (spread {view.scale:.1e}); nothing finer can be recovered"
         )
     return lines
+
+
+def _open_words(layers: list[int]) -> str:
+    return f"weights open in layer{'s' if len(layers) > 1 else ''} " + ", ".join(map(str, layers))
+
+
+def _not_told(i: int, stage: Stage, settled: bool) -> str:
+    """Which units of layer i are not those of the network, and why values on the box cannot tell more."""
+    n, k = stage.n_units, len(stage.bias) - stage.n_units
+    which = f"unit {n}" if k == 1 else f"units {n} to {n + k - 1}"
+    s = "s" if k == 1 else ""
+    if settled:
+        return (
+            f"layer {i}: {which}, linear (identity), stand{s} for units that are on in the whole box. There such a "
+            "unit is affine: nothing bends, so its own row cannot be told apart from the affine part of the layers "
+            "around it. The other units of the layer are those of the network"
+        )
+    return (
+        f"layer {i}: the surfaces of its {n} ReLUs are those of the network, the sides on which they are on may not "
+        f"be: relu(-h) = relu(h) - h, and h is affine. {which.capitalize()}, linear (identity), take{s} up the affine "
+        "part that is left. Values on the box do not tell the two apart where a unit is on everywhere (it adds an "
+        "affine part of its own) or where many units feed few"
+    )
 
 
 def _compare(found: Recovered, known: Network, certify: bool, budget: Any) -> Comparison:

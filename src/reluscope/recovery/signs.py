@@ -26,14 +26,15 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray
+from reluscope._check import EPS, FloatArray
 from reluscope.recovery.trunk import Stage, Trunk
 
 _MOST_HALF = 17
 """Units in each half of a meet in the middle: 2^17 sums per half."""
 
 _CLEARLY = 0.1
-"""The best subset must miss by less than this share of what the second best misses by."""
+"""The best subset must miss by less than this share of what the second best misses by; and a sign by least squares that
+hangs on a small weight must be this near 0 or 1."""
 
 _CLEAR_RANK = 30.0
 """Singular values that count are so many times what the others may be."""
@@ -107,6 +108,26 @@ def settle(trunk: Trunk, rows: FloatArray, max_misfit: float) -> Settled:
     return Settled(trunk.with_last(units), kept, True)
 
 
+def fewer_carried(trunk: Trunk, rows: FloatArray) -> tuple[Trunk, FloatArray]:
+    """The same function where signs stay open: the copies of all features that the last stage carries become as few
+    linear functions of them as the next rows read, at most one for each row."""
+    stage = trunk.stages[-1] if trunk.stages else None
+    if stage is None or not stage.carries or stage.linear or len(stage.bias) - stage.n_units <= len(rows):
+        return trunk, rows
+    k = stage.n_units
+    beta = rows[:, k:-1]
+    s, Vt = np.linalg.svd(beta, full_matrices=False)[1:]
+    V = Vt[s > EPS * max(beta.shape) * s[0]]
+    units = Stage(
+        np.concatenate([stage.weight[:k], V @ stage.weight[k:]]),
+        np.concatenate([stage.bias[:k], V @ stage.bias[k:]]),
+        np.arange(k + len(V)) < k,
+        slope=stage.slope,
+        linear=len(V),
+    )
+    return trunk.with_last(units), np.column_stack([rows[:, :k], beta @ V.T, rows[:, -1]])
+
+
 _Signs = tuple[npt.NDArray[np.bool_], float]
 """Which units are turned round, and the slope of all of them below 0."""
 
@@ -146,7 +167,7 @@ def _solve(M: FloatArray, wanted: FloatArray, max_misfit: float) -> _Signs | Non
     columns)."""
     scale = max(float(np.abs(M).max(initial=0.0)), 1e-300)
     allowed = max_misfit * scale * np.sqrt(M.shape[1])
-    s = np.linalg.svd(M, compute_uv=False)
+    U, s, Vt = np.linalg.svd(M, full_matrices=False)
     k = M.shape[1]
     if len(s) >= k and s[-1] > 30 * max_misfit * s[0]:
         t = np.linalg.lstsq(M, wanted, rcond=None)[0]
@@ -159,6 +180,13 @@ def _solve(M: FloatArray, wanted: FloatArray, max_misfit: float) -> _Signs | Non
             return None
         r = slope / (1 - slope)
         return (found, slope) if np.abs(M @ np.where(found, 1 + r, -r) - wanted).max() <= allowed else None
+    if len(s) >= k and s[-1] > EPS * len(M) * s[0]:
+        # A unit with a small weight in the next layer spoils the condition, but not the signs: each is looked at alone.
+        t, spread = Vt.T @ (U.T @ wanted / s), np.linalg.norm(Vt / s[:, None], axis=0)
+        found = t > 0.5
+        clear = bool((np.abs(t - found) <= _CLEARLY).all()) and spread.max() * max_misfit * scale <= _CLEARLY
+        if clear and np.abs(M @ found - wanted).max(initial=0.0) <= allowed:
+            return found, 0.0
     live = np.linalg.norm(M, axis=0) > max_misfit * scale
     found = np.zeros(k, dtype=bool)
     if not live.any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -29,6 +30,14 @@ def _same_seeds_every_run(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     name = zlib.crc32(request.node.nodeid.encode())
     seeds = (name * 2**20 + k for k in itertools.count())
     monkeypatch.setattr(check, "fresh_seed", lambda: next(seeds))
+
+
+@pytest.fixture(autouse=True)
+def _no_figures_left_open() -> Iterator[None]:
+    """Once a test has loaded pyplot, all pictures of the process are its figures, and it warns when they pile up."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture(scope="session")

@@ -320,6 +320,24 @@ def test_large_tasks_go_past_the_scheduler_of_dask(dask_client, tmp_path):
     assert again == [(i, 2_500_000.0 * i) for i in range(8)] and (tmp_path / "died").exists()
 
 
+def test_a_task_that_the_cluster_gives_up_is_handed_out_again(dask_client, monkeypatch):
+    """Its data went to a worker that was dying, and the same may happen to them once more."""
+    outcome, asked = workers._outcome, []
+
+    def given_up(future):
+        asked.append(future)
+        found = outcome(future)
+        return workers._Outcome(died=workers._GIVEN_UP) if len(asked) <= 3 else found
+
+    monkeypatch.setattr(workers, "_outcome", given_up)
+    with joblib.parallel_config(backend="dask", client=dask_client):
+        assert list(run(slow_square, range(4), jobs=2)) == [0, 1, 4, 9]
+        monkeypatch.setattr(workers, "_outcome", lambda future: workers._Outcome(died=workers._GIVEN_UP))
+        monkeypatch.setattr(workers, "_PLACES", 1)
+        with pytest.raises(WorkerError, match="part 0: the cluster gave the task up"):
+            list(run(slow_square, range(4), jobs=2))
+
+
 def test_a_cluster_is_named_by_its_address(dask_client):
     with workers.cluster(dask_client.scheduler.address):
         assert os.getpid() not in set(run(lambda x: os.getpid(), range(4), jobs=2))

@@ -461,6 +461,11 @@ def unfold(
 # -- workers -------------------------------------------------------------------------------------------------------
 
 
+_GIVEN_UP = "the cluster gave the task up"
+_PLACES = 5
+"""Times that a task given up so is handed out again."""
+
+
 class _Outcome(NamedTuple):
     value: Any = None
     error: BaseException | None = None
@@ -623,13 +628,18 @@ class _Crew:
         for number in sorted(suspects):
             if self._kind == "processes":
                 self._executor = self._new_executor()
-            future = self._submit(self._tasks[number])
-            self._running[future] = number
-            while not wait([future], timeout=_LOOK).done:
-                if self._over is not None and self._over():
-                    raise OutOfTimeError
-            del self._running[future]
-            out[number] = _outcome(future)
+            for _ in range(_PLACES):
+                future = self._submit(self._tasks[number])
+                self._running[future] = number
+                while not wait([future], timeout=_LOOK).done:
+                    if self._over is not None and self._over():
+                        raise OutOfTimeError
+                del self._running[future]
+                out[number] = _outcome(future)
+                # What a large task was made of went to a worker that was dying: no fault of the task.
+                if out[number].died != _GIVEN_UP:
+                    break
+                time.sleep(0.5)
         if self._kind == "processes":
             self._executor = self._new_executor()
         return out
@@ -641,7 +651,7 @@ def _outcome(future: Future[Any]) -> _Outcome:
     except BrokenExecutor as error:
         return _Outcome(died=_cause(error))
     except CancelledError:
-        return _Outcome(died="the cluster gave the task up")
+        return _Outcome(died=_GIVEN_UP)
     except Exception as error:
         if type(error).__name__ in ("KilledWorker", "CancelledError", "FutureCancelledError", "TerminatedWorkerError"):
             return _Outcome(died=_cause(error))

@@ -613,7 +613,7 @@ def test_budgets_hold_while_cells_are_measured(monkeypatch):
 
     enumerated = enumeration.enumerate_law(net, law, budget="1000s")[0].regions
     assert len(enumerated) > 60 * enumeration._BLOCK
-    monkeypatch.setattr(enumeration, "regions", lambda *args, **kwargs: enumerated)
+    monkeypatch.setattr(enumeration, "uninterrupted", lambda *args, **kwargs: enumerated)
     monkeypatch.setattr(Budget, "spent", spent)
     out = outputs(net, law, budget="9s")
     assert out.guarantee == "sound"

@@ -334,7 +334,7 @@ def test_a_task_that_the_cluster_gives_up_is_handed_out_again(dask_client, monke
         assert list(run(slow_square, range(4), jobs=2)) == [0, 1, 4, 9]
         monkeypatch.setattr(workers, "_outcome", lambda future: workers._Outcome(died=workers._GIVEN_UP))
         monkeypatch.setattr(workers, "_PLACES", 1)
-        with pytest.raises(WorkerError, match="part 0: the cluster gave the task up"):
+        with pytest.raises(rs.WorkerError, match="part 0: the cluster gave the task up"):
             list(run(slow_square, range(4), jobs=2))
 
 

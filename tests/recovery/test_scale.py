@@ -8,7 +8,7 @@ import pytest
 import reluscope as rs
 from nets import random_net, trained_net
 from reluscope.errors import InputError
-from reluscope.recovery import critical
+from reluscope.recovery import critical, exact
 from reluscope.recovery.critical import chord_normals, find_bends, gradients, normals, random_chords
 from reluscope.recovery.exact import Pool, _unbroken
 from reluscope.recovery.labels import Boundary
@@ -173,6 +173,61 @@ def test_trained_networks_on_few_inputs(seed):
     found = rs.recover(rs.Oracle(net), BOX, rng=seed, check=5000)
     assert found
     assert found.compare(net, certify=False).sampled < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("net", "rng"),
+    [
+        (trained_net((3, 8, 6, 1), 6), 6),
+        (trained_net((3, 8, 6, 1), 6), 101),
+        (random_net((5, 8, 6, 1), 9, bias=0.0), 100),
+    ],
+    ids=["trained", "trained, other points", "no biases"],
+)
+def test_a_unit_that_acts_in_a_sliver_is_found_from_the_misfit(net, rng):
+    """It acts on less than 1e-4 of the box: chords do not meet it, and uniform points hardly ever do."""
+    found = rs.recover(rs.Oracle(net), BOX, rng=rng, check=2000)
+    X = np.random.default_rng(0).uniform(-2, 2, (200_000, net.n_inputs))
+    assert found
+    assert np.abs(found(X) - net(X)).max() < 1e-9
+
+
+def test_surfaces_on_one_side_of_a_unit_give_the_other_signs():
+    """No surface of the second layer crosses all units of the first: no row is complete before the signs are known."""
+    net = trained_net((3, 8, 6, 1), 8)
+    found = rs.recover(rs.Oracle(net), BOX, rng=8, check=2000)
+    assert found and found.layers[0] == 8
+    assert found.compare(net, certify=False).sampled < 1e-9
+
+
+@pytest.mark.parametrize(("seed", "rng"), [(2, 2), (5, 5), (6, 6)])
+def test_units_are_not_measured_against_pieces_of_deeper_ones(seed, rng):
+    """Beside such a piece a unit of the first layer may have no effect, and was taken for a deeper one."""
+    net = random_net((5, 8, 6, 1), seed, bias=0.0)
+    found = rs.recover(rs.Oracle(net), BOX, rng=rng, check=2000)
+    assert found and found.layers == (8, 6)
+    assert found.compare(net, certify=False).sampled < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_ten_trained_networks_and_ten_without_biases(seed):
+    for net in (trained_net((3, 8, 6, 1), seed), random_net((5, 8, 6, 1), seed, bias=0.0)):
+        found = rs.recover(rs.Oracle(net, limit=500_000), BOX, rng=seed, check=2000, budget="300s")
+        X = np.random.default_rng(seed).uniform(-2, 2, (100_000, net.n_inputs))
+        assert found
+        assert np.abs(found(X) - net(X)).max() < 1e-9
+
+
+def test_vertices_of_regions_are_vertices():
+    """At each of them as many sides of its region meet as there are inputs."""
+    W, b = random_net((3, 5, 1), 2, bias=0.5).layers[0].dense(), np.linspace(-0.5, 0.5, 5)
+    trunk = Trunk(3).grown(np.column_stack([W, b])).grown(np.ones((1, 9)))
+    rng = np.random.default_rng(0)
+    x = exact._ends(trunk, rng.uniform(-1, 1, (20_000, 3)), rng)
+    sides = (np.abs(x @ W.T + b) < 1e-9).sum(axis=1) + (np.abs(x) > 1 - 1e-9).sum(axis=1)
+    assert len(x) > 100 and (np.abs(x) <= 1).all()
+    assert (sides >= 3).mean() > 0.99
 
 
 def test_pieces_of_deeper_units_end_where_units_switch():

@@ -21,7 +21,9 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.budget import Budget
+from reluscope.recovery.corner import corner_unit
 from reluscope.recovery.critical import Bends, Chords, chord_normals, find_bends, normals, random_chords
+from reluscope.recovery.follow import Followed, follow, units_at
 from reluscope.recovery.last_layer import OutputFit, fit_outputs
 from reluscope.recovery.one_layer import FirstLook, Units, sharpened, units_on_chords
 from reluscope.recovery.oracle import QueryLimitError
@@ -35,12 +37,14 @@ from reluscope.recovery.peel import (
     beyond,
     candidates,
     choose,
+    crossings,
     distances,
+    explained,
     polished,
     with_one,
 )
 from reluscope.recovery.refine import Model, refine
-from reluscope.recovery.signs import fewer_carried, settle
+from reluscope.recovery.signs import Settled, fewer_carried, settle, settle_open
 from reluscope.recovery.trunk import Local, Trunk
 from reluscope.recovery.view import View
 from reluscope.recovery.weak import weak_unit
@@ -61,6 +65,9 @@ _CANDIDATES = 120_000
 _RARE, _DIRECTIONS, _AT_ONCE = 2000, 500, 10
 """Points, out of the candidates, where a recovered unit is in its rarest state or features are furthest out in some
 direction: asked before refining. And how many directions, for all layers together and at a time."""
+
+_ENDS, _MOST_ENDS = 40, 6000
+"""With few inputs also vertices of regions: for each region, and for all."""
 
 _NEARLY = 0.6
 _EDGES, _HALVINGS = 24, 5
@@ -88,6 +95,11 @@ _MOST_WEAK = 12
 _MOST_MISFIT = 3
 """Units that are added from the misfit alone."""
 
+_ALL_BUT_A_CORNER = 0.98
+_MOST_CORNERS, _AROUND = 4, 600
+"""Share of samples that fit from which a unit is looked for in what is missed; such units at most; and samples taken
+around the others before each."""
+
 _MOST_RIVALS, _SHORT = 8, 1e-5
 """Units beside whose surface a candidate is looked at, and the length of the differences there."""
 
@@ -96,6 +108,9 @@ _FEW_INPUTS = 6
 
 _SAME_NORMAL = 1e-3
 """How far a normal may be turned from that of the row it sharpens, beyond its error."""
+
+_FOLLOWED, _MOST_FOLLOWED = 12, 60
+"""Surfaces that are followed at a time, and those after which no more are in a layer."""
 
 _LOOKS = 8
 """Places of its surface at which a unit found in a restart is confirmed."""
@@ -271,6 +286,11 @@ def recover_exact(
                 complete = bool(fit.residual.max() <= fits)
                 if complete:
                     trunk, fit, complete = _checked(pool, trunk, fit, fits)
+                if not complete and layers and fit.share > _ALL_BUT_A_CORNER and view.relative <= _NOISY:
+                    layers, trunk, fit = _with_corner(pool, layers, trunk, fit, fits)
+                    complete = bool(fit.residual.max() <= fits)
+                    if complete:
+                        trunk, fit, complete = _checked(pool, trunk, fit, fits)
                 if not complete and pool.stopped is None and len(pool.chords) >= most_chords:
                     pool.stopped = f"{len(pool.chords)} chords searched"
                 more = min(_FIRST_CHORDS * (restarts + 1), most_chords)
@@ -291,7 +311,7 @@ def recover_exact(
     residual = np.abs(model(pool.samples) - pool.values)
     if complete and residual.max() > max(1e-9 * view.scale, 100 * view.noise):
         complete, pool.stopped = False, f"after refinement it still misses by {residual.max():.1e} at some samples"
-    explained = _explained(trunk, pool.evidence.x, near)
+    known = explained(trunk, pool.evidence.x, near)
     return Exact(
         model,
         complete,
@@ -300,7 +320,7 @@ def recover_exact(
         float((residual.max(axis=1, initial=0.0) <= fits).mean()) if len(residual) else 0.0,
         max(restarts, 0),
         len(pool.evidence),
-        int((~explained).sum()),
+        int((~known).sum()),
         None if complete else pool.stopped,
         dict(pool.queries),
     )
@@ -353,6 +373,8 @@ def _checked(pool: Pool, trunk: Trunk, fit: OutputFit, fits: float) -> tuple[Tru
     pool.sample(wanted)
     U = _spread(view, min(_CANDIDATES, _NUMBERS // view.n), pool.rng)
     far = _extreme(trunk, U, pool.rng)
+    if view.n <= _FEW_INPUTS:
+        pool.add(_ends(trunk, U, pool.rng))
     rare = np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")
     pool.add(U[np.concatenate([far, rare[~np.isin(rare, far)][: _RARE - len(far)]])])
     trunk, fit = _fitted(pool, trunk, fits)
@@ -414,9 +436,16 @@ def _misfit(pool: Pool, model: Model) -> float:
 
 
 def _spread(view: View, count: int, rng: np.random.Generator) -> FloatArray:
-    """Points of the unit box: half uniform, a quarter corners, a quarter on the way to corners."""
+    """Points of the unit box: half uniform, a quarter corners, a quarter on the way to corners.
+
+    With few inputs there are few corners. Then that quarter lies on sides of all dimensions: a unit that acts in a
+    small part of the box does so at an edge more often than not.
+    """
     U = view.draw(count, rng)
-    U[::4] = np.sign(U[::4])
+    there = np.ones(U[::4].shape, dtype=bool)
+    if view.n <= _FEW_INPUTS:
+        there = rng.random(there.shape) < 0.5 + 0.5 * (rng.random((len(there), 1)) < 2.0**view.n / 400)
+    U[::4] = np.where(there, np.sign(U[::4]), U[::4])
     U[2::4] = np.sign(U[2::4]) * rng.uniform(0.5, 1.0, (len(U[2::4]), 1))
     return U
 
@@ -447,6 +476,47 @@ def _extreme(trunk: Trunk, U: FloatArray, rng: np.random.Generator) -> npt.NDArr
             along = z @ rng.normal(size=(z.shape[1], _AT_ONCE))
             found += [along.argmax(axis=0), along.argmin(axis=0)]
     return np.unique(np.concatenate(found))
+
+
+def _ends(trunk: Trunk, U: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Vertices of the regions of all layers but the last: from points of each region in random directions, along every
+    side that is met, until there is no way left.
+
+    In such a region a missing unit of the last layer is affine: if it switches there, it does so at some vertex.
+    """
+    below = Trunk(trunk.n_inputs, trunk.stages[:-1])
+    pattern = np.packbits(units_at(below, U)[0] > 0, axis=1)
+    label = np.unique(pattern, axis=0, return_inverse=True)[1].reshape(-1)
+    order = rng.permutation(len(U))
+    order = order[np.argsort(label[order], kind="stable")]
+    first = np.flatnonzero(np.diff(label[order], prepend=-1))
+    rank = np.arange(len(U)) - np.repeat(first, np.diff(np.append(first, len(U))))
+    x = U[order[np.argsort(rank, kind="stable")[: min(_MOST_ENDS, _ENDS * len(first))]]]
+    way, n = rng.normal(size=x.shape), trunk.n_inputs
+    h, g = units_at(below, x)  # affine in each region: these values and slopes hold all the way
+    offset = h - np.einsum("kui,ki->ku", g, x)
+    sides = np.broadcast_to(np.concatenate([np.eye(n), -np.eye(n)]), (len(x), 2 * n, n))
+    g = np.concatenate([np.where(h > 0, 1.0, -1.0)[:, :, None] * g, sides], axis=1)
+    offset = np.concatenate([np.where(h > 0, offset, -offset), np.ones((len(x), 2 * n))], axis=1)
+    met = np.zeros(offset.shape, dtype=bool)
+    each = np.arange(len(x))
+    for _ in range(n):
+        rate = np.einsum("kui,ki->ku", g, way)
+        room = np.maximum(np.einsum("kui,ki->ku", g, x) + offset, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.where((rate < -1e-9) & ~met, room / -rate, np.inf)
+        side = step.argmin(axis=1)
+        go = np.where(np.isfinite(step[each, side]), step[each, side], 0.0)
+        x = np.clip(x + go[:, None] * way, -1, 1)
+        met[each, side] = True
+        normal = g[each, side] / np.maximum(np.linalg.norm(g[each, side], axis=1, keepdims=True), 1e-300)
+        # Later steps stay on this side: what is left of every normal across it.
+        way = way - (way * normal).sum(axis=1, keepdims=True) * normal
+        g, before = g - np.einsum("kui,ki->ku", g, normal)[:, :, None] * normal[:, None, :], g
+        offset = offset + np.einsum("kui,ki->ku", before - g, x)
+        size = np.linalg.norm(way, axis=1, keepdims=True)
+        way = np.where(size > 1e-9, way / np.maximum(size, 1e-300), 0.0)
+    return x
 
 
 def _telling(model: Model, U: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.intp]:
@@ -588,7 +658,7 @@ def _with_weak(
         # Rows as their own critical points give them: refined on values they would bend to absorb the missing unit.
         pool.sample(int(3.0 * Model(grown, best.rows).n_parameters / len(best.rows)) + 200)
         below, known = found[-1].trunk, with_one(grown.features(pool.samples))
-        bends = pool.evidence.x[~_explained(grown, pool.evidence.x, near)]
+        bends = pool.evidence.x[~explained(grown, pool.evidence.x, near)]
         row = weak_unit(
             with_one(below.features(pool.samples)), known, pool.values, with_one(below.features(bends)), pool.rng
         )
@@ -598,6 +668,30 @@ def _with_weak(
         grown, best = _fitted(pool, found[-1].trunk.grown(found[-1].rows, found[-1].silent), fits)
     if best.residual.max() > fits or _misfit(pool, _refined(pool, Model(grown, best.rows))) > 100 * pool.view.noise:
         return layers, trunk, fit
+    return found, grown, best
+
+
+def _with_corner(
+    pool: Pool, layers: list[Peeled], trunk: Trunk, fit: OutputFit, fits: float
+) -> tuple[list[Peeled], Trunk, OutputFit]:
+    """The last layer with units added that act where the outputs do not fit yet, if they do then."""
+    found, grown, best = layers, trunk, fit
+    for _ in range(_MOST_CORNERS):
+        if best.residual.max() <= fits or not pool.open():
+            break
+        model, row = Model(grown, best.rows), None
+        edge = pool.samples[pool.rng.choice(np.flatnonzero(best.residual > fits), _AROUND)]
+        spread = np.array([0.02, 0.1, 0.4])[pool.rng.integers(0, 3, _AROUND)][:, None]
+        pool.add(np.clip(edge + spread * pool.rng.uniform(-1, 1, edge.shape), -1, 1))
+        misfit = (pool.values - model(pool.samples)) @ pool.view.mix
+        with pool.asking("normals"):
+            row = corner_unit(pool.view, found[-1].trunk, model, pool.samples, misfit, fits, pool.rng)
+        if row is None:
+            break
+        found = [*found[:-1], _with_rows(found[-1], row[None])]
+        grown, best = _fitted(pool, found[-1].trunk.grown(found[-1].rows, found[-1].silent), fits)
+    if best.residual.max() > fits:
+        return layers, *_fitted(pool, trunk, fits)
     return found, grown, best
 
 
@@ -611,13 +705,14 @@ def _peel(
     grid = Grid.of(trunk, pool.chords, pool.fair)
     blind = np.zeros((trunk.width + 1, 0))
     broken: list[FloatArray] = []
+    followed: list[Followed] = []
     while fruitless < (1 if len(start.rows) else 2) and pool.open():
         x = pool.evidence.x
-        fresh = ~_explained(trunk, x, near)
+        fresh = ~explained(trunk, x, near)
         if len(rows):
             fresh &= distances(trunk, rows, x).min(axis=1) > near
         # What the attempt before explained, in whatever layer, needs no normal of its own.
-        spare = _explained(pool.previous, x, near) if pool.previous is not None else np.zeros(len(x), dtype=bool)
+        spare = explained(pool.previous, x, near) if pool.previous is not None else np.zeros(len(x), dtype=bool)
         open_ = np.flatnonzero(fresh & ~spare & np.isinf(pool.evidence.error))
         if len(open_):
             batch = max(_BATCH, _CHEAP // (pool.view.n + 2))
@@ -625,8 +720,17 @@ def _peel(
             pool.measure(_by_chords(pool, open_, count))
         shown = replace(pool.evidence, error=np.where(fresh, pool.evidence.error, np.inf))
         found = candidates(trunk, shown, grid, pair_error, near)
+        found += [_as_candidate(trunk, f, pool, grid, near) for f in followed if not f.broken]
         chosen = _unbroken(pool, trunk, choose(trunk, found, near, rows), rows, broken)
         taken = [c for c in chosen if c.complete]
+        if (
+            pool.view.n <= _FEW_INPUTS and pool.view.relative <= _NOISY
+        ):  # regions are large, and chance agrees more often
+            doubtful = [c for c in taken if not c.trusted and c.goes_on]
+            taken = [c for c in taken if c.trusted]
+            if doubtful:
+                taken += _confirmed(pool, trunk, doubtful, near)
+                grid = Grid.of(trunk, pool.chords, pool.fair)
         if taken and (len(start.rows) or aimed_ever):  # aimed chords know a surface on one side only
             taken = _confirmed(pool, trunk, taken, near)
             grid = Grid.of(trunk, pool.chords, pool.fair)
@@ -639,17 +743,30 @@ def _peel(
         if pair_error > NOISY and len(rows):  # more points are known than when the rows were found
             rows = np.stack([polished(trunk, row, blind, pool.evidence, pair_error, near) for row in rows])
         unseen = sum(c.unseen.shape[1] for c in chosen)
-        if not resolved and len(rows):
-            done = settle(trunk, rows, max(1e-5, 10 * pair_error))
+        if not resolved:
+            done = settle(trunk, rows, max(1e-5, 10 * pair_error)) if len(rows) else Settled(trunk, rows, False)
+            part = [(c.theta, c.unseen) for c in chosen if not c.complete and c.matched >= 6 and c.share > 0.6]
+            if not done.resolved and part and not progress and pair_error < NOISY:
+                done = settle_open(trunk, rows, part, max(1e-5, 10 * pair_error))
             if done.resolved:
                 trunk, rows, resolved, progress = done.trunk, done.rows, True, True
                 rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
                 # Candidates are rows over the features of the trunk before: should time end here, none is left.
-                chosen, blind, broken = [], np.zeros((trunk.width + 1, 0)), []
+                chosen, blind, broken, followed = [], np.zeros((trunk.width + 1, 0)), [], []
                 grid = Grid.of(trunk, pool.chords, pool.fair)
         if taken or (unseen < blind_before and rounds < _MOST_ROUNDS):
             aimed = 0
         rounds, blind_before = rounds + 1, unseen
+        if (
+            not progress
+            and trunk.stages
+            and pool.view.n <= _FEW_INPUTS
+            and pair_error < NOISY
+            and len(followed) < _MOST_FOLLOWED
+        ):
+            new = _follow(pool, trunk, found, fresh, followed, pair_error, near)
+            followed, progress = followed + new, bool(new)
+            grid = Grid.of(trunk, pool.chords, pool.fair)
         if not progress and aimed < _MOST_AIMED:
             aimed += 1
             weak = [c for c in found if c.matched < 4 and c.share > 0.5 and 3 * c.unseen.shape[1] < len(c.theta)]
@@ -678,6 +795,52 @@ def _peel(
     return Peeled(trunk, rows, resolved, firm, silent)
 
 
+def _follow(
+    pool: Pool,
+    trunk: Trunk,
+    found: list[Candidate],
+    fresh: npt.NDArray[np.bool_],
+    before: list[Followed],
+    pair_error: float,
+    near: float,
+) -> list[Followed]:
+    """Surfaces followed from the groups of points that are known best, then from single points, none of them twice."""
+    seeds = [c.members for c in sorted(found, key=lambda c: (c.unseen.shape[1], -c.matched)) if not c.complete]
+    seeds += [np.array([i]) for i in pool.rng.permutation(np.flatnonzero(fresh & pool.evidence.measured[: len(fresh)]))]
+    new: list[Followed] = []
+    used = set(np.concatenate([f.members for f in before]).tolist()) if before else set()
+    for members in seeds:
+        if len(new) >= _FOLLOWED or not pool.open():
+            break
+        if used & set(members.tolist()):
+            continue
+        if _on_followed(trunk, before + new, pool.evidence.x[members], near):
+            continue
+        f = follow(pool, trunk, members, pair_error, near)
+        used |= set(members.tolist())
+        if f is not None:
+            new.append(f)
+            used |= set(f.members.tolist())
+    return new
+
+
+def _on_followed(trunk: Trunk, followed: list[Followed], x: FloatArray, near: float) -> bool:
+    """Whether the points lie on a surface that was followed, in a part of it that is known."""
+    for f in followed:
+        on = distances(trunk, f.theta[None], x)[:, 0] < near
+        if f.unseen.shape[1] and on.any():
+            local = trunk.local(x)
+            on &= np.linalg.norm(np.einsum("fu,nfi->nui", f.unseen[:-1], local.J), axis=(1, 2)) < 1e-9
+        if on.all():
+            return True
+    return False
+
+
+def _as_candidate(trunk: Trunk, f: Followed, pool: Pool, grid: Grid, near: float) -> Candidate:
+    """A followed surface beside the chords."""
+    return Candidate(f.theta, f.unseen, f.members, *crossings(trunk, grid, f.theta, f.unseen, pool.evidence, near))
+
+
 def _by_chords(pool: Pool, open_: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
     """About `count` of the points: all those of some chords, where they are measured so; else any."""
     if not pool.by_chords:
@@ -697,7 +860,8 @@ def _unbroken(
     looked at again.
     """
     view = pool.view
-    sure = [c for c in chosen if c.complete]
+    # Not beside pieces of deeper units: where one of those switches off, a unit of this layer may have no effect.
+    sure = [c for c in chosen if c.complete and c.trusted]
     if view.relative > _NOISY or len(sure) + len(rows) < 2:
         return chosen
     kept, few = [], view.n <= _FEW_INPUTS
@@ -713,7 +877,10 @@ def _unbroken(
             values = view.values(ends.reshape(-1, view.n)).reshape(len(x), 2, 3)
             bends = np.abs(values[..., 0] + values[..., 2] - 2 * values[..., 1]) > 30 * view.noise
         both, one = int(bends.all(axis=1).sum()), int((bends[:, 0] != bends[:, 1]).sum())
-        if one <= max(1, both // 5):  # other pieces of deeper units are no rivals, and vote for it
+        # Without biases all surfaces meet in one point, and near it other units switch between the two places.
+        if one <= max(
+            1, both // (2 if few and c.trusted else 5)
+        ):  # other pieces of deeper units are no rivals, and vote for it
             kept.append(replace(c, goes_on=both > 0))
         else:
             broken.append(c.theta)
@@ -811,16 +978,6 @@ def _sharpened(trunk: Trunk, c: Candidate, evidence: Evidence, near: float) -> F
     before, after = distances(trunk, np.stack([theta, sharp]), evidence.x[on]).T
     good = np.abs(sharp @ theta) > 1 - 1e-3 and (after < near).mean() > 0.8 and after.mean() <= before.mean()
     return sharp if good else theta
-
-
-def _explained(trunk: Trunk, x: FloatArray, near: float) -> npt.NDArray[np.bool_]:
-    """Whether each point lies on the surface of a known unit."""
-    known = np.zeros(len(x), dtype=bool)
-    for k, stage in enumerate(trunk.stages):
-        below = Trunk(trunk.n_inputs, trunk.stages[:k])
-        rows = np.column_stack([stage.weight[stage.bends], stage.bias[stage.bends]])
-        known |= distances(below, rows, x).min(axis=1, initial=np.inf) < near
-    return known
 
 
 def _pruned(model: Model, U: FloatArray, Y: FloatArray, unused_below: float) -> Model:

@@ -92,6 +92,11 @@ class Candidate:
         return self.unseen.shape[1] == 0
 
     @property
+    def trusted(self) -> bool:
+        """Whether so many chords bend where it says that it may speak against others."""
+        return self.matched >= 6 and self.share >= 0.6
+
+    @property
     def matched(self) -> int:
         """Predicted crossings that bend."""
         return int(self.hit.sum())
@@ -139,6 +144,16 @@ def distances(trunk: Trunk, theta: FloatArray, x: FloatArray) -> FloatArray:
         return np.where(slope > 0, h / slope, np.inf)
 
 
+def explained(trunk: Trunk, x: FloatArray, near: float) -> npt.NDArray[np.bool_]:
+    """Whether each point lies on the surface of a known unit."""
+    known = np.zeros(len(x), dtype=bool)
+    for k, stage in enumerate(trunk.stages):
+        below = Trunk(trunk.n_inputs, trunk.stages[:k])
+        rows = np.column_stack([stage.weight[stage.bends], stage.bias[stage.bends]])
+        known |= distances(below, rows, x).min(axis=1, initial=np.inf) < near
+    return known
+
+
 def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, near: float) -> list[Candidate]:
     """Possible units of the next layer, best supported first.
 
@@ -148,7 +163,7 @@ def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, 
     chosen = np.flatnonzero(evidence.measured)
     if len(chosen) < 2:
         return []
-    views = _Views.of(trunk, evidence, chosen)
+    views = Views.of(trunk, evidence, chosen)
     groups = views.groups(pair_error, flat=not trunk.stages)
     found = []
     solved = list(views.solved(groups[:_MOST_GROUPS], pair_error))
@@ -157,7 +172,7 @@ def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, 
     for members, (theta, unseen) in solved:
         if pair_error > NOISY:
             theta = polished(trunk, theta, unseen, evidence, pair_error, near)
-        roots, hit = _crossings(trunk, grid, theta, unseen, evidence, near)
+        roots, hit = crossings(trunk, grid, theta, unseen, evidence, near)
         found.append(Candidate(theta, unseen, views.point[members], roots, hit))
     return sorted(found, key=lambda c: -c.matched)
 
@@ -178,7 +193,7 @@ class _Group(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Views:
+class Views:
     """What each measured point sees of theta: `basis[i]` (rank, features + 1) and `target[i]` (rank,), padded with
     0."""
 
@@ -191,7 +206,8 @@ class _Views:
     """Rows theta that are one unit of the layer before, of either sign: (rows, features + 1)."""
 
     @classmethod
-    def of(cls, trunk: Trunk, evidence: Evidence, chosen: npt.NDArray[np.intp]) -> _Views:
+    def of(cls, trunk: Trunk, evidence: Evidence, chosen: npt.NDArray[np.intp]) -> Views:
+        """What the chosen points see, those left out whose normal the features cannot have."""
         x, normal = evidence.x[chosen], evidence.normal[chosen]
         local = trunk.local(x)
         k, width, n = local.J.shape
@@ -242,6 +258,18 @@ class _Views:
                 yield group.members, fit
             elif pair_error > NOISY:
                 yield from self._apart(group, pair_error)
+
+    def agreed(self, pair_error: float) -> _Theta | None:
+        """The theta that all points agree on, and the directions none of them sees; None if they disagree."""
+        found = self._null(np.arange(len(self.point)), pair_error) if len(self.point) else None
+        return found[:2] if found is not None and found[2] else None
+
+    def shares(self, unseen: FloatArray) -> bool:
+        """Whether the last point says something about theta that can be checked: two directions at least that are not
+        among the unseen ones."""
+        basis = self.basis[-1]
+        shown = int((np.linalg.svd(basis @ unseen, compute_uv=False) > 1e-6).sum())
+        return bool(self.rank[-1] - shown >= 3 or (self.rank[-1] - shown == 2 and self.rank[-1] == 3))
 
     def merged(self, solved: list[_Solved], pair_error: float) -> list[_Solved]:
         """Groups joined that are parts of one unit's surface: none of their points passed the test in pairs, but what
@@ -454,7 +482,7 @@ def polished(
     return best
 
 
-def _crossings(
+def crossings(
     trunk: Trunk, grid: Grid, theta: FloatArray, unseen: FloatArray, evidence: Evidence, near: float
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Where the chords cross the candidate's surface, and whether a bend was found there."""
@@ -509,7 +537,7 @@ def choose(trunk: Trunk, found: list[Candidate], near: float, taken: FloatArray)
         if c.share >= 0.5 or (len(trusted) and c.matched >= 8 and c.share > 0.25):
             kept.append(c)
             rows = np.concatenate([rows, c.theta[None]])
-            if c.matched >= 6 and c.share >= 0.6:
+            if c.trusted:
                 trusted = np.concatenate([trusted, c.theta[None]])
     return kept
 
@@ -568,7 +596,7 @@ def _newton_rows(trunk: Trunk, x: FloatArray, theta: FloatArray, rival: FloatArr
     z = with_one(local.z)
     r = np.stack([z @ theta, (z * rival).sum(axis=1) - aim], axis=1)
     J = np.stack([np.einsum("nfi,f->ni", local.J, theta[:-1]), np.einsum("nfi,nf->ni", local.J, rival[:, :-1])], axis=1)
-    return _shortest(J, r)
+    return shortest(J, r)
 
 
 def beyond(trunk: Trunk, c: Candidate, rng: np.random.Generator, each: int = 3) -> Chords:
@@ -632,10 +660,10 @@ def _newton(here: Local, lower: Local, theta: FloatArray, unit: FloatArray, aim:
     """The shortest step that solves both equations to first order."""
     r = np.stack([with_one(here.z) @ theta, with_one(lower.z) @ unit - aim], axis=1)
     J = np.stack([np.einsum("nfi,f->ni", here.J, theta[:-1]), np.einsum("nfi,f->ni", lower.J, unit[:-1])], axis=1)
-    return _shortest(J, r)
+    return shortest(J, r)
 
 
-def _shortest(J: FloatArray, r: FloatArray) -> FloatArray:
+def shortest(J: FloatArray, r: FloatArray) -> FloatArray:
     """The shortest x with `J x = r`, nearly: two equations (n, 2, inputs) for each point."""
     G = J @ J.transpose(0, 2, 1)
     G += (1e-12 + 1e-9 * np.trace(G, axis1=1, axis2=2))[:, None, None] * np.eye(2)

@@ -45,6 +45,12 @@ _USUAL = (0.01, 0.1, 0.2, 0.3, 0.05, 0.25, 0.02, 0.001, 0.5)
 _ENOUGH = 3
 """Equations from which a slope is believed."""
 
+_SHOWN, _MOST_DEAD = 1e-6, 6
+"""What counts as 0 in unseen directions; units that no surface crosses, both of whose signs are tried."""
+
+_BITS = 10
+"""Signs that one equation can tell, all but one of which must do."""
+
 _SLIGHT = 3e-5
 """Slopes below this are not distinguished from 0."""
 
@@ -106,6 +112,73 @@ def settle(trunk: Trunk, rows: FloatArray, max_misfit: float) -> Settled:
     units = Stage(sign[:, None] * w, sign * b, np.ones(k, dtype=bool), slope=slope)
     kept = np.column_stack([(1 + r) * alpha, gamma + alpha @ (t * b)])
     return Settled(trunk.with_last(units), kept, True)
+
+
+def settle_open(
+    trunk: Trunk, rows: FloatArray, found: list[tuple[FloatArray, FloatArray]], max_misfit: float
+) -> Settled:
+    """The same from rows that are known in part: pairs of theta (features + 1,) and the directions (features + 1, u) of
+    it that its surface does not show, because it lies on one side of some units. `rows` are complete.
+
+    Across the rows `w_j` of those units the equations hold all the same. A unit that no surface crosses is turned so
+    that the rows keep most freedom: what is then open has an effect on one side of it only, where it is on.
+    """
+    stage = trunk.stages[-1] if trunk.stages else None
+    if stage is None or not stage.carries or stage.linear or stage.silent or stage.slope:
+        return Settled(trunk, rows, False)
+    k = stage.n_units
+    w, b = stage.weight[:k], stage.bias[:k]
+    none = np.zeros((trunk.width + 1, 0))
+    parts = [(row / max(float(np.linalg.norm(row[:-1])), 1e-300), none) for row in rows]
+    parts += [(theta / max(float(np.linalg.norm(theta[:-1])), 1e-300), unseen) for theta, unseen in found]
+    equations, wanted = [np.zeros((0, k))], [np.zeros(0)]
+    for theta, unseen in parts:
+        hidden = np.linalg.norm(unseen[:k], axis=1) > _SHOWN
+        away = _complement(np.concatenate([w[hidden].T, unseen[k:-1]], axis=1))
+        equations.append(away.T @ (w.T * np.where(hidden, 0.0, theta[:k])))
+        wanted.append(-(away.T @ theta[k:-1]))
+    M, y = np.concatenate(equations), np.concatenate(wanted)
+    live = np.linalg.norm(M, axis=0) > _SHOWN * max(float(np.abs(M).max(initial=0.0)), 1e-300)
+    dead = np.flatnonzero(~live)
+    if not live.any() or _BITS * (np.linalg.matrix_rank(M, tol=1e-3) - 1) < live.sum() or len(dead) > _MOST_DEAD:
+        return Settled(trunk, rows, False)
+    signs = _solve(M[:, live], y, max_misfit)
+    if signs is None or signs[1]:
+        return Settled(trunk, rows, False)
+    best, turned = -1, np.zeros(k, dtype=bool)
+    for choice in np.ndindex(*(2,) * len(dead)):
+        t = np.zeros(k)
+        t[live], t[dead] = signs[0], choice
+        freedom = _freedom(parts, w, t, max_misfit)
+        if freedom > best:
+            best, turned = freedom, t > 0.5
+    if best < 0:
+        return Settled(trunk, rows, False)
+    sign = np.where(turned, -1.0, 1.0)
+    units = Stage(sign[:, None] * w, sign * b, np.ones(k, dtype=bool))
+    kept = np.column_stack([rows[:, :k], rows[:, -1] + rows[:, :k] @ (turned * b)])
+    return Settled(trunk.with_last(units), kept, True)
+
+
+def _freedom(parts: list[tuple[FloatArray, FloatArray]], w: FloatArray, t: FloatArray, max_misfit: float) -> int:
+    """With the signs t, how many unseen directions of all rows stay free once nothing is carried; -1 if some row cannot
+    do without what is carried."""
+    k, total = len(w), 0
+    for theta, unseen in parts:
+        gap = theta[k:-1] + (t * theta[:k]) @ w
+        if unseen.shape[1]:
+            moves = unseen[k:-1] + w.T @ (t[:, None] * unseen[:k])
+            by, _, rank, _ = np.linalg.lstsq(moves, gap, rcond=_SHOWN)
+            gap, total = gap - moves @ by, total + unseen.shape[1] - int(rank)
+        if np.abs(gap).max(initial=0.0) > 10 * max_misfit:
+            return -1
+    return total
+
+
+def _complement(columns: FloatArray) -> FloatArray:
+    """An orthonormal basis, as columns, of what is orthogonal to all the columns."""
+    U, s, _ = np.linalg.svd(columns, full_matrices=True)
+    return U[:, int((s > _SHOWN * max(float(s.max(initial=0.0)), 1e-300)).sum()) :]
 
 
 def fewer_carried(trunk: Trunk, rows: FloatArray) -> tuple[Trunk, FloatArray]:

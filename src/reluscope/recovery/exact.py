@@ -860,8 +860,9 @@ def _unbroken(
     looked at again.
     """
     view = pool.view
-    # Not beside pieces of deeper units: where one of those switches off, a unit of this layer may have no effect.
-    sure = [c for c in chosen if c.complete and c.trusted]
+    # Not beside pieces of deeper units: where one of those switches off, a unit of this layer may have no effect. With
+    # many inputs such pieces are rare, and a unit that few chords have met is a rival all the same.
+    sure = [c for c in chosen if c.complete and (c.trusted or view.n > _FEW_INPUTS)]
     if view.relative > _NOISY or len(sure) + len(rows) < 2:
         return chosen
     kept, few = [], view.n <= _FEW_INPUTS

@@ -684,7 +684,7 @@ def _with_corner(
         spread = np.array([0.02, 0.1, 0.4])[pool.rng.integers(0, 3, _AROUND)][:, None]
         pool.add(np.clip(edge + spread * pool.rng.uniform(-1, 1, edge.shape), -1, 1))
         misfit = (pool.values - model(pool.samples)) @ pool.view.mix
-        with pool.asking("normals"):
+        with pool.asking("values"):
             row = corner_unit(pool.view, found[-1].trunk, model, pool.samples, misfit, fits, pool.rng)
         if row is None:
             break

@@ -85,6 +85,8 @@ class RayRun:
     """Seconds spent on the rays of the answer."""
     seen: dict[int, tuple[int, float]] = dataclasses.field(default_factory=dict)
     """Rays of each plan (by identity) and the largest weighted contribution among them."""
+    thin: float = 0.0
+    """The largest mean contribution, over the replicates, of stretches that rounding may have made."""
 
     def search(self) -> None:
         """Make a plan for every piece."""
@@ -133,7 +135,7 @@ class RayRun:
         if value <= self.fixed:  # the search met the event, but no ray did: that is no interval of width 0
             return self._unseen()
         lost = sum(plan.weight * plan.lost for plan in self.plans)
-        lower = value - half
+        lower = value - half - len(self.plans) * self.thin
         if value >= 1.0 - 1e-14:  # no ray has met the complement: what as many independent ones could have missed
             lower = 1.0 - intervals.unseen(self.rays, self.level)
         return self._answer(value, lower, value + more + lost, "replicate", note, status)
@@ -177,6 +179,7 @@ class RayRun:
             n, largest = self.seen.get(id(plan), (0, 0.0))
             most = max(largest, plan.weight * float(drawn.value.max(initial=0.0)))
             self.seen[id(plan)] = n + len(drawn.value), most
+            self.thin = max(self.thin, plan.weight * drawn.thin)
         self.evaluations += drawn.segments
         self.rays += len(drawn.value)
         self.sampling += seconds
@@ -231,6 +234,7 @@ class RayRun:
                 if count:
                     drawn = plan.sampler.independent(plan.proposal, int(count), self.rng)
                     values.append(plan.weight / c * drawn.value)
+                    self.thin = max(self.thin, plan.weight / c * drawn.thin)
                     self.evaluations += drawn.segments
                     self.rays += int(count)
             self.report(self.evaluations, f"{self.rays:,} of {n:,} rays")
@@ -243,6 +247,7 @@ class RayRun:
             note, status = "the upper bound allows for what no ray has hit", Status.TOLERANCE
         if value <= 0.0:
             note, status = self._not_met(), Status.NOTHING_MET
+        lower = max(lower - self.thin, 0.0)
         return self._answer(value, self.fixed + lower, self.fixed + upper + lost, "finite-sample", note, status)
 
     def _number(self, plans: list[RayPlan], bound: float) -> int:

@@ -30,6 +30,8 @@ from reluscope.workers import PerThread
 CHUNK = 256
 """Rays traced together: their segments stay in the cache."""
 
+_THIN = 1e-12
+"""Stretches shorter than this share of their distance: an event that only touches the inputs has such, by rounding."""
 _RAY, _RAY_INPUT = 1e-6, 5e-8
 """Seconds of a ray, and of each coordinate, besides its line: drawing, weights, radial integrals."""
 
@@ -39,7 +41,8 @@ class Drawn:
     """Rays and what they contribute; `points` are draws of the law given event and direction (if asked for).
 
     `directions` are the unit vectors, and `first` and `second` (if asked for) the contributions to `E[1 |u|]` and
-    `E[1 |u|^2]`, which times directions are those to the moments of u on the event.
+    `E[1 |u|^2]`, which times directions are those to the moments of u on the event. `thin` is the mean contribution of
+    stretches that rounding alone may have made.
     """
 
     value: FloatArray
@@ -48,6 +51,7 @@ class Drawn:
     directions: FloatArray
     first: FloatArray
     second: FloatArray
+    thin: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +159,7 @@ class Sampler:
             seen = np.isfinite(whole)  # the law does not live on the others, whose value is 0
             logs = proposal.fitted.log_density(W) - np.where(seen, whole, 0.0)
             weight = 1.0 / (shares[0] + shares[1:] @ np.exp(np.minimum(logs, 700.0)))
-        value, radius = np.zeros(n), np.zeros(n)
+        value, radius, thin = np.zeros(n), np.zeros(n), np.zeros(n)
         first, second = (np.zeros(n), np.zeros(n)) if moments else (np.zeros(0), np.zeros(0))
         segments = 0
         end = np.minimum(high, self.cut)
@@ -165,6 +169,11 @@ class Sampler:
             segments += len(found.t)
             stretches = ray_intervals(self.event, found, W[part])
             value[part] = rays.fractions(low[part], high[part], *stretches)
+            offsets, a, b = stretches
+            short = b - a <= _THIN * b
+            if short.any():
+                places = np.concatenate([[0], np.cumsum(short)])[offsets]
+                thin[part] = rays.fractions(low[part], high[part], places, a[short], b[short])
             if moments:
                 first[part] = rays.fractions(low[part], high[part], *stretches, order=1)
                 second[part] = rays.fractions(low[part], high[part], *stretches, order=2)
@@ -172,4 +181,5 @@ class Sampler:
                 radius[part] = rays.inside(high[part], *stretches, rng.random(len(found)))
         if moments:
             first, second = first * weight, second * weight
-        return Drawn(value * weight, W * radius[:, None], segments, W, first, second)
+        unsure = float((thin * weight).mean()) if n else 0.0
+        return Drawn(value * weight, W * radius[:, None], segments, W, first, second, unsure)

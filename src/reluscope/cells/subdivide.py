@@ -220,9 +220,10 @@ class CutPlan:
         order: list[Index] = []
         cutting: list[int] = []
         for here, following in itertools.pairwise(net.layers):
-            weight = np.asarray(abs(following.weight).sum(axis=0)).ravel() * np.sqrt(
-                np.asarray((here.weight * here.weight).sum(axis=1)).ravel()
-            )
+            with np.errstate(over="ignore", invalid="ignore"):  # an order only: any will do
+                weight = np.asarray(abs(following.weight).sum(axis=0)).ravel() * np.sqrt(
+                    np.asarray((here.weight * here.weight).sum(axis=1)).ravel()
+                )
             bent = here.units.pieces > 1  # the others cut nothing, and come along with the last group
             order.append(np.lexsort((-weight, ~bent)))
             cutting.append(int(bent.sum()))

@@ -55,6 +55,11 @@ def test_what_longer_campaigns_have_found(seed):
     assert not check(seed, Counter())
 
 
+def test_bounds_that_are_no_numbers_do_not_end_a_search():
+    """Weights of 1e100 and 1e-160 in one network: it was a raw error of NumPy."""
+    assert not check_wider("nearest", 30, Counter())
+
+
 CASES = {
     "nearest": 20,
     "laws": 3,

@@ -655,7 +655,8 @@ class Search:
                     done = min(done, max(node.bound, limit) if node.bound == np.inf else node.bound)
                     continue
                 bound, t, miss, part = self._relaxed(node, limit)
-                bound = max(bound, node.bound)
+                # With weights of 1e100 beside 1e-160 a bound may be no number, which proves nothing.
+                bound = node.bound if np.isnan(bound) else max(bound, node.bound)
                 if t is None:  # nothing within the limit, or the bound is beyond it
                     done = min(done, max(bound, limit))
                     continue

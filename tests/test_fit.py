@@ -52,6 +52,38 @@ def test_a_law_that_does_not_fit_is_called_so(table):
     assert "rank correlation of x[0] and x[1]" in told.text and told.ks.max() < 0.01
 
 
+def _incomes(rows):
+    rng = np.random.default_rng(3)
+    income = rng.lognormal(10.0, 0.6, rows)
+    return {"income": income, "debt": np.where(rng.random(rows) < 0.25, 0.0, income * rng.uniform(0, 1, rows))}
+
+
+def test_an_order_that_all_rows_keep_and_draws_break_is_named():
+    table = _incomes(800)
+    columns = [rs.Column("income", scale=1e-4, shift=-2.0), rs.Column("debt", scale=3e-4)]
+    law = rs.fit(table)
+    found = law.check(table, rng=0)
+    draws = law.sample(100_000, 1)
+    assert found.orders[1, 0] == pytest.approx(np.mean(draws[:, 1] > draws[:, 0]), abs=0.005)
+    assert not found.good and "debt is above income in" in found.text and found.orders[0, 1] == 0.0
+    assert found.to_dict()["worst_order"] == [found.orders[1, 0]] * 2
+    scaled = rs.fit(table, rs.Schema(columns)).check(table, rs.Schema(columns), rng=0)  # compared in their own units
+    assert scaled.orders[1, 0] == pytest.approx(found.orders[1, 0], abs=0.005)
+    income, debt = np.array([table["income"], table["debt"]])
+    kept = np.column_stack([income, debt])
+    assert rs.Particles(kept).check(kept, rng=0).orders.max() == 0.0
+
+
+def test_orders_that_chance_or_rounding_breaks_are_not_held_against_a_law():
+    rng = np.random.default_rng(4)
+    for n in (12, 60, 400):  # independent columns that overlap little: small tables keep an order that the law breaks
+        x = np.column_stack([rng.normal(size=n), rng.normal(2.5, 1.0, size=n)])
+        found = rs.Gaussian([0.0, 2.5], np.eye(2)).check(x, rng=0)
+        assert "is above" not in found.text
+    x = rng.normal(size=(500, 1)) @ [[1.0, 1.0]]  # the same column twice, and draws that differ by rounding
+    assert rs.Gaussian.fit(x).check(x, rng=0).orders.max() == 0.0
+
+
 def test_the_law_answers_as_the_rows_do(table):
     schema = rs.Schema.of(table)
     rng = np.random.default_rng(1)

@@ -416,7 +416,7 @@ class Law(ABC):
         schema : Schema, optional
             As in `fit`.
         draws : int
-            Draws of the law for rank correlations and the classifier.
+            Draws of the law for rank correlations, orders of columns and the classifier.
         rng : optional
             None, an int, a SeedSequence or a Generator.
 

@@ -19,12 +19,18 @@ from reluscope.inputs._fit import encoded
 from reluscope.inputs._law import Law
 from reluscope.schema import Schema
 
-_FAR = {"ks": 0.05, "impossible": 0.01, "pair": 0.1, "auc": 0.6}
+_FAR = {"ks": 0.05, "impossible": 0.01, "pair": 0.1, "order": 0.01, "auc": 0.6}
 """Beyond these a law is called a bad fit; `LawCheck.text` names what is."""
 
 _MOST_PRODUCTS = 40
 _MOST_LEVELS = 500
 """Values of a column at which cdfs are compared, evenly spread over the sorted ones, both ends among them."""
+
+_MOST_ORDERED = 200
+"""Columns up to which orders are looked for."""
+
+_SAME = 1e-9
+"""Values closer than this, as a share of the range of their columns, count as equal: draws round."""
 
 _RIDGE = 1e-3
 
@@ -49,6 +55,11 @@ class LawCheck(Tabular):
         Probability of values beyond the smallest and largest of the table.
     pairs : (n, n) array
         Rank correlation (Spearman) under the law minus that in the table; 0 where a column is constant.
+    orders : (n, n) array
+        `orders[i, j]` is the probability under the law that column i is above column j, where no row of the table has
+        it so (debt above income, say); 0 for all other pairs, and beyond 200 columns. In the columns' own units.
+    order_noise : float
+        Where a law breaks an order with a probability above this, 99 of 100 tables of this size would show it.
     auc : float
         How well a classifier tells rows of the table from draws of the law on rows it has not seen: 0.5 not at all.
     classifier : str
@@ -64,6 +75,8 @@ class LawCheck(Tabular):
     ks_noise: float
     impossible: FloatArray
     pairs: FloatArray
+    orders: FloatArray
+    order_noise: float
     auc: float
     classifier: str
     rows: int
@@ -85,6 +98,12 @@ class LawCheck(Tabular):
         a, b = (int(k) for k in np.unravel_index(int(np.argmax(np.abs(self.pairs))), self.pairs.shape))
         if abs(self.pairs[a, b]) > _FAR["pair"]:
             out.append(f"the rank correlation of {self.names[a]} and {self.names[b]} is off by {self.pairs[a, b]:+.2f}")
+        a, b = (int(k) for k in np.unravel_index(int(np.argmax(self.orders)), self.orders.shape))
+        if self.orders[a, b] > max(_FAR["order"], self.order_noise):
+            out.append(
+                f"{self.names[a]} is above {self.names[b]} in {100 * self.orders[a, b]:.1f} % of draws, in no row of "
+                "the table"
+            )
         if self.auc > _FAR["auc"]:
             out.append(f"a classifier ({self.classifier}) tells rows from draws (AUC {self.auc:.2f})")
         return out
@@ -101,13 +120,14 @@ class LawCheck(Tabular):
         return f"THE LAW DOES NOT FIT: {'; '.join(faults)}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns `name`, `ks`, `impossible` and `worst_pair`, one row per input."""
+        """Columns `name`, `ks`, `impossible`, `worst_pair` and `worst_order`, one row per input."""
         worst = np.abs(self.pairs).max(axis=1)
         return {
             "name": list(self.names),
             "ks": self.ks.tolist(),
             "impossible": self.impossible.tolist(),
             "worst_pair": worst.tolist(),
+            "worst_order": np.maximum(self.orders.max(axis=0), self.orders.max(axis=1)).tolist(),
         }
 
     def plot(self, ax: Any = None) -> Any:
@@ -143,7 +163,9 @@ def check(law: Law, table: Any, schema: Schema | None, draws: int, rng: Any) -> 
     moving = (np.ptp(X, axis=0) > 0) & (np.ptp(Y, axis=0) > 0)
     pairs[~moving] = 0.0
     pairs[:, ~moving] = 0.0
-    return LawCheck(tuple(names), ks, float(noise), impossible, pairs, *_told_apart(X, Y, gen), len(X), seed)
+    orders, open_to_chance = _orders(X, Y, known)
+    told = _told_apart(X, Y, gen)
+    return LawCheck(tuple(names), ks, float(noise), impossible, pairs, orders, open_to_chance, *told, len(X), seed)
 
 
 def _column(law: Law, i: int, x: FloatArray, y: FloatArray) -> tuple[float, float]:
@@ -159,6 +181,36 @@ def _column(law: Law, i: int, x: FloatArray, y: FloatArray) -> tuple[float, floa
         at, under = (np.searchsorted(y, levels, side=side) / len(y) for side in ("right", "left"))
     gap = max(float(np.abs(at - below).max()), float(np.abs(under - before).max()))
     return gap, float(max(under[0], 0.0) + max(1.0 - at[-1], 0.0))
+
+
+def _orders(X: FloatArray, Y: FloatArray, schema: Schema | None) -> tuple[FloatArray, float]:
+    """How often draws break an order that all rows keep, and what a table of this size cannot tell from never.
+
+    If the law breaks an order with probability p, n rows keep it with probability (1 - p)ⁿ: at p = log(100 m) / n that
+    is one in 100 for any of m orders.
+    """
+    broken = np.zeros((X.shape[1], X.shape[1]))
+    free = np.ptp(X, axis=0) > 0
+    columns = [] if schema is None else [(column, schema.place(column.name)) for column in schema.columns]
+    for column, at in columns:
+        free[at] &= column.kind != "category"
+    index = np.flatnonzero(free)
+    if len(index) > _MOST_ORDERED:
+        return broken, 1.0
+    rows, drawn = X.copy(), Y.copy()
+    for column, at in columns:
+        if free[at].all():
+            rows[:, at.start], drawn[:, at.start] = column.decode(X[:, at]), column.decode(Y[:, at])
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    same = _SAME * np.maximum.outer(high - low, high - low)
+    kept = []
+    for i in index:
+        below = index[(rows[:100, i, None] <= rows[:100, index] + same[i, index]).all(axis=0)]  # a few are left
+        below = below[(below != i) & (high[i] > low[below])]  # ranges apart are no order: see `impossible`
+        kept += [(i, j) for j in below if (rows[:, i] <= rows[:, j] + same[i, j]).all()]
+    for i, j in kept:
+        broken[i, j] = np.mean(drawn[:, i] > drawn[:, j] + same[i, j])
+    return broken, float(np.log(100 * max(len(kept), 1)) / len(X))
 
 
 def _ranks(x: FloatArray) -> FloatArray:

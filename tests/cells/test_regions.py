@@ -177,7 +177,7 @@ net = rs.Network([(rng.normal(size=(b, a)), 0.3 * rng.normal(size=b)) for a, b i
 count, peaks = 0, []
 for part in rs.stream_regions(net, (-1, 1)):
     count += len(part)
-    if count >= 40_000 * (1 if not peaks else 4):
+    if count >= 120_000 * (1 if not peaks else 4):  # the first batches have 40,000
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         if len(peaks) == 2:
             break
@@ -188,8 +188,8 @@ print(*peaks)
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
 def test_the_memory_of_a_stream_does_not_grow_with_its_length():
     told = subprocess.run([sys.executable, "-c", _STREAMED], capture_output=True, text=True, check=True, timeout=300)
-    first, later = map(int, told.stdout.split())  # 120,000 regions later: kept, they take 260 MB
-    assert later - first < 130_000
+    first, later = map(int, told.stdout.split())  # 360,000 regions later: kept, they take 780 MB
+    assert later - first < 390_000
 
 
 def test_progress_is_reported():

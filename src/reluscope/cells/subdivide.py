@@ -74,8 +74,8 @@ _SMALL_GROUP = 6
 """Units that cut together between two screens, by dimension: n cut a cell into about `n^dimension` parts."""
 
 
-_CACHED = 1 << 17
-"""Weights of a layer that stay in the cache: from cell to cell they are gone through unit by unit; more by BLAS."""
+_CACHED = 1 << 20
+"""Weights of a layer that a cache holds (8 MB): from cell to cell they are gone through unit by unit; more by BLAS."""
 _FEW_ON = 0.75
 """Up to this share of the units of a layer, those that are on somewhere in a batch are picked out of it."""
 

@@ -24,15 +24,22 @@ Tried and not better: proved bounds instead of looks (linear bounds leave 5 to 4
 second in five dimensions, and more than half in ten), and boxes halved further by a plane through the nearest look
 (kinks inside the boxes are as large as the boxes).
 
-Measured on a crowded two-core Xeon, 2026-11, about a second each, one run; default, then replicate, against Monte Carlo
+Measured on a two-core EPYC, 18 November 2026, about a second each, one run; default, then replicate, to Monte Carlo
 / Sobol points (wanted were 30 / 10 in five dimensions and 10 / 2 in 16: reached by the fitted networks, not by the
 others):
 
-    fitted 5-50-50-1 #0         60 / 25       17 / 7.2
-    he 5-50-50-1 #0             12 / 3.0      9.1 / 2.3
-    torch 5-50-50-1 #0          9.8 / 5.8     12 / 6.9
-    fitted 16-16-16-16-1 #0     12 / 4.3      7.7 / 2.8
-    torch 16-16-16-16-1 #0      2.2 / 1.8     6.4 / 5.3
+    fitted 5-50-50-1 #0         70 / 23       24 / 7.9
+    he 5-50-50-1 #0             12 / 2.9      7.4 / 1.7
+    he 5-50-50-1 #1             27 / 8.1      14 / 4.2
+    torch 5-50-50-1 #0          17 / 11       12 / 7.7
+    torch 5-50-50-1 #1          9.0 / 1.5     6.9 / 1.2
+    fitted 10-32-32-1 #1        6.8 / 3.3     8.0 / 3.8
+    he 10-32-32-1 #1            6.0 / 2.7     8.9 / 4.1
+    torch 10-32-32-1 #1         4.4 / 2.0     9.0 / 4.1
+    fitted 16-16-16-16-1 #0     15 / 4.9      5.8 / 1.9
+    fitted 16-16-16-16-1 #1     53 / 34       95 / 62
+    torch 16-16-16-16-1 #0      2.4 / 1.5     4.6 / 2.9
+    torch 16-16-16-16-1 #1      3.4 / 0.8     5.5 / 1.3
 
 With `coverage`: how often default intervals at 99 % hold truths of closed form. Measured so far: 25 of 25 on each of
 the ten problems, at 0.15 s, six of them by boxes.

@@ -155,7 +155,8 @@ def sobol_points(net, thresholds, seconds, rng):
     sequence = qmc.Sobol(net.n_inputs, rng=rng)
     below, n = 0, 0
     while time.process_time() - start < seconds or n & (n - 1):
-        y = net(ndtri(sequence.random(CHUNK)))[:, 0]
+        # A coordinate that is 0 in all 30 bits has no normal quantile.
+        y = net(ndtri(np.maximum(sequence.random(CHUNK), 2.0**-31)))[:, 0]
         below = below + (y[:, None] <= thresholds).sum(axis=0)
         n += CHUNK
         if n & (n - 1) == 0 and time.process_time() - start > 0.7 * seconds:

@@ -432,3 +432,11 @@ def test_a_time_budget_holds_where_masses_are_estimated():
         and listed.remainder > 0.5
     )
     assert "entropy in [0, 24] bits" in repr(listed)  # an entropy of what was found is not the entropy
+
+
+def test_inputs_and_outputs_are_named_as_in_events():
+    moons = rs.example("moons")
+    top = rs.linear_models(moons.network, moons.law).top(3)
+    for shown in (repr(top), top._repr_html_()):
+        assert "y[0] = -4.71 x[0] -7.48 x[1] +3.64" in shown
+        assert "y0" not in shown and "x0" not in shown

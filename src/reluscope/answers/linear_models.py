@@ -464,14 +464,10 @@ def _short(text: str, width: int = 40) -> str:
 
 
 def _formula(schema: Schema | None, C: FloatArray, d: FloatArray) -> str:
-    """The first output's linear model in a few terms, by the names and in the units of the schema if there is one."""
+    """The first output's linear model in a few terms, in the names and units of the schema, if any."""
     C, d = models_in_units(schema, C, d)
-    names, result = [f"x{i}" for i in range(C.shape[1])], "y0"
-    if schema is not None and schema.columns:
-        names = [label.name for label in input_labels(schema, len(names))]
-    if schema is not None and schema.outputs:
-        result = output_labels(schema, len(C))[0].name
-    terms = [f"{c:+.3g} {name}" for name, c in zip(names, C[0].tolist(), strict=True) if c != 0][:3]
+    names, result = input_labels(schema, C.shape[1]), output_labels(schema, len(C))[0].name
+    terms = [f"{c:+.3g} {label.name}" for label, c in zip(names, C[0].tolist(), strict=True) if c != 0][:3]
     more = " ..." if (C[0] != 0).sum() > 3 else ""
     first = " ".join([*terms, f"{d[0]:+.3g}"]) + more
     return f"{result} = {first}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import html
 import json
@@ -22,20 +23,21 @@ from browser import Browser
 from colour_vision import differences
 from nets import random_net
 from reluscope.activations import leaky_relu
-from reluscope.answer import Answers
+from reluscope.answer import Answer, Answers
 from reluscope.budget import Budget
 from reluscope.cli import main
 from reluscope.events import output_intervals
-from reluscope.reporting import sections
+from reluscope.reporting import output_laws, sections
 from reluscope.reporting.blocks import Section
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, png, sequential
 from reluscope.reporting.first_screen import Chance
-from reluscope.reporting.levers import by_input, sensitivity
-from reluscope.reporting.output_laws import numbers
+from reluscope.reporting.levers import by_input, density, sensitivity, sweep
+from reluscope.reporting.output_laws import decisions, numbers, supported
 from reluscope.reporting.page import fingerprint
 from reluscope.reporting.region_pictures import plane_of
 from reluscope.reporting.subject import Subject
-from reluscope.reporting.ways_on import python_code
+from reluscope.reporting.ways_on import playground_link, python_code
+from reluscope.schema import Label
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -408,6 +410,14 @@ def test_chart_places_data_where_the_ticks_say():
     assert "a &amp; b" in svg
 
 
+def test_the_last_tick_stays_inside_the_picture():
+    chart = Chart((0.0161, 0.026), (0, 1), x_label="a", y_label="b")
+    ticks = re.findall(r'class="tick" x="([\d.]+)"[^>]*text-anchor="middle">([^<]+)<', chart.svg())
+    assert ticks[-1][1] == "0.026"
+    for at, word in ticks:  # 11 pixels to a letter, on a phone and in print
+        assert float(at) + 0.5 * 11.0 * len(word) <= 620.0
+
+
 @pytest.mark.parametrize("span", [(0.0, 0.0), (np.nan, 1.0), (-np.inf, np.inf), (1e300, 1e300), (1.0, 1.0 + 1e-15)])
 def test_empty_ranges_still_draw(span):
     chart = Chart(span, span, x_label="x", y_label="y")
@@ -524,8 +534,6 @@ def test_the_filled_part_of_the_density_has_the_probability(report, moons):
 
 
 def test_the_margin_is_positive_where_the_event_holds():
-    from reluscope.reporting.levers import density
-
     net = random_net((3, 6, 3), 4)
     for text in ("argmax == 1", "argmax != 1", "y[0] > y[1] and x[0] < 0.3"):
         subject = Subject(net, rs.Gaussian(np.zeros(3)), "", events=(text,), budget=Budget(seconds=10.0))
@@ -558,12 +566,51 @@ def test_events_on_one_output_as_intervals():
 
 def test_the_python_of_a_report_gives_its_number(report, moons, tmp_path, monkeypatch):
     report.save(tmp_path)
-    moons.network.save(tmp_path / "model.npz")
+    moons.network.save(tmp_path / "moons.npz")
     monkeypatch.chdir(tmp_path)
-    scope: dict = {}
-    exec(report.python.replace("model.onnx", "model.npz").replace("json.load(open('report.json'))",
-         "json.loads(__import__('pathlib').Path('report.json').read_text())"), scope)  # fmt: skip
-    assert scope["answer"].value == pytest.approx(rs.probability(moons.network, moons.law, "y[0] > 0").value, rel=1e-12)
+    assert "net = rs.example('moons').network\n" in report.python
+    read = "json.loads(__import__('pathlib').Path('report.json').read_text())"
+    truth = rs.probability(moons.network, moons.law, "y[0] > 0").value
+    models = next(s for s in report.sections if s.key == "linear_models").facts
+    for opened in ("rs.example('moons').network", "rs.load('moons.npz')"):
+        scope: dict = {}
+        code = report.python.replace("rs.example('moons').network", opened)
+        exec(code.replace("json.load(open('report.json'))", read), scope)
+        assert scope["answer"].value == pytest.approx(truth, rel=1e-12)
+        assert scope["models"].support_size == models["linear_models"]
+        assert scope["models"].masses.value[0] == pytest.approx(models["top_mass"], rel=1e-12)
+
+
+def test_the_python_names_inputs_only_where_the_event_does():
+    net = random_net((3, 4, 1), 0)
+    for event, named in (("y[0] > 0", False), ("y[0] > 0 and ash > 1", True)):
+        subject = Subject(
+            net, rs.Gaussian(np.zeros(3)), "", names=("ash", "elm", "fir"), events=(event,), budget=Budget(seconds=5.0)
+        )
+        subject.probability(event, 1.0)
+        code = python_code(subject)
+        assert ("names=['ash', 'elm', 'fir']" in code) == named
+        assert "linear_models" not in code  # which this page does not show
+
+
+def opened_by(link: str) -> dict:
+    """What a link to the playground says."""
+    text = link.partition("#")[2]
+    return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def test_the_playground_opens_with_the_network_the_law_and_the_event(moons):
+    given = {"events": ("y[0] > 0",), "budget": Budget(seconds=5.0)}
+    own = playground_link(Subject(moons.network, moons.law, "", **given))
+    assert opened_by(own.address) == {"network": "example-moons", "title": "moons", "event": "y[0] > 0"}
+    assert own.command == "reluscope playground" and "the same" in own.law
+    moved = playground_link(Subject(moons.network, moons.law.move(mean=[1.0, 2.0]), "", **given), "moons.npz")
+    state = opened_by(moved.address)
+    assert state["network"] == f"net-{fingerprint(moons.network)[:24]}" and moved.command.endswith(" moons.npz")
+    assert [state["at"]["0"], state["at"]["1"]] == pytest.approx([1.0, 2.0])
+    assert "independent Gaussians" in moved.law
+    many = playground_link(Subject(random_net((80, 4, 1), 0), rs.Gaussian(np.ones(80)), "", **given))
+    assert "at" not in opened_by(many.address) and "standard normal" in many.law and "held at 0" in many.law
 
 
 def test_with_data_there_are_three_pictures():
@@ -631,8 +678,8 @@ def test_the_first_screen_says_what_where_and_how_likely(report):
     assert re.fullmatch(r"known to within 1e−\d\d", chance.interval) and chance.interval in first
     shares = re.findall(r'<th scope="row">([^<]+)</th>.*?<td class="n">([^<]+)</td>', first)
     assert shares == [("class 1", "48.4 %"), ("class 0", "51.6 %")]
-    assert "Law of the inputs: a mixture of 6 Gaussians (2 inputs)." in first
-    assert "stripes: y[0] &gt; 0" in first and "ellipses" in first
+    assert "Law (distribution) of the inputs: a mixture of 6 Gaussians (2 inputs)." in first
+    assert "stripes: y[0]\N{NO-BREAK SPACE}&gt;\N{NO-BREAK SPACE}0" in first and "ellipses" in first
     assert len(page) < 600_000
 
 
@@ -974,7 +1021,10 @@ def test_the_python_is_there_though_only_the_event_was_answered(moons):
     subject.probability("y[0] > 0", 1.0)
     code = python_code(subject, "my moons.onnx")
     assert "rs.load('my moons.onnx')" in code and "rs.probability(net, law, event" in code
-    assert "rs.load('model.onnx')" in python_code(subject, "Version 1.2")
+    assert "net = rs.example('moons').network\n" in python_code(subject, "Version 1.2")
+    other = Subject(random_net((2, 4, 1), 0), moons.law, "", events=("y[0] > 0",), budget=Budget(seconds=5.0))
+    other.probability("y[0] > 0", 1.0)
+    assert "rs.load('model.onnx')" in python_code(other, "Version 1.2")
 
 
 @pytest.mark.skipif(CHROMIUM is None or os.name != "posix", reason="needs Chromium")
@@ -993,3 +1043,87 @@ def test_the_map_explains_only_what_it_draws(tmp_path):
         finally:
             found.close()
     assert shown == {"box": [False, False, False], "law": [True, False, False]}
+
+
+def test_percentages_and_short_events_are_not_broken(report):
+    page, blank = report.html(), "\N{NO-BREAK SPACE}"
+    said = re.findall(r"<(?:p|li|figcaption)[ >].*?</(?:p|li|figcaption)>", page, flags=re.S)
+    assert len(said) > 40 and sum(f"{blank}%" in words for words in said) >= 8
+    assert not any(re.search(r"\d %", words) for words in said)
+    assert f"With half the noise y[0]{blank}&gt;{blank}0 has probability" in page
+    assert "y[0] > 0 has probability 48.4 %" in report.summary[0]  # blanks are plain in text
+
+
+def test_where_all_others_cannot_win_one_always_does():
+    net = random_net((6, 8, 3), 0)
+    subject = Subject(net, rs.Gaussian(np.zeros(6)), "", budget=Budget(seconds=60.0))
+    drawn = Answer(1.0, 0.9999, 1.0, "confidence", level=0.99)
+    never = Answer(0.0, 0.0, 0.0, "sound")
+    subject.cache["events"] = {"argmax == 0": never, "argmax == 1": drawn, "argmax == 2": never}
+    found = decisions(subject)
+    assert found.outputs[0] == 1 and found.how == "with guaranteed bounds"
+    assert (found.share.tolist(), found.lower.tolist(), found.upper.tolist()) == ([1, 0, 0], [1, 0, 0], [1, 0, 0])
+    # An upper bound that is only likely to hold proves nothing.
+    again = replace(
+        subject,
+        cache={"events": subject.cache["events"] | {"argmax == 2": Answer(0.0, 0.0, 0.0, "confidence", level=0.99)}},
+    )
+    assert decisions(again).lower[0] == 0.9999 and decisions(again).how == "with 99 % confidence"
+
+
+@pytest.mark.parametrize(("numbers", "said"), [
+    ((0.00217, -0.003, 0.0075), 0.0022), ((6.601, 6.601, 6.601), 6.601), ((0.8218, 0.7, 0.9), 0.82),
+])  # fmt: skip
+def test_numbers_are_rounded_as_their_brackets_ask(numbers, said):
+    assert supported(*numbers) == said
+
+
+def test_values_in_their_units_have_the_digits_they_support():
+    said = output_laws._in_unit
+    assert said(Answer(1.23456, 1.2, 1.3, "confidence", level=0.99), Label("a")) == 1.235
+    assert said(Answer(1.23456, 1.2, 1.3, "confidence", level=0.99), Label("a", scale=-2.0)) == -0.617
+
+
+def test_less_noise_has_at_least_the_time_of_more(monkeypatch):
+    net, asked = random_net((3, 6, 1), 1), []
+    law = rs.Gaussian(np.zeros(3))
+
+    def slow(net, moved, text, *, budget, **_):
+        asked.append((float(np.sqrt(moved.variance[0])), float(budget[:-1])))
+        return Answer(1e-9, 0.0, 1e-4, "confidence", level=0.99)
+
+    monkeypatch.setattr("reluscope.answers.probability.probability", slow)
+    subject = Subject(net, law, "", events=("y[0] > 9",), budget=Budget(seconds=60.0))
+    section = sweep(subject)
+    assert [round(sd, 2) for sd, _ in asked] == [4.0, 2.83, 2.0, 1.41, 1.0, 0.71, 0.5, 0.35, 0.25]
+    more = max(seconds for sd, seconds in asked if sd > 0.9)
+    assert all(seconds >= 1.9 * more for sd, seconds in asked if sd < 0.9)
+    assert "A higher bound there does not mean a higher probability" in section.blocks[0].caption
+    assert section.blocks[1].columns["factor"] == sorted(section.blocks[1].columns["factor"])
+
+
+def test_a_part_too_small_to_be_seen_is_said():
+    net = rs.Network([(np.eye(2), None), (np.eye(2), None)])
+    captions = []
+    for mean in ([0.0, 0.5], [0.0, 4.4], [0.0, 90.0]):
+        law = rs.Gaussian(mean, 1.0)
+        subject = Subject(net, law, "", events=("y[0] > y[1]",), budget=Budget(seconds=10.0))
+        captions.append(density(subject).blocks[0].caption)
+    assert "seen" not in captions[0] and "None" not in captions[0]
+    assert "too small to be seen" in captions[1] and "None of them is in the event" in captions[2]
+
+
+def test_of_many_outputs_those_that_decide_most_are_shown():
+    weights = np.zeros((8, 2))
+    weights[5] = 1.0, 0.0
+    net = rs.Network([(np.eye(2), [9.0, 9.0]), (weights, -np.arange(8.0) * (np.arange(8) != 5))])
+    section = output_laws.outputs(Subject(net, rs.Gaussian([0.0, 0.0]), "", budget=Budget(seconds=20.0)))
+    table = next(b for b in section.blocks if getattr(b, "name", "") == "outputs").columns
+    assert (
+        table["output"][0] == "y[5]" and "Of the 8 outputs, the 6 that decide most often are shown." in section.answer
+    )
+
+
+def test_ends_of_the_entropy_are_rounded_outward():
+    assert "between 5.044 and 5.166 bits" in sections._entropy(Answer(5.1, 5.0449, 5.1651, "confidence", level=0.99))
+    assert "at least 2.9 bits" in sections._entropy(Answer(5.0, 2.949, 9.0, "confidence", level=0.99))

@@ -42,7 +42,7 @@ _FILES = ("model", "data", "test", "law", "vnnlib", "weights", "answer")
 
 
 _IN_THE_SHELL = {
-    'decision="smallest" in rs.report': "--decision smallest",
+    'decision="smallest" in rs.report (--decision smallest in the shell)': "--decision smallest",
     'decision="smallest"': "--decision smallest",
     "guarantee='sound'": "--guarantee sound",
     "guarantee='exact'": "--guarantee exact",

@@ -41,13 +41,13 @@ def fitted_law(net: Network, X: FloatArray, *, most: int | None = None, rng: Any
     """
     rows = f"the {len(X):,} rows of data given"
     if net.schema is None or not net.schema.columns or net.n_inputs > _MOST_COLUMNS or len(X) < _LEAST_ROWS:
-        return Gaussian.fit(X), f"Law of the inputs: a Gaussian fitted to {rows}."
+        return Gaussian.fit(X), f"Law (distribution) of the inputs: a Gaussian fitted to {rows}."
     if most is not None and len(X) > most:
         rows = f"{most:,} of {rows}, chosen at random"
         X = X[np.sort(np.random.default_rng(rng).choice(len(X), most, replace=False))]
     law = fit(X, net.schema)
     parts = count(len(law.scores.components), "component")
-    return law, f"Law of the inputs: the categories and quantiles of {rows} ({parts})."
+    return law, f"Law (distribution) of the inputs: the categories and quantiles of {rows} ({parts})."
 
 
 def law_words(law: Law) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope._text import count, percent
+from reluscope._text import count, percent, percent_in
 from reluscope.errors import InputError, ReluscopeWarning
 from reluscope.inputs import ClassMixtures
 from reluscope.intervals import DEFAULT_LEVEL, binomial
@@ -168,7 +168,7 @@ def _counted_curve(subject: Subject, curves: list[Any], names: tuple[Any, ...]) 
         chart.line(t, 1.0 - below if k == 0 else below, kind, f"class {names[k]} missed")
     if np.isfinite(at):
         chart.line([at, at], [0.0, 1.02], "ink", "cut-off")
-    return Figure(chart.svg(), f"Both error rates {where} as the threshold moves.")
+    return Figure(chart.svg(), f"Both error rates {where} as the threshold on {subject.result(0).name} moves.")
 
 
 def _chart(subject: Subject, t: FloatArray) -> Chart:
@@ -216,6 +216,7 @@ def _two_class_errors(subject: Subject, classes: ClassMixtures, title: str, fitt
             float(wrong.mean()),
         ]
         seen = f"On the data it is wrong for {percent(columns['on the data'][2])} of the rows. "
+    said = [percent_in(*(here[k][i] for k in ("value", "lower", "upper"))) for i in range(2)]
     chart = _chart(subject, t[:-1])
     for values, kind, name in (
         (rates.false_positive, "c1", columns["rate"][0]),
@@ -225,12 +226,12 @@ def _two_class_errors(subject: Subject, classes: ClassMixtures, title: str, fitt
             chart.band(t[:-1], values.lower[:-1], values.upper[:-1], kind)
         chart.line(t[:-1], values.value[:-1], kind, name)
     lead = seen + (
-        f"Deciding by {_rule(subject)}, {percent(here['value'][0])} of class {negative} are taken for {positive}, and "
-        f"{percent(here['value'][1])} of class {positive} for {negative}{fitted}."
+        f"Deciding by {_rule(subject)}, {said[0]} of class {negative} are taken for {positive}, and {said[1]} of class "
+        f"{positive} for {negative}{fitted}."
     )
     return Section("errors", title, lead, rates.error.guarantee,
                    [Table("error_rates", f"Error rates, deciding by {_rule(subject)}.", columns, shown=3),
-                    Figure(chart.svg(), "Both error rates as the threshold moves.")],
+                    Figure(chart.svg(), f"Both error rates as the threshold on {subject.result(0).name} moves.")],
                    facts={"labels": [negative, positive], **here}, headline=lead)  # fmt: skip
 
 
@@ -259,11 +260,12 @@ def _many_class_errors(subject: Subject, classes: ClassMixtures, title: str, fit
         missed = [decided[y == label] != k for k, label in zip(at.tolist(), classes.labels, strict=True)]
         columns["on the data"] = [float(part.mean()) for part in missed]
         seen = f"On the data it is wrong for {percent(float(np.concatenate(missed).mean()))} of the rows. "
-    total = float(np.dot(classes.weights, columns["value"]))
+    total, *ends = (float(np.dot(classes.weights, columns[k])) for k in ("value", "lower", "upper"))
     worst = int(np.argmax(columns["value"]))
+    most = percent_in(*(columns[k][worst] for k in ("value", "lower", "upper")))
     lead = seen + (
-        f"The {word} output is not the one of the input's class {percent(total)} of the time{fitted}; class "
-        f"{columns['class'][worst]} fares worst, with {percent(columns['value'][worst])}."
+        f"The {word} output is not the one of the input's class {percent_in(total, *ends)} of the time{fitted}; class "
+        f"{columns['class'][worst]} fares worst, with {most}."
     )
     weakest = max((a.guarantee for a in answers), key=("exact", "sound", "confidence").index)
     return Section("errors", title, lead, weakest,

@@ -70,7 +70,8 @@ def inputs_as_images(subject: Subject) -> Figure | None:
     parts = [_picture(np.rint(255 * (_placed(x, shape) - low) / span), name) for name, x in shown.items()]
     caption = f"Inputs as images of {shape[0]} × {shape[1]} pixels, black {_signed(low)} to white {_signed(high)}"
     if nearest is not None:
-        caption += f": the mean, an input {'in' if outside is None else 'outside of'} the event, and their difference"
+        which = "an input in the event" if outside is None else "which is in the event, an input outside of it"
+        caption += f": the mean, {which}, and their difference"
     if nearest is not None:
         change = _placed(nearest.x - mean, shape).mean(axis=2)
         parts.append(_picture(diverging(change).astype(float), "difference"))

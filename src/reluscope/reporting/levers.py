@@ -23,6 +23,9 @@ _POINTS, _BINS = 121, 48
 _MOST_PDF = 2
 """Dimensions up to which the density is quick and exact."""
 
+_LEAST_SEEN = 0.01
+"""Bars below this share of the highest are hardly seen."""
+
 _FLOOR = 1e-12
 """Smaller probabilities are not drawn."""
 
@@ -126,6 +129,8 @@ def _margin(subject: Subject, placed: Any, text: str) -> Figure:
     chart.line([0.0, 0.0], [0.0, 1.1 * float(every.max())], "ink")
     chart.legend("c2", text)
     what = "by how much the outputs fulfil the inequalities of the event (above 0), or miss them"
+    if float(part.max()) < _LEAST_SEEN * float(every.max()):
+        what += ". The part in the event is too small to be seen" if part.any() else ". None of them is in the event"
     return Figure(chart.svg(), f"The margin of {len(x):,} inputs drawn from the law: {what}.")
 
 
@@ -226,16 +231,19 @@ def sweep(subject: Subject) -> Section:
     from reluscope.answers.probability import probability
 
     text, moves = subject.events[0], _with_spread(subject)
-    seconds, given = subject.allow(0.12) / len(_FACTORS), subject.cache.get("events", {}).get(text)
-    found = []
-    for factor in _FACTORS:
+    given = subject.cache.get("events", {}).get(text)
+    # a smaller box has no more of the event than the whole one
+    inner = subject.law.kind == "uniform" and given is not None and given.upper == 0.0
+    answers = {f: given for f in _FACTORS if given is not None and (f == 1.0 or (f < 1.0 and inner))}
+    clock, until = subject.budget, subject.budget.elapsed() + subject.allow(0.2)
+    asked = [f for f in _FACTORS[::-1] if f not in answers]
+    shares = [2.0 if f < 1.0 else 1.0 for f in asked]  # with less noise events are rarer, and take longer
+    for k, factor in enumerate(asked):
+        seconds = max(until - clock.elapsed(), 0.2) * shares[k] / sum(shares[k:])
         law = subject.law if factor == 1.0 else subject.law.move(scale=np.where(moves, factor, 1.0))
-        # a smaller box has no more of the event than the whole one
-        inner = subject.law.kind == "uniform" and given is not None and given.upper == 0.0
-        kept = given if factor == 1.0 or (factor < 1.0 and inner) else None
-        found.append(
-            kept or probability(subject.net, law, text, names=subject.names, budget=f"{seconds:g}s", rng=subject.seed)
-        )
+        budget = f"{seconds:g}s"
+        answers[factor] = probability(subject.net, law, text, names=subject.names, budget=budget, rng=subject.seed)
+    found = [answers[f] for f in _FACTORS]
     value, lower, upper = (np.array([float(getattr(a, k)) for a in found]) for k in ("value", "lower", "upper"))
     known = ~((value <= 0.5 * (upper - lower)) & (lower <= 0.01 * upper))  # else only an upper bound
     least = float(np.where(known, value, upper)[upper > 0].min(initial=1.0))
@@ -269,7 +277,10 @@ def sweep(subject: Subject) -> Section:
         caption += " Upright strokes: intervals."
     caption += "" if moves.all() else " Categories stay as they are."
     if not drawn.all():
-        caption += " Where there is no dot, only an upper bound is known."
+        caption += (
+            " Where there is no dot, only an upper bound is known: inputs in the event were hardly met in the time for "
+            "this. A higher bound there does not mean a higher probability."
+        )
     blocks: list[Table | Figure | str] = [Figure(chart.svg(), caption), Table("sweep", "The sweep.", columns, shown=0)]
     facts = {"event": text, "sweep": columns}
     return Section("sweep", title, lead, kind, blocks, facts=facts)

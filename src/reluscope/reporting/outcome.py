@@ -30,13 +30,13 @@ def outcome(subject: Subject) -> Section:
     if u.task == "binary":
         return _two_classes(subject, u, tested)
     word = {"r2": "R²", "accuracy": "accuracy"}[u.metric]
-    columns: dict[str, list[Any]] = {"rows": ["training"], "count": [len(subject.X)], word: [u.score]}
+    columns: dict[str, list[Any]] = {"rows": ["given"], "count": [len(subject.X)], word: [u.score]}
     say = percent if u.metric == "accuracy" else "{:.3f}".format
     lead = f"The {word} on the {len(subject.X):,} rows is {say(u.score)}"
     if subject.X_test is not None:
         found = u.evaluate(subject.X_test, subject.y_test if tested else None)
         columns["in regions without data"] = [0.0, found.unseen_share]
-        columns["rows"].append("test")
+        columns["rows"] = ["training", "test"]
         columns["count"].append(len(subject.X_test))
         columns[word].append(found.score if tested else None)
         if tested:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope._text import percent, percent_bracket
+from reluscope._text import bracket_parts, percent_bracket, percent_in
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL, binomial
 from reluscope.reporting.blocks import Figure, Section, Table
@@ -21,6 +21,7 @@ from reluscope.schema import Label
 from reluscope.threads import OutOfTimeError, deadline
 
 _MOST_OUTPUTS = 6
+_SINGLE = "at single values"
 
 
 def outputs(subject: Subject) -> Section:
@@ -29,7 +30,7 @@ def outputs(subject: Subject) -> Section:
     net = subject.net
     _, y = subject.draws()
     blocks: list[Any] = []
-    names = ["output", "mean", "sd", "1 %", "median", "99 %", "exactly constant"]
+    names = ["output", "mean", "sd", "1 %", "median", "99 %", _SINGLE]
     on_data = None if subject.X is None else net(subject.X)
     if on_data is not None:
         names += ["mean on the data", "median on the data"]
@@ -38,16 +39,17 @@ def outputs(subject: Subject) -> Section:
     mean, cov = out.mean, out.cov
     points = _curve_points(subject, out, shown)
     began, time_for = time.perf_counter(), subject.allow(0.3)
-    for o in range(shown):
-        if o and (time.perf_counter() - began) * (o + 1) > o * time_for:
-            shown = o  # another one would take too long
+    order = _order(subject)[:shown]
+    for k, o in enumerate(order):
+        if k and (time.perf_counter() - began) * (k + 1) > k * time_for:
+            shown = k  # another one would take too long
             break
         q = out.quantile([0.01, 0.5, 0.99], output=o)
         atoms = out.atoms(o)
-        sd = float(np.sqrt(max(0.0, np.asarray(cov.value)[o, o])))
         label = subject.result(o)
-        middle, *places = (float(label.value(v)) for v in (mean.value[o], *q.value))
-        row = [str(label), middle, sd / abs(label.scale), *places, float(np.sum(atoms.mass.value))]
+        sd = (np.sqrt(max(0.0, float(part[o, o]))) / abs(label.scale) for part in (cov.value, cov.lower, cov.upper))
+        middle, *places = (_in_unit(answer, label) for answer in (mean[o], *q))
+        row = [str(label), middle, supported(*sd), *places, supported(*_single(atoms))]
         if on_data is not None:
             row += [float(label.value(v(on_data[:, o]))) for v in (np.mean, np.median)]
         for column, value in zip(rows.values(), row, strict=True):
@@ -60,13 +62,11 @@ def outputs(subject: Subject) -> Section:
     lead = (
         f"{said} has mean {rows['mean'][0]:.3g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
     )
-    if rows["exactly constant"][0] > 0:
-        single = _constants(out, subject.result(0))
-        lead += f" With probability {percent(rows['exactly constant'][0])} it is exactly constant ({single})."
-    which = "Only the first" if shown == 1 else f"The first {shown}"
-    more = (
-        f" {which} of {net.n_outputs} outputs {'is' if shown == 1 else 'are'} shown." if shown < net.n_outputs else ""
-    )
+    if rows[_SINGLE][0] > 0:
+        lead += f" {_constants(out.atoms(order[0]), subject.result(order[0]))}"
+    if not any(rows[_SINGLE]):
+        del rows[_SINGLE]
+    more = _shown(shown, net.n_outputs)
     if on_data is not None:
         more += " Where mean or median differ from those of the data, the law does not match the data."
     digits = 5 if out.guarantee == "exact" else 3
@@ -80,12 +80,51 @@ def outputs(subject: Subject) -> Section:
                    facts={"mean": mean.to_dict(), "method": out.method}, headline=headline)  # fmt: skip
 
 
-def _constants(out: Any, label: Label) -> str:
-    """The values that the first output takes with positive probability, most likely first."""
-    atoms = out.atoms(0)
+def _order(subject: Subject) -> list[int]:
+    """Outputs in the order in which they are shown: where not all can be, those that decide most often come first."""
+    n = subject.net.n_outputs
+    first = decisions(subject).outputs.tolist() if n > _MOST_OUTPUTS else []
+    return first + [o for o in range(n) if o not in first]
+
+
+def _shown(shown: int, n: int) -> str:
+    """Which outputs are shown, where not all are."""
+    if shown == n:
+        return ""
+    be = "is" if shown == 1 else "are"
+    if n > _MOST_OUTPUTS:
+        which = "the one that decides" if shown == 1 else f"the {shown} that decide"
+        return f" Of the {n} outputs, {which} most often {be} shown."
+    return f" {'Only the first' if shown == 1 else f'The first {shown}'} of {n} outputs {be} shown."
+
+
+def supported(value: float, lower: float, upper: float) -> float:
+    """A number rounded to the digits that its bracket supports."""
+    said = bracket_parts(value, lower, upper)
+    return value if said[1] == said[2] else float(said[0])
+
+
+def _in_unit(answer: Any, label: Label) -> float:
+    """A value of an output in its unit, with the digits that its bracket supports."""
+    value, *ends = (float(label.value(v)) for v in (answer.value, answer.lower, answer.upper))
+    return supported(value, min(ends), max(ends))
+
+
+def _single(atoms: Any) -> tuple[float, float, float]:
+    """The probability of all single values together, and its bracket."""
+    value, lower, upper = (float(np.sum(part)) for part in (atoms.mass.value, atoms.mass.lower, atoms.mass.upper))
+    return value, lower, min(upper, 1.0)
+
+
+def _constants(atoms: Any, label: Label) -> str:
+    """The values that an output takes with positive probability, most likely first, as a sentence."""
     order = np.argsort(-np.asarray(atoms.mass.value), kind="stable")
-    shown = ", ".join(f"{float(label.value(v)):.3g}" for v in np.asarray(atoms.value)[order[:3]])
-    return shown if len(order) <= 3 else f"{shown} and {len(order) - 3:,} other values"
+    values = ", ".join(f"{float(label.value(v)):.3g}" for v in np.asarray(atoms.value)[order[:3]])
+    p = percent_in(*_single(atoms))
+    if len(order) == 1:
+        return f"With probability {p} it has one single value, {values}."
+    more = "" if len(order) <= 3 else ", ..."
+    return f"With probability {p} it has one of {len(order):,} single values ({values}{more})."
 
 
 def _curve_points(subject: Subject, out: Any, curves: int) -> int:
@@ -116,7 +155,7 @@ def _output_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, poin
     chart.dots(at, share, "c2", f"{len(drawn):,} draws")
     if len(jumps):
         chart.stems(jumps, np.asarray(atoms.mass.value)[:20], "c3", "single values")
-    what = f"; stems: single values with a probability of their own ({percent(float(np.sum(atoms.mass.value)))} in all)"
+    what = f"; stems: single values with a probability of their own ({percent_in(*_single(atoms))} in all)"
     return Figure(chart.svg(), f"The distribution of {label.name}; dots: counted draws{what if len(jumps) else ''}.")
 
 
@@ -172,16 +211,21 @@ def _decided(subject: Subject, y: FloatArray) -> Decisions:
     if subject.net.n_units <= MOST_LINE_UNITS and subject.net.n_inputs <= MOST_LINE_INPUTS:
         whole = subject.allow(0.1)
         ends = subject.budget.elapsed() + whole
-        kinds = set()
+        kinds: dict[int, str] = {}
         for i in order:  # the most frequent first; those that there is no time for keep their share of the draws
             kind = "draws"
             if subject.budget.elapsed() <= ends or _asked(subject, name, int(i)):
                 with suppress(OutOfTimeError), deadline(lambda: subject.budget.elapsed() > ends + whole):
                     share[i], low[i], high[i], kind = _wins(subject, name, int(i), whole / len(order))
-            kinds.add(kind)
+            kinds[int(i)] = kind
+        for i in kinds:
+            others = [j for j in range(k) if j != i]
+            if all(kinds.get(j) in ("exact", "sound") and high[j] == 0.0 for j in others):  # one of them always wins
+                share[i], low[i], high[i], kinds[i] = 1.0, 1.0, 1.0, kinds[others[0]]
         order = order[np.argsort(-share[order], kind="stable")]
         words = {"exact": "exactly", "sound": "with guaranteed bounds"}
-        how = words.get(next(iter(kinds)), "") if len(kinds) == 1 else ""
+        same = set(kinds.values())
+        how = words.get(next(iter(same)), "") if len(same) == 1 else ""
         how = how or f"with {100 * DEFAULT_LEVEL:g} % confidence"
     return Decisions(word, order, share[order], low[order], high[order], how)
 

@@ -39,7 +39,7 @@ from reluscope.reporting.data import fitted_law, law_words
 from reluscope.reporting.first_screen import Screen, first_screen
 from reluscope.reporting.scene import scene, script
 from reluscope.reporting.subject import Subject
-from reluscope.reporting.ways_on import playground_link, python_code
+from reluscope.reporting.ways_on import Playground, playground_link, python_code
 from reluscope.threads import OutOfTimeError, clean_interrupt, deadline
 from reluscope.workers import with_jobs
 
@@ -54,6 +54,9 @@ _LEAST_FITTED, _ROWS_PER_SECOND = 2000, 300.0
 
 _HYPHEN = re.compile(r"(?:(?<![\w.)\]])|(?<=[0-9]e))-(?=[0-9.])")
 """A hyphen before a number is a minus sign, also in an exponent."""
+
+_UNBROKEN = 16
+"""Letters of an event up to which it stays on one line."""
 
 _SECTIONS: tuple[tuple[str, str, Callable[[Subject], Section]], ...] = (
     ("events", "How likely are your events", sections.events),
@@ -101,8 +104,8 @@ class Report:
         The map as JSON, for the page to draw; empty where there is none.
     python : str
         A script that asks the first questions again.
-    playground : str
-        Where the playground shows this network, once it is started with its file.
+    playground : Playground or None
+        Where the playground shows this network, once it is started.
     """
 
     title: str
@@ -115,7 +118,7 @@ class Report:
     screen: Screen = field(default_factory=Screen)
     scene: str = ""
     python: str = ""
-    playground: str = ""
+    playground: Playground | None = None
 
     @property
     def summary(self) -> list[str]:
@@ -135,7 +138,7 @@ class Report:
         jinja = require("jinja2", "report")
         template = files("reluscope.reporting").joinpath("page.html").read_text(encoding="utf-8")
         engine = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined)
-        engine.filters["minus"] = lambda words: _HYPHEN.sub("−", words)
+        engine.filters["minus"] = self._typeset
         page = engine.from_string(template)
         return str(
             page.render(
@@ -153,6 +156,13 @@ class Report:
                 playground=self.playground,
             )
         )
+
+    def _typeset(self, words: str) -> str:
+        """Words with minus signs, and no break inside a percentage or a short event."""
+        words = _HYPHEN.sub("−", words).replace(" %", "\N{NO-BREAK SPACE}%")
+        for event in {c.event for c in self.screen.chances if len(c.event) <= _UNBROKEN}:
+            words = words.replace(event, event.replace(" ", "\N{NO-BREAK SPACE}"))
+        return words
 
     def to_dict(self) -> dict[str, Any]:
         """Everything a program would want, fit for JSON."""
@@ -345,7 +355,7 @@ def report(
     }
     kept = tuple(subject.records)
     title = title or net.name or "network"
-    ways = _scene(subject), python_code(subject, title), playground_link(subject)
+    ways = _scene(subject), python_code(subject, title), playground_link(subject, title)
     return Report(title, law_from, tuple(done), origin, seed, kept, assumed, screen, *ways)
 
 
@@ -424,12 +434,12 @@ def _rows(X: npt.ArrayLike, net: Network, name: str = "X") -> Any:
 def _law(net: Network, law: Law | None, X: Any, box: Any, seconds: float, seed: int) -> tuple[Law, str, bool]:
     """The law, where it comes from, and whether nobody has given it."""
     if law is not None:
-        return known_law(law, net), f"Law of the inputs: {law_words(law)}.", False
+        return known_law(law, net), f"Law (distribution) of the inputs: {law_words(law)}.", False
     if X is not None:
         return *fitted_law(net, X, most=int(max(_LEAST_FITTED, _ROWS_PER_SECOND * seconds)), rng=seed), False
     if box is not None:
         uniform = Uniform(*box_bounds(box, net.n_inputs, "box"))
-        return uniform, "Law of the inputs: uniform on the box given.", False
+        return uniform, "Law (distribution) of the inputs: uniform on the box given.", False
     standard = Gaussian(np.zeros(net.n_inputs), 1.0)
     return (
         standard,

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope._text import count, percent, percent_bracket, percent_in
+from reluscope._text import bracket_parts, count, percent, percent_bracket, percent_in
 from reluscope.intervals import binomial
 from reluscope.reporting.blocks import ASK_FOR_EVENTS, Figure, Section, Table
 from reluscope.reporting.charts import Chart
 from reluscope.reporting.local_pictures import pictures
+from reluscope.reporting.output_laws import supported
 from reluscope.reporting.subject import MOST_LINE_INPUTS, Subject
 
 _MOST_NUMBERS = 200_000
@@ -24,6 +25,9 @@ _FEW_COVERED = 0.5
 _ROUNDING = 1e-13
 """Singular values below this share of the largest are rounding errors of 0."""
 
+_MOST_TERMS = 4
+"""Terms of a linear model that are written in a table."""
+
 _MOST_RANKS = 50
 """Singular values that are written down one by one."""
 
@@ -32,7 +36,8 @@ def network(subject: Subject) -> Section:
     """What the network is."""
     net = subject.net
     rows = net.describe()
-    columns = {key: [row.get(key) for row in rows] for key in rows[0]}
+    heads = {"from": "node in the file"}
+    columns = {heads.get(key, key): [row.get(key) for row in rows] for key in rows[0]}
     switching = int((net.pieces > 1).sum())
     answer = (
         f"It has {count(net.n_inputs, 'input')}, {count(switching, 'unit')} that can switch in "
@@ -81,12 +86,15 @@ def linear_models(subject: Subject) -> Section:
     answer = f"{lead} {_entropy(entropy)}".strip()
     columns: dict[str, Any] = {"probability": top.mass.value, "lower": top.mass.lower, "upper": top.mass.upper}
     shown = subject.most_decided()
-    columns["linear model"] = [_rule(subject, top.C[i], top.d[i], shown) for i in range(len(top))]
+    rules = [_rule(subject, top.C[i], top.d[i], shown) for i in range(len(top))]
+    columns["linear model"] = rules
     caption = "The most probable linear models" + (
-        "; the terms that move the output most come first." if subject.net.n_inputs > 4 else "."
+        "; the terms that move the output most come first." if subject.net.n_inputs > _MOST_TERMS else "."
     )
     if subject.net.n_outputs > 1:
         caption += f" Shown: the output {subject.result(shown).name}."
+    if len(set(rules)) < len(rules):
+        caption += " Equal ones are from different regions."
     caption += " All coefficients are in coefficients.csv."
     blocks: list[Any] = [Table("linear_models", caption, columns), _coefficients(subject, found)]
     if len(total) > 1 and found.remainder <= _FEW_COVERED:
@@ -238,8 +246,8 @@ def spectrum(subject: Subject) -> Section:
 
     rows: dict[str, list[Any]] = {
         "singular value": list(range(ranks)),
-        "median": clean(found.quantile(0.5, k).value for k in range(ranks)),
-        "99 %": clean(found.quantile(0.99, k).value for k in range(ranks)),
+        "median": clean(_said(found.quantile(0.5, k)) for k in range(ranks)),
+        "99 %": clean(_said(found.quantile(0.99, k)) for k in range(ranks)),
         "of the mean Jacobian": clean(found.expected.singular[:ranks]),
         "in the most probable region": clean(found.modal.singular[:ranks]),
     }
@@ -252,8 +260,8 @@ def spectrum(subject: Subject) -> Section:
     chart.whiskers(middle, mass.lower, mass.upper)
     bars = " Strokes: confidence intervals." if median.guarantee == "confidence" else ""
     lead = (
-        f"A small change of the input is amplified by {median.value:.3g} at the median and, 99 % of the time, by at "
-        f"most {high.value:.3g}."
+        f"A small change of the input is amplified by {_said(median):.3g} at the median and, 99 % of the time, by at "
+        f"most {_said(high):.3g}."
     )
     note = _mixed_units(subject)
     return Section("spectrum", "How sensitive it is", lead + note, median.guarantee,
@@ -261,6 +269,10 @@ def spectrum(subject: Subject) -> Section:
                     Figure(chart.svg(), "Distribution of the largest singular value: by how much at most the network "
                            f"amplifies a small change of the input.{bars}")],
                    facts=facts, headline=lead)  # fmt: skip
+
+
+def _said(answer: Any) -> float:
+    return supported(float(answer.value), float(answer.lower), float(answer.upper))
 
 
 def local_models(subject: Subject) -> Section:
@@ -367,10 +379,10 @@ def layers(subject: Subject) -> Section:
 
 def _entropy(bits: Any) -> str:
     """The entropy in words; what was listed only in part gives no value, but a bound."""
-    low, high = f"{bits.lower:.3g}", f"{bits.upper:.3g}"
+    _, low, high = bracket_parts(float(bits.value), float(bits.lower), float(bits.upper))
     what = "The entropy of their probabilities is"
     if low == high:
-        return f"{what} {low} bits."
+        return f"{what} {bits.value:.3g} bits."
     if bits.upper - bits.lower > 0.5 * bits.upper:
         return f"{what} at least {low} bits." if bits.lower >= 0.1 else ""
     return f"{what} between {low} and {high} bits."
@@ -393,11 +405,12 @@ def _coefficients(subject: Subject, found: Any) -> Table:
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _rule(subject: Subject, C: FloatArray, d: FloatArray, output: int, most: int = 4) -> str:
+def _rule(subject: Subject, C: FloatArray, d: FloatArray, output: int, most: int = _MOST_TERMS) -> str:
     """`y[0] = d + C_i x_i + ...`, the terms that move the output most first; minus signs as people print them."""
     spread = np.abs(C[output]) * _spread(subject)
     slopes, offset = (v[output] for v in subject.in_units(C, d))
     order = [int(i) for i in np.argsort(-spread, kind="stable") if slopes[i] != 0]
+    order = order if subject.net.n_inputs > most else sorted(order)
     terms = [f"{'−' if slopes[i] < 0 else '+'} {abs(slopes[i]):.3g} {subject.feature(i)}" for i in order[:most]]
     more = f" … ({len(order) - most} more)" if len(order) > most else ""
     return " ".join([f"{subject.result(output).name} = {offset:.3g}".replace("-", "−", 1), *terms]) + more

@@ -221,7 +221,8 @@ class Subject:
     @property
     def assumption(self) -> str:
         """A sentence where nobody has said which output decides, else nothing."""
-        return assumed(self.net.schema, self.net.n_outputs, self.decision, 'decision="smallest" in rs.report')
+        how = 'decision="smallest" in rs.report (--decision smallest in the shell)'
+        return assumed(self.net.schema, self.net.n_outputs, self.decision, how)
 
     def probability(self, text: str, seconds: float) -> Any:
         """The probability of an event, computed once."""

@@ -276,11 +276,13 @@ def sweep(subject: Subject) -> Section:
     if kind != "exact":
         caption += " Upright strokes: intervals."
     caption += "" if moves.all() else " Categories stay as they are."
-    if not drawn.all():
+    if not known.all():
         caption += (
             " Where there is no dot, only an upper bound is known: inputs in the event were hardly met in the time for "
             "this. A higher bound there does not mean a higher probability."
         )
+    if (known & ~drawn).any():
+        caption += f" Probabilities below {10.0**floor:.0e} are not drawn."
     blocks: list[Table | Figure | str] = [Figure(chart.svg(), caption), Table("sweep", "The sweep.", columns, shown=0)]
     facts = {"event": text, "sweep": columns}
     return Section("sweep", title, lead, kind, blocks, facts=facts)

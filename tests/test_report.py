@@ -414,8 +414,8 @@ def test_the_last_tick_stays_inside_the_picture():
     chart = Chart((0.0161, 0.026), (0, 1), x_label="a", y_label="b")
     ticks = re.findall(r'class="tick" x="([\d.]+)"[^>]*text-anchor="middle">([^<]+)<', chart.svg())
     assert ticks[-1][1] == "0.026"
-    for at, word in ticks:  # 11 pixels to a letter, on a phone and in print
-        assert float(at) + 0.5 * 11.0 * len(word) <= 620.0
+    for at, word in ticks:  # 12.8 pixels to a digit, on a phone and in print
+        assert float(at) + 0.5 * 12.8 * len(word) <= 620.0
 
 
 @pytest.mark.parametrize("span", [(0.0, 0.0), (np.nan, 1.0), (-np.inf, np.inf), (1e300, 1e300), (1.0, 1.0 + 1e-15)])

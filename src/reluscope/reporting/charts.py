@@ -25,8 +25,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 16, 12, 62
 _WIDE, _WIDE_LEFT = 500, 104
 """From this width on a chart is made smaller on a phone and in print, where its letters are larger: they need room."""
 
-_LETTER, _WIDE_LETTER, _SMALL_LETTER = 7.4, 11.0, 9.4
-"""Pixels to a letter of a name beside an axis; of a number below the axis of a small chart."""
+_LETTER, _WIDE_LETTER = 7.4, 11.0
+"""Pixels to a letter of a name beside an axis."""
+
+_DIGIT, _WIDE_DIGIT = 10.9, 12.8
+"""Pixels to a digit of a number below an axis, where letters are largest."""
 
 CATEGORIES: npt.NDArray[np.uint8] = np.array(
     [(125, 177, 216), (242, 151, 60), (242, 229, 190), (151, 125, 112), (138, 112, 242), (138, 242, 242),
@@ -209,7 +212,7 @@ class Chart:
         for at, text in _ticks(self._x, self._names[0], self._powers[0], self._labels[0]):
             p = float(self._px([at])[0])
             out.append(f'<path class="grid" d="M{p:.1f} {y}V{y + h}"/>' if self._names[0] is None else "")
-            half = 0.5 * len(text) * (_WIDE_LETTER if self._size[0] >= _WIDE else _SMALL_LETTER)
+            half = 0.5 * len(text) * (_WIDE_DIGIT if self._size[0] >= _WIDE else _DIGIT)
             p = min(p, self._size[0] - half)  # the last one stays inside the picture
             out.append(f'<text class="tick" x="{p:.1f}" y="{y + h + 28}" text-anchor="middle">{escape(text)}</text>')
         label = escape(str(self._labels[0]))

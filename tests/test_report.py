@@ -610,6 +610,8 @@ def test_the_playground_opens_with_the_network_the_law_and_the_event(moons):
     assert [state["at"]["0"], state["at"]["1"]] == pytest.approx([1.0, 2.0])
     assert "independent Gaussians" in moved.law
     many = playground_link(Subject(random_net((80, 4, 1), 0), rs.Gaussian(np.ones(80)), "", **given))
+    several = Subject(random_net((3, 4, 3), 0), rs.Gaussian(np.ones(3)), "", decision="smallest", **given)
+    assert opened_by(playground_link(several).address)["colour"] == "smallest"
     assert "at" not in opened_by(many.address) and "standard normal" in many.law and "held at 0" in many.law
 
 

@@ -198,7 +198,9 @@ def test_names_from_files_are_harmless(browser, tmp_path):
     assert not browser.problems
 
 
-@pytest.mark.parametrize(("width", "name"), [(1280, "moons"), (390, "controller"), (390, "digits")])
+@pytest.mark.parametrize(
+    ("width", "name"), [(1280, "moons"), (1280, "cocircles"), (390, "controller"), (390, "digits")]
+)
 def test_nothing_is_too_wide(browser, width, name):
     open_page(browser, name, width=width, height=844)
     assert browser.see("document.documentElement.scrollWidth") <= width
@@ -207,6 +209,8 @@ def test_nothing_is_too_wide(browser, width, name):
         "&& !e.closest('.scroll, .rows, pre, .unseen')).map(e => e.id || e.className || e.tagName)"
     )
     assert wide == []
+    cut = "[...document.querySelectorAll('#sliders input[type=number]')].filter(e => e.scrollWidth > e.clientWidth)"
+    assert browser.see(f"{cut}.map(e => e.value)") == []  # numbers are seen whole
 
 
 def test_controls_have_names(browser):

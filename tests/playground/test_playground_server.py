@@ -713,7 +713,10 @@ def test_linear_models_go_by_the_names_of_plain_numbers():
         rs.Schema([rs.Column("speed"), rs.Column("range", unit="ft", scale=0.001)], [rs.Output("turn")])
     )
     said = function_in_words(net, np.array([1.0, -2.0]), 0.5, 0, np.array([1.0, 1.0]))
-    assert said == "turn = 0.5 − 2 x[1] + 1 speed"
+    assert said == "turn = 0.5 + 1 speed − 2 x[1]"
+    many = random_net(6, 3, 1)  # of many inputs, those that move the output most
+    said = function_in_words(many, np.arange(6.0), 0.0, 0, np.ones(6))
+    assert said == "y[0] = 0 + 5 x[5] + 4 x[4] + 3 x[3] + 2 x[2] … (1 more)"
     assert (
         function_in_words(rs.example("moons").network, np.ones(2), -1.0, 0, np.ones(2)) == "y[0] = −1 + 1 x[0] + 1 x[1]"
     )

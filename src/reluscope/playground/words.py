@@ -36,13 +36,14 @@ def pattern_in_words(net: Network, pattern: Pattern) -> list[str]:
 
 
 def function_in_words(net: Network, C: FloatArray, d: float, output: int, sd: FloatArray) -> str:
-    """`y[o] = d + C_i x[i] + ...`, the terms that move the output most under the law first.
+    """`y[o] = d + C_i x[i] + ...`; of more inputs than are listed, those that move the output most under the law first.
 
     Numbers are the network's own, so only inputs and outputs without a unit of their own go by their names.
     """
     x = [v.name if v.plain else f"x[{i}]" for i, v in enumerate(input_labels(net.schema, net.n_inputs))]
     y = output_labels(net.schema, net.n_outputs)[output]
     order = [int(i) for i in np.argsort(-np.abs(C) * sd, kind="stable") if C[i] != 0]
+    order = order if net.n_inputs > _MOST_TERMS else sorted(order)
     terms = [f"{'−' if C[i] < 0 else '+'} {abs(C[i]):.3g} {x[i]}" for i in order[:_MOST_TERMS]]
     more = f" … ({len(order) - _MOST_TERMS} more)" if len(order) > _MOST_TERMS else ""
     return " ".join([f"{y.name if y.plain else f'y[{output}]'} = {_signed(d)}", *terms]) + more

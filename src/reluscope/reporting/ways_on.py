@@ -12,6 +12,7 @@ import numpy as np
 
 from reluscope.answers.replay import fingerprint
 from reluscope.examples import NAMES, example
+from reluscope.reporting.charts import CATEGORIES
 from reluscope.reporting.subject import Subject
 
 _PORT = 8474
@@ -102,6 +103,8 @@ def playground_link(subject: Subject, title: str = "") -> Playground:
         }
     if subject.events:
         state["event"] = str(subject.events[0])
+    if 2 <= net.n_outputs <= len(CATEGORIES):
+        state["colour"] = subject.deciding
     text = base64.urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip("=")
     return Playground(f"http://127.0.0.1:{_PORT}/#{text}", command, law)
 

@@ -70,7 +70,7 @@ function show(found, state = null, keep = false) {
   $('about').textContent = found.about;
   document.title = `${found.title} – Reluscope playground`;
   $('event').value = S.view.event;
-  fill($('hints'), 'Such as ', ...found.hints.flatMap((text, i) => [i ? ', ' : '', el('button', { type: 'button', className: 'hint', onclick() { $('event').value = text; typed(); } }, text)]), '.');
+  fill($('hints'), 'Such as ', ...found.hints.flatMap((text, i) => [i ? ' ' : '', el('button', { type: 'button', className: 'hint', onclick() { $('event').value = text; typed(); } }, text)]));
   $('point').hidden = true;
   $('others').open = false;
   say($('note'), '');

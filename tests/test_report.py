@@ -1064,6 +1064,7 @@ def test_where_all_others_cannot_win_one_always_does():
     subject.cache["events"] = {"argmax == 0": never, "argmax == 1": drawn, "argmax == 2": never}
     found = decisions(subject)
     assert found.outputs[0] == 1 and found.how == "with guaranteed bounds"
+    assert output_laws._decision_table(subject)[0] == "The largest output is always y[1]."
     assert (found.share.tolist(), found.lower.tolist(), found.upper.tolist()) == ([1, 0, 0], [1, 0, 0], [1, 0, 0])
     # An upper bound that is only likely to hold proves nothing.
     again = replace(

@@ -237,6 +237,8 @@ def _decision_table(subject: Subject) -> tuple[str, Table]:
     said = numbers(found.share, found.lower, found.upper)
     parts = [f"{subject.output(i)} ({said[k]})" for k, i in enumerate(found.outputs.tolist()) if found.share[k] > 0]
     sentence = f"The {found.word} output is most often {', '.join(parts[:4])}."
+    if found.lower[0] == 1.0:
+        sentence = f"The {found.word} output is always {names[0]}."
     caption = f"Which output is {found.word}, {found.how}. {subject.assumption}".strip()
     return sentence, Table("decisions", caption, columns, shown=_MOST_OUTPUTS)
 

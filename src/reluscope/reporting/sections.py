@@ -36,8 +36,7 @@ def network(subject: Subject) -> Section:
     """What the network is."""
     net = subject.net
     rows = net.describe()
-    heads = {"from": "node in the file"}
-    columns = {heads.get(key, key): [row.get(key) for row in rows] for key in rows[0]}
+    columns = {"node" if key == "from" else key: [row.get(key) for row in rows] for key in rows[0]}
     switching = int((net.pieces > 1).sum())
     answer = (
         f"It has {count(net.n_inputs, 'input')}, {count(switching, 'unit')} that can switch in "
@@ -49,7 +48,15 @@ def network(subject: Subject) -> Section:
         "network",
         "What the network is",
         answer,
-        blocks=[Table("layers", "Its layers.", columns, shown=40), *notes],
+        blocks=[
+            Table(
+                "layers",
+                "Its layers, and nodes of the file." if "node" in columns else "Its layers.",
+                columns,
+                shown=40,
+            ),
+            *notes,
+        ],
         facts={"network": repr(net), "inputs": net.n_inputs, "outputs": net.n_outputs, "units": switching},
     )
 

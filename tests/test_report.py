@@ -31,6 +31,7 @@ from reluscope.reporting import output_laws, sections
 from reluscope.reporting.blocks import Section
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, png, sequential
 from reluscope.reporting.first_screen import Chance
+from reluscope.reporting.images import inputs_as_images
 from reluscope.reporting.levers import by_input, density, sensitivity, sweep
 from reluscope.reporting.output_laws import decisions, numbers, supported
 from reluscope.reporting.page import fingerprint
@@ -870,6 +871,20 @@ def test_the_map_of_an_event_that_holds_at_the_mean_goes_to_its_edge():
     where = page.screen.where
     assert "the nearest known input outside of the event" in where.caption and "out of the event" in where.svg
     assert "dot: " in where.caption and "holds nowhere" not in where.caption
+
+
+def test_an_event_near_the_mean_need_not_hold_there():
+    """The nearest input of the event is a tenth of a standard deviation away; the mean is not in the event."""
+    first = np.zeros((1, 49))
+    first[0, 24] = 1.0
+    net = rs.Network([(first, [0.0]), ([[1.0]], [0.0])])
+    given = {"budget": Budget(seconds=20.0)}
+    near = Subject(net, rs.Gaussian(np.zeros(49), 1.0), "", events=("y[0] > 0.1",), **given)
+    assert 0.0 < near.nearest().distance < 0.2 and near.beyond() is None
+    assert "the mean, an input in the event, and" in inputs_as_images(near).caption
+    there = Subject(net, rs.Gaussian(np.ones(49), 1.0), "", events=("y[0] > 0.1",), **given)
+    assert there.beyond() is not None and there.beyond().x[24] <= 0.1
+    assert "the mean, which is in the event, an input outside of it, and" in inputs_as_images(there).caption
 
 
 def test_marks_on_maps_are_dark_in_dark_mode_too(report):

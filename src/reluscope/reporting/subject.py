@@ -124,6 +124,8 @@ class Subject:
         nearest = self.nearest()
         if nearest is None or nearest.distance is None or nearest.distance > AT_THE_MEAN:
             return None
+        if not self.holds(self.events[0], np.asarray(self.law.mean)[None])[0]:
+            return None  # near the mean, but not there
         return self._witness("beyond", f"not ({self.events[0]})")
 
     def _witness(self, name: str, event: str) -> Any:

@@ -73,7 +73,7 @@ def regions(subject: Subject) -> Section:
     blocks: list[Any] = [Figure(chart.svg(), f"{view.where}: {what}, and the edges of {drawn}{partial}.")]
     if flat and found.complete:
         blocks.append(_mass_picture(subject, found, lower, wide, labels))
-    within = f"in the {'middle' if zoom < 1.0 else 'part'} of the plane shown here"
+    within = "in the middle of the plane, which is shown here" if zoom < 1.0 else "in the part of the plane shown here"
     more = "" if flat else " Other planes through the input space cut other regions."
     there = f"There {'is' if len(found) == 1 else 'are'} {count(len(found), 'region')}"
     answer = f"{there} {within}{partial}; their edges are exact.{more}"

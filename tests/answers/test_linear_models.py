@@ -440,3 +440,9 @@ def test_inputs_and_outputs_are_named_as_in_events():
     for shown in (repr(top), top._repr_html_()):
         assert "y[0] = -4.71 x[0] -7.48 x[1] +3.64" in shown
         assert "y0" not in shown and "x0" not in shown
+
+
+def test_the_largest_coefficients_are_shown():
+    net = rs.Network([([[1e-12, 3.0, 0.5, 0.0, -2.0, 4.0]], [1.0])])
+    found = rs.linear_models(net, rs.Gaussian(np.zeros(6), 1.0))
+    assert "y[0] = +3 x[1] -2 x[4] +4 x[5] +1 ..." in str(found.top(1))

@@ -111,6 +111,19 @@ def test_many_dimensions_find_a_better_one_than_sampling():
     assert len(rare) == 1 and rare.y[0] > y.max() + 2
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mean_in_the_event_is_the_witness_also_in_many_dimensions(seed):
+    """The search starts from draws, all of them far from the mean in 200 dimensions."""
+    net = random_net((200, 40, 40, 3), seed)
+    law = rs.Gaussian(np.random.default_rng(seed).normal(size=200), 0.3)
+    wins = int(net(law.mean).argmax())
+    found = rs.witness(net, law, f"argmax == {wins}", budget="1s", rng=seed)
+    assert len(found) == 1 and found[0].distance == 0.0 and found[0].proved_nearest
+    np.testing.assert_allclose(found[0].x, law.mean)
+    other = rs.witness(net, law, f"argmax != {wins}", budget="1s", rng=seed)
+    assert all(w.distance > 0 for w in other)
+
+
 def test_mixtures_truncated_laws_and_margins():
     net = random_net((2, 8, 2), 1)
     mixture = rs.GaussianMixture([0.5, 0.5], [rs.Gaussian([-3.0, 0.0], 0.1), rs.Gaussian([3.0, 0.0], 0.1)])

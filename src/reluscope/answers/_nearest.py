@@ -124,8 +124,8 @@ class Search:
             here = self._descended(u, budget)
             if here is not None:
                 found.append(here)
-            if budget.spent() is not None:
-                break
+            if budget.spent() is not None or (wanted == 1 and here is not None and not here.any()):
+                break  # nothing is nearer than the mean
         return sorted(found, key=lambda u: float(u @ u))
 
     # -- where to start --
@@ -157,19 +157,26 @@ class Search:
             if sum(map(len, inside)) >= 4 * wanted or budget.spent() is not None:
                 break
         hits = np.concatenate(inside)
+        middle = self._middle()
+        first = [middle] if self._excess(middle[None])[0] <= 0 else []
         if len(hits):
             order = np.argsort(np.einsum("ij,ij->i", hits, hits), kind="stable")
             # The nearest ones, and some further out: events have several parts.
             spread = order[:: max(1, len(order) // wanted)]
-            return [hits[i] for i in dict.fromkeys([*order[:wanted].tolist(), *spread.tolist()])]
+            return first + [hits[i] for i in dict.fromkeys([*order[:wanted].tolist(), *spread.tolist()])]
         close.sort(key=lambda pair: pair[0])
-        pulled: list[FloatArray] = []
+        pulled = first
         for k, (_, u) in enumerate(close[: 2 * wanted]):
             if k and budget.spent() is not None:
                 break
             there = self._pulled(u, budget)
             pulled += [] if there is None else [there]
         return pulled
+
+    def _middle(self) -> FloatArray:
+        """The mean, or the place in the component's box that is nearest to it."""
+        c, mean = self.component, np.zeros(self.net.n_inputs)
+        return mean if c.lower is None or c.upper is None else np.clip(mean, c.lower, c.upper)
 
     def _excess(self, U: FloatArray) -> FloatArray:
         """How far outside of the event (and of the law's own limits) each point is: worst row of the best case."""
@@ -236,6 +243,8 @@ class Search:
         u = self._solved(pattern)
         if u is None:
             return start if self._excess(start[None])[0] <= 0 else None
+        if not u.any():  # the mean
+            return u
         seen = {pattern.tobytes()}
         for _ in range(100):
             better = None

@@ -464,10 +464,11 @@ def _short(text: str, width: int = 40) -> str:
 
 
 def _formula(schema: Schema | None, C: FloatArray, d: FloatArray) -> str:
-    """The first output's linear model in a few terms, in the names and units of the schema, if any."""
+    """The first output's linear model, its three largest coefficients, in the names and units of the schema, if any."""
     C, d = models_in_units(schema, C, d)
     names, result = input_labels(schema, C.shape[1]), output_labels(schema, len(C))[0].name
-    terms = [f"{c:+.3g} {label.name}" for label, c in zip(names, C[0].tolist(), strict=True) if c != 0][:3]
+    largest = sorted(i for i in np.argsort(-np.abs(C[0]), kind="stable")[:3].tolist() if C[0, i] != 0)
+    terms = [f"{C[0, i]:+.3g} {names[i].name}" for i in largest]
     more = " ..." if (C[0] != 0).sum() > 3 else ""
     first = " ".join([*terms, f"{d[0]:+.3g}"]) + more
     return f"{result} = {first}"

@@ -327,8 +327,9 @@ def _nearest(
     witnesses = _checked(searched, components, checker, wanted, False)
     proved = True
     met = any(c.r == 0 and bool(decided(event.net, event.event, c.to_x(np.zeros((1, 1))))[1][0]) for c in components)
+    at_mean = wanted == 1 and any(w.distance == 0.0 for w in witnesses)  # nothing is nearer
     for k, c in enumerate(components):
-        if c.r == 0:
+        if c.r == 0 or at_mean:
             continue
         if c.r > MOST_PROOF_DIMENSIONS:
             proved = False
@@ -344,6 +345,8 @@ def _nearest(
     witnesses = _distinct([checker.settled(w, components[w.component], limit) for w in witnesses])
     if witnesses:
         note = "all nearer regions were searched" if proved else "the best of a search; nearer ones may exist"
+        if at_mean:
+            note = "a mean of the law is in the event"
         if not all(checker.deep(w) for w in witnesses):
             note += "; some lie so close to the edge of the event that float32 may decide otherwise"
     else:

@@ -11,7 +11,9 @@ from rational import Cell, rational_cells
 from reluscope.cells.regions import regions
 from reluscope.network import Network
 
-KINDS = ("random", "whole numbers", "no biases", "copies", "near copies", "near copies, layer 1", "near threes")
+KINDS = (
+    "random", "whole numbers", "no biases", "copies", "near copies", "near copies, layer 1", "near threes", "slivers",
+)  # fmt: skip
 Pattern = tuple[int, ...]
 
 
@@ -25,22 +27,26 @@ class Verdict(NamedTuple):
 
 
 def coincident_net(kind: str, inputs: int, seed: int) -> Network:
-    """A network of that kind with one or two hidden layers of 3 to 6 units."""
+    """A network of that kind with one or two hidden layers of 3 to 6 units.
+
+    "Slivers" are near copies, but a few roundings apart, which a second layer cuts.
+    """
     rng = np.random.default_rng([seed, inputs, KINDS.index(kind)])
     first, second = int(rng.integers(2, 4)), int(rng.integers(2, 4))
-    widths = (inputs, 2 * first) if rng.random() < 0.4 else (inputs, 2 * first, second)
+    shallow = rng.random() < 0.4 and kind != "slivers"
+    widths = (inputs, 2 * first) if shallow else (inputs, 2 * first, second)
     layers = []
     for inn, out in itertools.pairwise((*widths, 1)):
         W, b = rng.normal(size=(out, inn)) * np.sqrt(2 / inn), rng.uniform(-1, 1, out) / np.sqrt(inn)
         if kind == "whole numbers":
             W, b = rng.integers(-2, 3, (out, inn)).astype(float), rng.integers(-2, 3, out).astype(float)
         layers.append([W, 0.0 * b if kind == "no biases" else b])
-    eps = 10.0 ** rng.uniform(-16.5, -6)
+    eps = 10.0 ** (rng.uniform(-15.5, -13) if kind == "slivers" else rng.uniform(-16.5, -6))
     W, b = layers[-2] if kind == "near copies, layer 1" and len(layers) > 2 else layers[0]
     half = len(W) // 2
     if kind == "copies":
         W[half : 2 * half], b[half : 2 * half] = -2.0 * W[:half], -2.0 * b[:half]
-    elif kind.startswith("near"):
+    elif kind.startswith("near") or kind == "slivers":
         times = 2 if kind == "near threes" and half > 1 else 1
         for k in range(times):
             to = slice(half, 2 * half) if k == 0 else slice(1, 2)

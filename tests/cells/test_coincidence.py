@@ -65,6 +65,12 @@ def test_all_geometries_agree_with_rational_arithmetic(kind, inputs):
     assert verdict.different == 0
 
 
+@pytest.mark.parametrize(("kind", "inputs", "seed"), [("slivers", 5, 52), ("near copies", 7, 921)])
+def test_a_second_layer_cuts_slivers_that_rounding_has_bent(kind, inputs, seed):
+    """All slivers of the first layer were there, but with vertices on wrong facets: the second layer lost a part."""
+    assert compare(coincident_net(kind, inputs, seed), rational=False).different == 0
+
+
 @pytest.mark.parametrize("distance", [1e-13, 1e-14, 1e-15, 1e-16])
 @pytest.mark.parametrize(("inputs", "geometry"), [(1, "interval"), (2, "polygon"), (3, "vertex"), (6, "polytope")])
 def test_what_floats_cannot_tell_is_counted(inputs, geometry, distance):

@@ -151,9 +151,12 @@ def _read_text(array: Any) -> str:
 
 
 def _fields(record: Any) -> tuple[str, ...]:
-    """Names of the fields of a dataclass or a named tuple; none for anything else."""
+    """Names of the fields of a dataclass or a named tuple; none for anything else.
+
+    A field that is empty by default is for further cuts (`VertexCells.thin`), and has no place in a file.
+    """
     if dataclasses.is_dataclass(record):
-        return tuple(field.name for field in dataclasses.fields(record))
+        return tuple(f.name for f in dataclasses.fields(record) if f.default_factory is dataclasses.MISSING)
     return tuple(getattr(record, "_fields", ()))
 
 

@@ -16,7 +16,7 @@ from, volumes and faces are in `reluscope.cells.vertex_shape`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ from reluscope.cells.vertex_shape import (
     pack,
     side_labels,
 )
-from reluscope.cells.vertex_split import Given, Words, split_cells, widened
+from reluscope.cells.vertex_split import Flags, Given, Words, split_cells, widened
 from reluscope.errors import InputError
 
 MAX_DIMENSION = 16
@@ -48,7 +48,8 @@ class VertexCells:
 
     `rays`, `scales` (one row per vertex) and `radius` (one entry per cell) are empty when every cell is bounded. Else
     a vertex is `points[v] + R * rays[v]`, its coordinates were computed from numbers of the size `scales[v]`, and the
-    vertices of cell `i` lie in the cell for every `R >= radius[i]`.
+    vertices of cell `i` lie in the cell for every `R >= radius[i]`. `thin` says of which cells rounding may have put
+    vertices on wrong facets (see `vertex_split`); it is empty when there are none.
     """
 
     points: FloatArray
@@ -59,6 +60,7 @@ class VertexCells:
     rays: FloatArray
     scales: FloatArray
     radius: FloatArray
+    thin: Flags = field(default_factory=lambda: np.zeros(0, np.uint8))
 
     # -- starting cells ------------------------------------------------------------------------------------------
 
@@ -151,6 +153,7 @@ class VertexCells:
             self.rays[v0:v1],
             self.scales[v0:v1],
             self.radius[start:stop],
+            self.thin[start:stop],
         )
 
     def take(self, index: npt.NDArray[np.integer]) -> VertexCells:
@@ -167,6 +170,7 @@ class VertexCells:
             self.rays[rows] if open_ else self.rays,
             self.scales[rows] if open_ else self.scales,
             self.radius[index] if open_ else self.radius,
+            self.thin[index] if len(self.thin) else self.thin,
         )
 
     def corners(self) -> tuple[FloatArray, npt.NDArray[np.int64]]:
@@ -191,6 +195,9 @@ class VertexCells:
             stacked([p.rays for p in parts]),
             stacked([p.scales for p in parts]),
             stacked([p.radius for p in parts]),
+            stacked([p.thin if len(p.thin) else np.zeros(len(p), np.uint8) for p in parts])
+            if any(len(p.thin) for p in parts)
+            else np.zeros(0, np.uint8),
         )
 
     def split(
@@ -210,6 +217,7 @@ class VertexCells:
             self.rays,
             self.scales,
             self.radius,
+            self.thin if len(self.thin) else np.zeros(len(self), np.uint8),
         )
         found, top, near = split_cells(given, maps, tolerance, breaks, first_label)
         if self.is_open:
@@ -225,6 +233,7 @@ class VertexCells:
             rays,
             scales,
             found.radius if self.is_open else np.zeros(0),
+            found.thin if found.thin.any() else np.zeros(0, np.uint8),
         )
         return Split(cells, found.parent, found.piece, top, near)
 

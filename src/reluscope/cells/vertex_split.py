@@ -25,11 +25,15 @@ from reluscope.cells.split import SHALLOW
 from reluscope.threads import interruptible, stop_flag
 
 Words = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.uint8]
 
 RAY_TOLERANCE = 64 * EPS
 """A hyperplane is parallel to a ray when the inner product is at most this share of the normal's size."""
 POINT_TOLERANCE = 16 * EPS
 """Rounding of a vertex of the whole space's cells, as a share of the numbers it was made of."""
+_THIN = 1e4
+"""A part that no vertex takes further from the hyperplane than so many tolerances is thin: rounding may have put its
+vertices on wrong facets, and what later units do in it cannot be told from them."""
 
 
 class Given(NamedTuple):
@@ -43,6 +47,7 @@ class Given(NamedTuple):
     rays: FloatArray
     scales: FloatArray
     radius: FloatArray
+    thin: Flags
 
 
 class Out(NamedTuple):
@@ -56,6 +61,7 @@ class Out(NamedTuple):
     radius: FloatArray
     parent: npt.NDArray[np.int64]
     piece: npt.NDArray[np.uint8]
+    thin: Flags
 
     @classmethod
     def empty(cls, sizes: tuple[int, int, int], wide: int, words: int, m: int) -> Out:
@@ -70,6 +76,7 @@ class Out(NamedTuple):
             np.empty(cells),
             np.empty(cells, np.int64),
             np.empty((cells, m), np.uint8),
+            np.empty(cells, np.uint8),
         )
 
     def take(self, other: Out) -> None:
@@ -90,6 +97,7 @@ class Out(NamedTuple):
             self.radius[:cells],
             self.parent[:cells],
             self.piece[:cells],
+            self.thin[:cells],
         )
 
 
@@ -133,7 +141,7 @@ class _Work(NamedTuple):
             np.empty((items + 2, m), np.uint8),
             np.empty((items + 2, 64 * words), np.int32),
             np.empty((items + 2, words), np.uint64),
-            np.empty((items + 2, 3), np.int64),
+            np.empty((items + 2, 4), np.int64),
             np.empty(items + 2),
             np.empty(d),
             np.empty(2, np.int64),
@@ -526,7 +534,8 @@ def _split(  # type: ignore[no-untyped-def]
         start, size = given.offsets[c], given.offsets[c + 1] - given.offsets[c]
         if size > room:
             return _MORE_WORK
-        items, close = 0, 0
+        thin = np.int64(given.thin[c])
+        items, close = 0, 2 * thin
         for j in range(m):
             below = 0
             for k in range(steps):
@@ -593,12 +602,12 @@ def _split(  # type: ignore[no-untyped-def]
                 if n_edge < 0:
                     return _MORE_WORK
                 n_low, n_high = n_neg + n_zero + n_edge, n_pos + n_zero + n_edge
+                lowest, highest = 0.0, 0.0
+                for i in range(size):
+                    lowest, highest = min(lowest, value[i]), max(highest, value[i])
                 if n_zero + n_edge < d:
                     # Only rounding gets here: the common face would have no inner points. Take the larger part.
                     close |= 2
-                    lowest, highest = 0.0, 0.0
-                    for i in range(size):
-                        lowest, highest = min(lowest, value[i]), max(highest, value[i])
                     if highest > -lowest:
                         piece[0, j] += 1
                     continue
@@ -650,6 +659,11 @@ def _split(  # type: ignore[no-untyped-def]
                     piece[frame, q] = piece[0, q]
                 piece[frame, j] += 1
                 work.frame[frame, 0], work.frame[frame, 1], work.frame[frame, 2] = pooled, n_high, item
+                # Ways to infinity are not thin: there the values at hand are those of the finite parts.
+                within = -1.0 if open_ else _THIN * tolerance[c, j]
+                work.frame[frame, 3] = thin | (highest <= within)
+                thin |= -lowest <= within
+                close |= 2 * (thin | work.frame[frame, 3])
                 work.frame_far[frame] = far
                 frames += 1
                 pooled += n_high
@@ -673,6 +687,7 @@ def _split(  # type: ignore[no-untyped-def]
             if open_:
                 out.radius[n_out] = far
             out.parent[n_out] = c
+            out.thin[n_out] = thin
             for q in range(m):
                 out.piece[n_out, q] = piece[0, q]
             n_out += 1
@@ -683,7 +698,7 @@ def _split(  # type: ignore[no-untyped-def]
             frames -= 1
             frame = 2 + frames
             pooled, size, item = work.frame[frame, 0], work.frame[frame, 1], work.frame[frame, 2]
-            far = work.frame_far[frame]
+            far, thin = work.frame_far[frame], work.frame[frame, 3]
             for q in range(wide):
                 at = wide * pooled + q * size
                 for i in range(size):

@@ -716,7 +716,7 @@ def _with_corner(
 ) -> tuple[list[Peeled], Trunk, OutputFit]:
     """The last layer with units added that act where the outputs do not fit yet, if they do then."""
     found, grown, best = layers, trunk, fit
-    before = pool.samples, pool.values  # those added below crowd in one corner: no fair sample if it stays wrong
+    before = pool.samples, pool.values  # those added below crowd in one corner: few others would be outvoted
     for _ in range(_MOST_CORNERS):
         if best.residual.max() <= fits or not pool.open():
             break
@@ -730,6 +730,9 @@ def _with_corner(
         found = [*found[:-1], _with_rows(found[-1], row[None])]
         grown, best = _fitted(pool, found[-1].trunk.grown(found[-1].rows, found[-1].silent), fits)
     if best.residual.max() > fits:
+        same, again = _fitted(pool, trunk, fits)
+        if again.share > _LAST_ONLY:
+            return layers, same, again
         pool.samples, pool.values = before
         return layers, trunk, fit
     return found, grown, best

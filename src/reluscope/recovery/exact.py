@@ -310,7 +310,7 @@ def recover_exact(
         pool.open()
     if fit is None and not trunk.stages:
         fit = pool.affine
-    if fit is None or len(pool.samples) != len(fit.residual):
+    if fit is None or (len(pool.samples) != len(fit.residual) and not pool.late()):
         fit = fit_outputs(trunk, pool.samples, pool.values, fits, rounds=1 if pool.late() else 12)
     report(view.oracle.queries, "refining")
     model, resolved = Model(trunk, fit.rows), False

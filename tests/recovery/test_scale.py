@@ -7,6 +7,7 @@ import pytest
 
 import reluscope as rs
 from nets import random_net, trained_net
+from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.recovery import critical, exact
 from reluscope.recovery.critical import chord_normals, find_bends, gradients, normals, random_chords
@@ -14,7 +15,8 @@ from reluscope.recovery.exact import Pool, _unbroken
 from reluscope.recovery.labels import Boundary
 from reluscope.recovery.one_layer import Units, matched_share, sharpened, units_on_chords
 from reluscope.recovery.peel import Candidate, Evidence
-from reluscope.recovery.trunk import Trunk
+from reluscope.recovery.slopes import settled_by_slopes
+from reluscope.recovery.trunk import Stage, Trunk
 from reluscope.recovery.view import look
 
 BOX = (-2.0, 2.0)
@@ -217,6 +219,73 @@ def test_ten_trained_networks_and_ten_without_biases(seed):
         X = np.random.default_rng(seed).uniform(-2, 2, (100_000, net.n_inputs))
         assert found
         assert np.abs(found(X) - net(X)).max() < 1e-9
+
+
+# -- signs and open weights from gradients ---------------------------------------------------------------------------
+
+
+def layer_turned(net, left_out=(), wrong=(), seed=0):
+    """The second hidden layer of a network on its first, its units turned at random, some left out and some weights
+    set to 0: a pool, a trunk, which units are turned, points, and the true rows."""
+    rng = np.random.default_rng(seed)
+    view = look(rs.Oracle(net), np.full(net.n_inputs, -2.0), np.full(net.n_inputs, 2.0), rng)
+    first, second = net.layers[:2]
+    below = Trunk(net.n_inputs, (Stage(2 * first.dense(), first.bias, np.ones(len(first.bias), dtype=bool)),))
+    units = [i for i in range(len(second.bias)) if i not in left_out]
+    turned = rng.random(len(units)) < 0.5
+    rows = np.column_stack([second.dense(), second.bias])[units]
+    shown = np.where(turned, -1.0, 1.0)[:, None] * rows
+    for i, j in wrong:
+        shown[i, j] = 0.0
+    points = rng.uniform(-1, 1, (6000, net.n_inputs))
+    return Pool.empty(view, rng, parse_budget(None)), below.grown(shown), turned, points, rows
+
+
+def test_gradients_alone_tell_the_signs():
+    net = trained_net((5, 12, 10, 8, 1), 4)
+    pool, trunk, turned, points, rows = layer_turned(net)
+    settled, kept = settled_by_slopes(pool, trunk, (), points)
+    last = settled.stages[-1]
+    assert len(kept) == 10 and last.bends.all() and turned.any() and not turned.all()
+    np.testing.assert_allclose(np.column_stack([last.weight, last.bias]), rows, atol=1e-12)
+    assert pool.queries["signs"] < 5000
+
+
+def test_a_unit_that_is_on_everywhere_shows_in_gradients_as_a_linear_function():
+    net = trained_net((5, 12, 10, 8, 1), 4)  # unit 5 of the second layer is on in the whole box
+    pool, trunk, _, points, rows = layer_turned(net, left_out=[5])
+    settled, _ = settled_by_slopes(pool, trunk, (), points)
+    last, true = settled.stages[-1], net.layers[1].dense()[5]
+    assert last.n_units == 9 and last.linear == 1
+    np.testing.assert_allclose(last.weight[:9], rows[:, :-1], atol=1e-12)
+    cosine = last.weight[9] @ true / np.linalg.norm(last.weight[9]) / np.linalg.norm(true)
+    assert abs(cosine) > 1 - 1e-10
+
+
+def test_weights_that_no_surface_shows_are_solved_for():
+    net = trained_net((5, 12, 10, 8, 1), 4)
+    wrong = ((5, 0), (5, 3))  # of a unit that is on everywhere, so its surface shows nothing
+    pool, trunk, _, points, rows = layer_turned(net, wrong=wrong)
+    settled, _ = settled_by_slopes(pool, trunk, wrong, points)
+    assert np.abs(rows[5, [0, 3]]).min() > 0.01
+    np.testing.assert_allclose(settled.stages[-1].weight, rows[:, :-1], atol=1e-8)
+
+
+@pytest.mark.parametrize("missing", [0, 8])
+def test_no_signs_fit_while_a_unit_that_switches_is_missing(missing):
+    net = trained_net((5, 12, 10, 8, 1), 1)
+    pool, trunk, _, points, _ = layer_turned(net, left_out=[missing])
+    assert settled_by_slopes(pool, trunk, (), points) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_three_hidden_layers_of_trained_networks(seed):
+    net = trained_net((5, 12, 10, 8, 1), seed)
+    found = rs.recover(rs.Oracle(net, limit=500_000), BOX, rng=seed, check=2000)
+    X = np.random.default_rng([seed, 5]).uniform(-2, 2, (10_000, 5))
+    X[::4] = 2 * np.sign(X[::4])
+    assert found and np.abs(found(X) - net(X)).max() < 1e-8
 
 
 def test_vertices_of_regions_are_vertices():

@@ -45,6 +45,7 @@ from reluscope.recovery.peel import (
 )
 from reluscope.recovery.refine import Model, refine
 from reluscope.recovery.signs import Settled, fewer_carried, settle, settle_open
+from reluscope.recovery.slopes import settled_by_slopes
 from reluscope.recovery.trunk import Local, Trunk
 from reluscope.recovery.view import View
 from reluscope.recovery.weak import weak_unit
@@ -95,6 +96,9 @@ _MOST_WEAK = 12
 _MOST_MISFIT = 3
 """Units that are added from the misfit alone."""
 
+_LAST_ONLY = 0.9
+"""Share of samples that fit from which a restart looks for units of the last layer only, as long as the share grows."""
+
 _ALL_BUT_A_CORNER = 0.98
 _MOST_CORNERS, _AROUND = 4, 600
 """Share of samples that fit from which a unit is looked for in what is missed; such units at most; and samples taken
@@ -105,6 +109,9 @@ _MOST_RIVALS, _SHORT = 8, 1e-5
 
 _FEW_INPUTS = 6
 """Up to so many inputs surfaces are cut into many pieces, and more rivals are looked at."""
+
+_SPEAKING = 12_000
+"""Points among which those are chosen whose gradients tell signs."""
 
 _SAME_NORMAL = 1e-3
 """How far a normal may be turned from that of the row it sharpens, beyond its error."""
@@ -263,7 +270,7 @@ def recover_exact(
     layers: list[Peeled] = []
     trunk = Trunk(view.n)
     fit: OutputFit | None = None
-    restarts, more, complete, fitted = -1, _FIRST_CHORDS, False, 0.0
+    restarts, more, complete, fitted, kept = -1, _FIRST_CHORDS, False, 0.0, 0.0
     pool.sample(max(400, 2 * (view.n + 2)))  # more than an affine function could fit whatever they are
     try:
         with deadline(pool.late):
@@ -280,7 +287,9 @@ def recover_exact(
                 else:
                     pool.search(_aimed(view, pool, fit, more, rng), fair=True)
                 pool.previous = trunk if trunk.stages else None
-                layers, trunk, fit = _peel_all(pool, layers, pair_error, near, fits, report)
+                again = fit is not None and max(kept, _LAST_ONLY) < fit.share  # for as long as that helps
+                kept = fit.share if fit is not None and again else kept
+                layers, trunk, fit = _peel_all(pool, layers, pair_error, near, fits, report, last_only=again)
                 if restarts and layers:
                     layers, trunk, fit = _with_weak(pool, layers, trunk, fit, fits, near)
                 complete = bool(fit.residual.max() <= fits)
@@ -301,7 +310,7 @@ def recover_exact(
         pool.open()
     if fit is None and not trunk.stages:
         fit = pool.affine
-    if fit is None or len(pool.samples) != len(fit.residual):
+    if fit is None or (len(pool.samples) != len(fit.residual) and not pool.late()):
         fit = fit_outputs(trunk, pool.samples, pool.values, fits, rounds=1 if pool.late() else 12)
     report(view.oracle.queries, "refining")
     model, resolved = Model(trunk, fit.rows), False
@@ -564,8 +573,8 @@ def _at_edges(pool: Pool, model: Model, fit: OutputFit, fits: float) -> Chords:
 class Peeled:
     """The rows (units, features + 1) of a layer, the trunk they stand on, and whether that trunk's signs are settled.
 
-    The first `firm` rows are complete; the others have weights that their surface did not show. `silent` lists those
-    that had to be left open, as (unit, feature).
+    The first `firm` rows are complete; the others have weights that their surface did not show: `unseen` lists them, as
+    (unit, feature), and `silent` those of them that had to be left open.
     """
 
     trunk: Trunk
@@ -573,20 +582,40 @@ class Peeled:
     resolved: bool
     firm: int
     silent: tuple[tuple[int, int], ...] = ()
+    unseen: tuple[tuple[int, int], ...] = ()
 
 
 def _peel_all(
-    pool: Pool, before: list[Peeled], pair_error: float, near: float, fits: float, report: Callable[[int, str], None]
+    pool: Pool,
+    before: list[Peeled],
+    pair_error: float,
+    near: float,
+    fits: float,
+    report: Callable[[int, str], None],
+    last_only: bool = False,
 ) -> tuple[list[Peeled], Trunk, OutputFit]:
-    """Peel layers until the outputs fit or no further unit is found; `before` is what an earlier attempt found."""
-    trunk = Trunk(pool.view.n)
-    layers: list[Peeled] = []
+    """Peel layers until the outputs fit or no further unit is found; `before` is what an earlier attempt found, all but
+    the last layer of which may be taken as it is."""
+    layers = before[:-1] if last_only and len(before) > 1 and before[-1].resolved else []
+    trunk = before[len(layers)].trunk if layers else Trunk(pool.view.n)
     fit = fit_outputs(trunk, pool.samples, pool.values, fits)
     while fit.residual.max() > fits and len(layers) < _DEEPEST:
         k = len(layers)
         start = before[k] if k < len(before) else Peeled(trunk, np.zeros((0, trunk.width + 1)), not trunk.stages, 0)
+        known = list(layers)
+        if (
+            not start.resolved
+            and fit.share < _LAST_ONLY
+            and pool.view.n <= _FEW_INPUTS
+            and pool.view.relative <= _NOISY
+        ):
+            turned = settled_by_slopes(pool, trunk, layers[-1].unseen, _spread(pool.view, _SPEAKING, pool.rng))
+            if turned is not None:
+                layers[-1] = _of_units(layers[-1], turned[1])
+                start, before = Peeled(turned[0], np.zeros((0, turned[0].width + 1)), True, 0), before[:k]
         found = _peel(pool, start, pair_error, near, report, k)
         if not len(found.rows):
+            layers = known
             break
         lower = _of_layer_before(found.trunk, found.rows[: found.firm], pair_error)
         if len(lower):
@@ -614,13 +643,24 @@ def _of_layer_before(trunk: Trunk, rows: FloatArray, pair_error: float) -> Float
     return np.column_stack([carried[:, :-1] @ stage.weight[stage.n_units :], carried[:, -1]])
 
 
+def _of_units(layer: Peeled, kept: npt.NDArray[np.intp]) -> Peeled:
+    """The layer with some of its units."""
+    place = {int(i): at for at, i in enumerate(kept)}
+    silent, unseen = (tuple((place[i], j) for i, j in of if i in place) for of in (layer.silent, layer.unseen))
+    return replace(layer, rows=layer.rows[kept], firm=int((kept < layer.firm).sum()), silent=silent, unseen=unseen)
+
+
 def _with_rows(layer: Peeled, rows: FloatArray) -> Peeled:
     """The layer with more units whose rows are complete."""
     firm, more = layer.firm, len(rows)
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    silent = tuple((i + more * (i >= firm), j) for i, j in layer.silent)
+    silent, unseen = (tuple((i + more * (i >= firm), j) for i, j in of) for of in (layer.silent, layer.unseen))
     return replace(
-        layer, rows=np.concatenate([layer.rows[:firm], rows, layer.rows[firm:]]), firm=firm + more, silent=silent
+        layer,
+        rows=np.concatenate([layer.rows[:firm], rows, layer.rows[firm:]]),
+        firm=firm + more,
+        silent=silent,
+        unseen=unseen,
     )
 
 
@@ -676,13 +716,12 @@ def _with_corner(
 ) -> tuple[list[Peeled], Trunk, OutputFit]:
     """The last layer with units added that act where the outputs do not fit yet, if they do then."""
     found, grown, best = layers, trunk, fit
+    before = pool.samples, pool.values  # those added below crowd in one corner: few others would be outvoted
     for _ in range(_MOST_CORNERS):
         if best.residual.max() <= fits or not pool.open():
             break
         model, row = Model(grown, best.rows), None
-        edge = pool.samples[pool.rng.choice(np.flatnonzero(best.residual > fits), _AROUND)]
-        spread = np.array([0.02, 0.1, 0.4])[pool.rng.integers(0, 3, _AROUND)][:, None]
-        pool.add(np.clip(edge + spread * pool.rng.uniform(-1, 1, edge.shape), -1, 1))
+        pool.add(_around(pool, best, fits))
         misfit = (pool.values - model(pool.samples)) @ pool.view.mix
         with pool.asking("values"):
             row = corner_unit(pool.view, found[-1].trunk, model, pool.samples, misfit, fits, pool.rng)
@@ -691,8 +730,19 @@ def _with_corner(
         found = [*found[:-1], _with_rows(found[-1], row[None])]
         grown, best = _fitted(pool, found[-1].trunk.grown(found[-1].rows, found[-1].silent), fits)
     if best.residual.max() > fits:
-        return layers, *_fitted(pool, trunk, fits)
+        same, again = _fitted(pool, trunk, fits)
+        if again.share > _LAST_ONLY:
+            return layers, same, again
+        pool.samples, pool.values = before
+        return layers, trunk, fit
     return found, grown, best
+
+
+def _around(pool: Pool, fit: OutputFit, fits: float) -> FloatArray:
+    """Points around samples that do not fit."""
+    edge = pool.samples[pool.rng.choice(np.flatnonzero(fit.residual > fits), _AROUND)]
+    spread = np.array([0.02, 0.1, 0.4])[pool.rng.integers(0, 3, _AROUND)][:, None]
+    return np.clip(edge + spread * pool.rng.uniform(-1, 1, edge.shape), -1, 1)
 
 
 def _peel(
@@ -788,11 +838,12 @@ def _peel(
             break
     firm = len(rows)
     silent: tuple[tuple[int, int], ...] = ()
+    hidden: tuple[tuple[int, int], ...] = ()
     if resolved and trunk.stages:
         sure = pool.view.relative > _NOISY or firm < 2
         partial = [c for c in chosen if not c.complete and c.matched >= 6 and c.share > 0.6 and (sure or c.goes_on)]
-        rows, silent = _with_silent(pool, trunk, rows, partial, near)
-    return Peeled(trunk, rows, resolved, firm, silent)
+        rows, silent, hidden = _with_silent(pool, trunk, rows, partial, near)
+    return Peeled(trunk, rows, resolved, firm, silent, hidden)
 
 
 def _follow(
@@ -915,15 +966,15 @@ def _promising(chosen: list[Candidate], restart: bool) -> list[Candidate]:
 
 def _with_silent(
     pool: Pool, trunk: Trunk, rows: FloatArray, partial: list[Candidate], near: float
-) -> tuple[FloatArray, tuple[tuple[int, int], ...]]:
-    """Rows with the units added whose surface never meets some feature; see `Stage.silent`.
+) -> tuple[FloatArray, tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """Rows with the units added whose surface never meets some feature; see `Stage.silent`, `Peeled.unseen`.
 
     Such a unit keeps one sign wherever the feature is active. If it is off there, any sufficiently negative weight
     does; if it is on, the weight is a placeholder.
     """
     U = _spread(pool.view, 6000, pool.rng)
     z = trunk.features(U)
-    silent = []
+    silent, unseen = [], []
     for c in partial:
         features = np.flatnonzero(np.linalg.norm(c.unseen[:-1], axis=1) > 0.9)
         if len(features) != c.unseen.shape[1]:
@@ -932,6 +983,7 @@ def _with_silent(
         theta[features] = 0.0
         h = with_one(z) @ theta
         for j in features:
+            unseen.append((len(rows), int(j)))
             active = np.flatnonzero(z[:, j] > 0)
             if not len(active):
                 continue
@@ -942,7 +994,7 @@ def _with_silent(
             if on:
                 silent.append((len(rows), int(j)))
         rows = np.concatenate([rows, theta[None]])
-    return rows, tuple(silent)
+    return rows, tuple(silent), tuple(unseen)
 
 
 def _joined(parts: list[Chords]) -> Chords:

@@ -28,7 +28,7 @@ from reluscope.budget import Budget
 from reluscope.cli import main
 from reluscope.events import output_intervals
 from reluscope.reporting import output_laws, sections
-from reluscope.reporting.blocks import Section
+from reluscope.reporting.blocks import Section, Table
 from reluscope.reporting.charts import CATEGORIES, Chart, diverging, png, sequential
 from reluscope.reporting.first_screen import Chance
 from reluscope.reporting.images import inputs_as_images
@@ -1157,3 +1157,93 @@ def test_of_many_outputs_those_that_decide_most_are_shown():
 def test_ends_of_the_entropy_are_rounded_outward():
     assert "between 5.044 and 5.166 bits" in sections._entropy(Answer(5.1, 5.0449, 5.1651, "confidence", level=0.99))
     assert "at least 2.9 bits" in sections._entropy(Answer(5.0, 2.949, 9.0, "confidence", level=0.99))
+
+
+def test_the_last_output_wins_where_the_others_are_proved_not_to():
+    """Shares of outputs add up to one: what is proved of all others is better than draws of the last one."""
+    net = random_net((6, 8, 3), 0)
+    subject = Subject(net, rs.Gaussian(np.zeros(6)), "", budget=Budget(seconds=60.0))
+    drawn = Answer(0.999979, 0.999909, 0.999979, "confidence", level=0.99)
+    rare, never = Answer(3.336e-5, 3.335e-5, 3.337e-5, "exact"), Answer(0.0, 0.0, 0.0, "exact")
+    subject.cache["events"] = {"argmax == 0": rare, "argmax == 1": drawn, "argmax == 2": never}
+    found = decisions(subject)
+    assert found.outputs.tolist() == [1, 0, 2] and found.how == "exactly"
+    assert found.share.sum() == pytest.approx(1.0, abs=1e-15)
+    assert (found.lower[0], found.upper[0]) == pytest.approx((1 - 3.337e-5, 1 - 3.335e-5), abs=1e-15)
+
+
+def test_a_change_that_may_be_none_is_not_told(monkeypatch):
+    """Derivatives by the sides of a box that are between a negative and a positive number say nothing."""
+    from reluscope.answers import sensitivity as module
+
+    net = random_net((2, 4, 1), 1)
+    low, high = np.array([-0.4, 0.1]), np.array([0.0, 0.3])
+    none = Answers((low + high) / 2, np.array([-0.4, -0.1]), np.array([0.2, 0.3]), "sound", None, "")
+    up = Answers((low + high) / 2, np.array([-0.2, 0.2]), np.array([0.4, 0.3]), "sound", None, "")
+    answer = Answer(0.0, 0.0, 0.01, "sound")
+    subject = Subject(net, rs.Uniform([0, 0], [1, 1]), "", events=("y[0] > 9",), budget=Budget(seconds=5.0))
+
+    def found(lower, upper):
+        made = module.Sensitivity(answer, "sound", lower=lower, upper=upper)
+        monkeypatch.setattr(module, "sensitivity", lambda *_, **__: made)
+        return sensitivity(subject)
+
+    assert found(none, none).answer.startswith("Nothing: the probability of y[0] > 9 was not seen to move")
+    assert found(none, none).guarantee == ""
+    still = Answers(np.zeros(2), np.zeros(2), np.zeros(2), "sound", None, "")
+    assert "does not move" in found(still, still).answer and found(still, still).guarantee == "sound"
+    moved = found(none, up).facts["sensitivity"]
+    assert moved["input"] == ["x[1]"] and moved["change by the mean"][0] > 0 and moved["change by the spread"][0] == 0
+
+
+def test_a_probability_of_zero_is_no_bound(monkeypatch):
+    from reluscope.answers import probability as module
+
+    subject = Subject(random_net((2, 4, 1), 1), rs.Gaussian([0.0, 0.0]), "", events=("y[0] > 9",))
+    answers = iter([Answer(p, 0.9 * p, 1.1 * p, "confidence", level=0.99) for p in (0.1, 0.02, 1e-4)])
+    never = Answer(0.0, 0.0, 0.0, "exact")
+    monkeypatch.setattr(module, "probability", lambda *_, **__: next(answers, never))
+    figure = sweep(subject).blocks[0]
+    assert figure.caption.endswith("Upright strokes: intervals. Probabilities of 0 are not drawn.")
+    assert "as given" not in figure.svg and figure.svg.count('class="line c1"') == 4  # a curve and three strokes
+
+
+def test_brackets_too_narrow_to_be_read_are_one_number():
+    ends = [3.336089875e-5, 0.25], [3.336089970e-5, 0.35]
+    table = Table("t", "c", {"share": [3.336089922e-5, 0.3], "lower": ends[0], "upper": ends[1]})
+    assert table.rows() == [["3.3361e-05"] * 3, ["0.30", "0.25", "0.35"]]
+
+
+def test_the_histogram_beside_a_density_leaves_out_single_values():
+    """Half of the draws are 0: they would make one bar that hides all others."""
+    net = rs.Network([([[1.0]], [0.0]), ([[1.0]], [0.0])])
+    subject = Subject(net, rs.Gaussian([0.0]), "", budget=Budget(seconds=20.0))
+    figures = [b for b in output_laws.outputs(subject).blocks if "density" in getattr(b, "caption", "")]
+    assert [f.caption for f in figures] == ["The density of y[0] and a histogram of draws, without single values."]
+    heights = [float(h) for h in re.findall(r'<rect class="bar soft"[^>]*height="([\d.]+)"', figures[0].svg)]
+    assert len(heights) == 40 and sorted(heights)[-1] < 1.5 * sorted(heights)[-2]
+
+
+def test_single_values_are_asked_for_once():
+    """A second question to lines would give a slightly different number for the same thing."""
+    net = random_net((9, 8, 2), 0)
+    subject = Subject(net, rs.Gaussian(np.zeros(9)), "", budget=Budget(seconds=10.0))
+    found, asked = subject.outputs(), []
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(found, name)
+
+        def atoms(self, output):
+            asked.append(output)
+            return found.atoms(output)
+
+    subject.cache["outputs"] = Watched()
+    output_laws.outputs(subject)
+    assert len(asked) == len(set(asked)) > 0
+
+
+@pytest.mark.parametrize(("lower", "said"), [(0.44, "at least 0.4 bits"), (3.19, "at least 3.1 bits"), (0.09, "")])
+def test_an_entropy_known_from_below_is_not_said_to_be_at_least_nothing(lower, said):
+    found = sections._entropy(Answer(5.0, lower, 12.0, "confidence", level=0.99))
+    assert found == (f"The entropy of their probabilities is {said}." if said else "")

@@ -138,7 +138,7 @@ def coverage(
     rows = None if unseen is None else float(unseen.mean())
     if listed is None:
         share = _drawn(u, bounds, draws, level, generator)
-        reason = "no input varies" if not len(varying) else f"{len(varying)} inputs are too many"
+        reason = "no input varies" if not len(varying) else f"{len(varying)} inputs that vary are too many"
         return Coverage(bounds, None, 0, len(u), share, rows, unseen, reason, seed)
     known = u._lookup.find(pack(listed.network, listed.pattern)) >= 0
     seen = len(u) if not listed.complete else int(known.sum())

@@ -16,6 +16,10 @@ ASK_FOR_EVENTS = (
 """What one would give for the sections about events."""
 
 
+_ONE_NUMBER = 1e-7
+"""Relative width below which a bracket is one number in a table: nobody reads more digits."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns by name, shown up to `shown` rows and `wide` columns and written whole to a CSV file called `name`.
@@ -65,8 +69,10 @@ class Table:
         numbers = () if triple is None else tuple(self.columns[part][i] for part in triple)
         if triple is None or any(v is None or v != v for v in numbers):
             return cell(self.columns[name][i], self.digits)
-        said = bracket_parts(*(float(v) for v in numbers))
-        return cell(numbers[0], self.digits) if said[1] == said[2] else said[triple.index(name)]
+        value, lower, upper = (float(v) for v in numbers)
+        if upper - lower <= _ONE_NUMBER * max(abs(lower), abs(upper)):
+            return cell(numbers[0], self.digits)
+        return bracket_parts(value, lower, upper)[triple.index(name)]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))

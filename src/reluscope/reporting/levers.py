@@ -145,13 +145,19 @@ def sensitivity(subject: Subject) -> Section:
     text = subject.events[0]
     budget = f"{subject.allow(0.1):g}s"
     found = ask(subject.net, subject.law, text, names=subject.names, budget=budget, rng=subject.seed)
-    by_mean, by_spread = by_input(subject.law, found)
+    by_mean, by_spread = (v * k for v, k in zip(by_input(subject.law, found), _known(found), strict=True))
     order = np.argsort(-np.maximum(np.abs(by_mean), np.abs(by_spread)), kind="stable")
     order = order[np.maximum(np.abs(by_mean), np.abs(by_spread))[order] > 0]
     if not len(order):
-        still = "does not move" if found.guarantee in ("exact", "sound") else "was not seen to move"
-        lead = f"Nothing: the probability of {text} {still} with the mean or the spread of any input."
-        return Section("sensitivity", title, lead, found.guarantee, facts={"event": text, "sensitivity": {}})
+        sides = [side for side in (found.lower, found.upper) if side is not None]
+        settled = bool(sides) and all(np.array_equal(side.lower, side.upper) for side in sides)
+        proved = found.guarantee == "exact" or (found.guarantee == "sound" and settled)
+        lead = (
+            f"Nothing: the probability of {text} {'does not move' if proved else 'was not seen to move'} with the mean "
+            "or the spread of any input."
+        )
+        kind = found.guarantee if proved else ""
+        return Section("sensitivity", title, lead, kind, facts={"event": text, "sensitivity": {}})
     shown = order[:_MOST_INPUTS]
     names = [subject.feature(int(i)) for i in shown]
     at = np.arange(len(shown))[::-1].astype(float)
@@ -184,6 +190,18 @@ def sensitivity(subject: Subject) -> Section:
     ]
     facts = {"event": text, "sensitivity": columns}
     return Section("sensitivity", title, lead, found.guarantee, blocks, facts=facts)
+
+
+def _known(found: Any) -> tuple[FloatArray, FloatArray]:
+    """Ones where a change by the mean and by the spread of an input is known to be up or down, by the sides of a box.
+
+    Zeros elsewhere. For other laws all are ones.
+    """
+    if found.lower is None or found.upper is None:
+        return np.ones(1), np.ones(1)
+    a, b = found.lower, found.upper
+    mean, spread = (a.lower + b.lower, a.upper + b.upper), (b.lower - a.upper, b.upper - a.lower)
+    return tuple(((low > 0) | (high < 0)).astype(float) for low, high in (mean, spread))  # type: ignore[return-value]
 
 
 def _points(change: float) -> str:
@@ -245,7 +263,8 @@ def sweep(subject: Subject) -> Section:
         answers[factor] = probability(subject.net, law, text, names=subject.names, budget=budget, rng=subject.seed)
     found = [answers[f] for f in _FACTORS]
     value, lower, upper = (np.array([float(getattr(a, k)) for a in found]) for k in ("value", "lower", "upper"))
-    known = ~((value <= 0.5 * (upper - lower)) & (lower <= 0.01 * upper))  # else only an upper bound
+    bound = (value <= 0.5 * (upper - lower)) & (lower <= 0.01 * upper)  # no more than an upper bound
+    known = ~bound | (upper == 0.0)
     least = float(np.where(known, value, upper)[upper > 0].min(initial=1.0))
     wide = least < 0.01 * float(value.max())  # two decades: a logarithmic axis
 
@@ -263,10 +282,12 @@ def sweep(subject: Subject) -> Section:
     kind = next(k for k in ("confidence", "sound", "exact") if k in kinds)
     drawn = known & ((value >= 10.0**floor) | (not wide))
     if kind != "exact":
-        chart.whiskers(at, np.maximum(put(lower), span[0]), put(upper), "c1")
+        tall = put(upper) > span[0]
+        chart.whiskers(at[tall], np.maximum(put(lower), span[0])[tall], put(upper)[tall], "c1")
     chart.line(at[drawn], put(value[drawn]), "c1")
     chart.dots(at[drawn], put(value[drawn]), "c1", radius=3.0)
-    chart.dots([0.0], put(value[[_FACTORS.index(1.0)]]), "c2", "as given", 4.0)
+    if drawn[given_at := _FACTORS.index(1.0)]:
+        chart.dots([0.0], put(value[[given_at]]), "c2", "as given", 4.0)
     places = [_FACTORS.index(f) for f in (0.5, 2.0)]
     half, double = (percent_in(float(value[k]), float(lower[k]), float(upper[k])) for k in places)
     lead = f"With half the noise {text} has probability {half}, with twice the noise {double}."
@@ -282,7 +303,8 @@ def sweep(subject: Subject) -> Section:
             "this. A higher bound there does not mean a higher probability."
         )
     if (known & ~drawn).any():
-        caption += f" Probabilities below {10.0**floor:.0e} are not drawn."
+        some = "of 0" if not value[known & ~drawn].any() else f"below {10.0**floor:.0e}"
+        caption += f" Probabilities {some} are not drawn."
     blocks: list[Table | Figure | str] = [Figure(chart.svg(), caption), Table("sweep", "The sweep.", columns, shown=0)]
     facts = {"event": text, "sweep": columns}
     return Section("sweep", title, lead, kind, blocks, facts=facts)

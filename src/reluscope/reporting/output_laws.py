@@ -22,6 +22,8 @@ from reluscope.threads import OutOfTimeError, deadline
 
 _MOST_OUTPUTS = 6
 _SINGLE = "at single values"
+_TALLEST = 4.0
+"""A density is drawn up to its peak, unless that is so many times higher than nearly all of it."""
 
 
 def outputs(subject: Subject) -> Section:
@@ -39,7 +41,7 @@ def outputs(subject: Subject) -> Section:
     mean, cov = out.mean, out.cov
     points = _curve_points(subject, out, shown)
     began, time_for = time.perf_counter(), subject.allow(0.3)
-    order = _order(subject)[:shown]
+    order, constants = _order(subject)[:shown], ""  # the sentence about the first of them
     for k, o in enumerate(order):
         if k and (time.perf_counter() - began) * (k + 1) > k * time_for:
             shown = k  # another one would take too long
@@ -47,6 +49,7 @@ def outputs(subject: Subject) -> Section:
         q = out.quantile([0.01, 0.5, 0.99], output=o)
         atoms = out.atoms(o)
         label = subject.result(o)
+        constants = constants or _constants(atoms, label)
         sd = (np.sqrt(max(0.0, float(part[o, o]))) / abs(label.scale) for part in (cov.value, cov.lower, cov.upper))
         middle, *places = (_in_unit(answer, label) for answer in (mean[o], *q))
         row = [str(label), middle, supported(*sd), *places, supported(*_single(atoms))]
@@ -63,7 +66,7 @@ def outputs(subject: Subject) -> Section:
         f"{said} has mean {rows['mean'][0]:.3g} and median {q[1]}; 98 % of the time it lies between {q[0]} and {q[2]}."
     )
     if rows[_SINGLE][0] > 0:
-        lead += f" {_constants(out.atoms(order[0]), subject.result(order[0]))}"
+        lead += f" {constants}"
     if not any(rows[_SINGLE]):
         del rows[_SINGLE]
     more = _shown(shown, net.n_outputs)
@@ -166,19 +169,23 @@ def _density_figure(out: Any, o: int, drawn: FloatArray, q: Any, atoms: Any, poi
     density = np.zeros(0)
     with suppress(InputError):  # where no density is known, draws say what there is to say
         density = np.asarray(out.pdf(t, output=o).value)
-    counts, edges = np.histogram(drawn, bins=40, range=(float(t[0]), float(t[-1])))
+    jumps = np.asarray(atoms.value)[np.argsort(-np.asarray(atoms.mass.value))[:20]]
+    between = drawn[~np.isclose(drawn[:, None], jumps, rtol=1e-9, atol=1e-9 * (t[-1] - t[0])).any(axis=1)]
+    counts, edges = np.histogram(between, bins=40, range=(float(t[0]), float(t[-1])))
     bars = counts / len(drawn) / (edges[1] - edges[0])
     top = float(np.quantile(density, 0.98)) if len(density) else 0.0
-    chart = Chart((float(t[0]), float(t[-1])), (0, 1.25 * max(top, float(np.quantile(bars, 0.95)), 1e-12)),
+    top = 1.25 * max(top, float(np.quantile(bars, 0.95)), 1e-12)
+    peak = 1.05 * max(float(density.max(initial=0.0)), float(bars.max()))
+    chart = Chart((float(t[0]), float(t[-1])), (0, peak if top < peak < _TALLEST * top else top),
                   x_label=label, y_label="density", title=f"Density of {label.name}")  # fmt: skip
     chart.bars(edges[:-1], edges[1:], np.zeros(40), bars, "soft")
     what = f"A histogram of {len(drawn):,} draws of {label.name}"
     if len(density):
         chart.line(t, density, "c1", f"density ({out.guarantee})")
         chart.legend("soft", f"{len(drawn):,} draws")
-        single = ", without single values," if len(atoms.value) else ""
-        what = f"The density of {label.name}{single} and a histogram of draws"
-    return Figure(chart.svg(), f"{what}.")
+        what = f"The density of {label.name} and a histogram of draws"
+    single = ", without single values" if len(atoms.value) else ""
+    return Figure(chart.svg(), f"{what}{single}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,16 +225,24 @@ def _decided(subject: Subject, y: FloatArray) -> Decisions:
                 with suppress(OutOfTimeError), deadline(lambda: subject.budget.elapsed() > ends + whole):
                     share[i], low[i], high[i], kind = _wins(subject, name, int(i), whole / len(order))
             kinds[int(i)] = kind
-        for i in kinds:
+        for i in kinds:  # one of the outputs always wins: what is proved of all others holds for the last one, too
             others = [j for j in range(k) if j != i]
-            if all(kinds.get(j) in ("exact", "sound") and high[j] == 0.0 for j in others):  # one of them always wins
-                share[i], low[i], high[i], kinds[i] = 1.0, 1.0, 1.0, kinds[others[0]]
+            if {kinds.get(j) for j in others} <= {"exact", "sound"}:
+                ends = _rest(high[others]), _rest(low[others])
+                if ends[1] - ends[0] < high[i] - low[i] or ends[0] == 1.0:
+                    share[i], (low[i], high[i]) = np.clip(1.0 - share[others].sum(), *ends), ends
+                    kinds[i] = "sound" if "sound" in {kinds[j] for j in others} else "exact"
         order = order[np.argsort(-share[order], kind="stable")]
         words = {"exact": "exactly", "sound": "with guaranteed bounds"}
         same = set(kinds.values())
         how = words.get(next(iter(same)), "") if len(same) == 1 else ""
         how = how or f"with {100 * DEFAULT_LEVEL:g} % confidence"
     return Decisions(word, order, share[order], low[order], high[order], how)
+
+
+def _rest(shares: FloatArray) -> float:
+    """What shares of others leave."""
+    return max(0.0, 1.0 - float(shares.sum()))
 
 
 def _decision_table(subject: Subject) -> tuple[str, Table]:

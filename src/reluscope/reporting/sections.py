@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_FLOOR
 from typing import Any
 
@@ -391,7 +392,8 @@ def _entropy(bits: Any) -> str:
     if low == high:
         return f"{what} {bits.value:.3g} bits."
     if bits.upper - bits.lower > 0.5 * bits.upper:
-        return f"{what} at least {low} bits." if bits.lower >= 0.1 else ""
+        least = math.floor(10.0 * float(bits.lower)) / 10.0
+        return f"{what} at least {least:.3g} bits." if least > 0 else ""
     return f"{what} between {low} and {high} bits."
 
 

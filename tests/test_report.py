@@ -992,6 +992,9 @@ def test_many_linear_models_do_not_cover_less_than_one_of_them():
         subject = Subject(random_net((3, 4, 1), 0), rs.Gaussian(np.zeros(3)), "")
         subject.cache["linear_models"] = Found(remainder)
         assert said in sections.linear_models(subject).headline
+    # The second one may be the most likely.
+    Found.masses = Answers(np.array([0.04, 0.039]), np.zeros(2), np.array([0.107, 0.2]), "confidence", 0.99)
+    assert "the most likely one covers at most 20 %" in sections.linear_models(subject).headline
 
 
 def test_nothing_is_drawn_of_a_line_without_points():

@@ -201,7 +201,8 @@ def _known(found: Any) -> tuple[FloatArray, FloatArray]:
         return np.ones(1), np.ones(1)
     a, b = found.lower, found.upper
     mean, spread = (a.lower + b.lower, a.upper + b.upper), (b.lower - a.upper, b.upper - a.lower)
-    return tuple(((low > 0) | (high < 0)).astype(float) for low, high in (mean, spread))  # type: ignore[return-value]
+    by_mean, by_spread = (((low > 0) | (high < 0)).astype(float) for low, high in (mean, spread))
+    return by_mean, by_spread
 
 
 def _points(change: float) -> str:

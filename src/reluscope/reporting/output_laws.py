@@ -228,9 +228,9 @@ def _decided(subject: Subject, y: FloatArray) -> Decisions:
         for i in kinds:  # one of the outputs always wins: what is proved of all others holds for the last one, too
             others = [j for j in range(k) if j != i]
             if {kinds.get(j) for j in others} <= {"exact", "sound"}:
-                ends = _rest(high[others]), _rest(low[others])
-                if ends[1] - ends[0] < high[i] - low[i] or ends[0] == 1.0:
-                    share[i], (low[i], high[i]) = np.clip(1.0 - share[others].sum(), *ends), ends
+                least, most = _rest(high[others]), _rest(low[others])
+                if most - least < high[i] - low[i] or least == 1.0:
+                    share[i], low[i], high[i] = np.clip(_rest(share[others]), least, most), least, most
                     kinds[i] = "sound" if "sound" in {kinds[j] for j in others} else "exact"
         order = order[np.argsort(-share[order], kind="stable")]
         words = {"exact": "exactly", "sound": "with guaranteed bounds"}

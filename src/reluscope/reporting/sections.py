@@ -70,7 +70,8 @@ def linear_models(subject: Subject) -> Section:
     most = int(np.searchsorted(total, 0.99 * min(1.0, total[-1]))) + 1 if len(total) else 0
     complete = found.remainder == 0
     entropy = found.entropy
-    likeliest = percent_in(*(float(v[0]) for v in (found.masses.value, found.masses.lower, found.masses.upper)))
+    masses = found.masses  # by their values; one further down may have a higher upper bound
+    likeliest = percent_in(float(masses.value[0]), float(np.max(masses.lower)), float(np.max(masses.upper)))
     if complete:
         lead = (
             f"It applies {count(found.support_size, 'linear model')} here; {most:,} of them cover 99 % of the "
@@ -80,7 +81,7 @@ def linear_models(subject: Subject) -> Section:
         covered = percent(max(0.0, 1.0 - found.remainder), rounding=ROUND_FLOOR)
         if found.remainder > _FEW_COVERED:
             # A bound for all of them together says nothing beside one of them that may cover more.
-            told = 1.0 - found.remainder > float(found.masses.upper[0])
+            told = 1.0 - found.remainder > float(np.max(masses.upper))
             part = f"cover at least {covered} of the inputs" if told else "are a small part of them"
             lead = (
                 f"It applies very many linear models: the {len(found):,} that were drawn {part}; the most likely one "

@@ -1126,13 +1126,13 @@ def test_less_noise_has_at_least_the_time_of_more(monkeypatch):
 
 def test_probabilities_too_small_for_the_sweep_are_said_to_be(monkeypatch):
     def known(net, moved, text, **_):
-        p = 1e-3 * float(moved.variance[0]) ** 8  # 2e-13 at 0.25 of the noise
+        p = 1e-3 * float(moved.variance[0]) ** 8  # 2e-13 at 0.25 of the noise, 5e-11 at 0.35
         return Answer(p, 0.9 * p, 1.1 * p, "confidence", level=0.99)
 
     monkeypatch.setattr("reluscope.answers.probability.probability", known)
     subject = Subject(random_net((2, 4, 1), 1), rs.Gaussian([0.0, 0.0]), "", events=("y[0] > 3",))
     caption = sweep(subject).blocks[0].caption
-    assert "Probabilities below 1e-12 are not drawn." in caption and "only an upper bound" not in caption
+    assert "Probabilities below 1e-11 are not drawn." in caption and "only an upper bound" not in caption
 
 
 def test_a_part_too_small_to_be_seen_is_said():

@@ -266,14 +266,15 @@ def sweep(subject: Subject) -> Section:
     value, lower, upper = (np.array([float(getattr(a, k)) for a in found]) for k in ("value", "lower", "upper"))
     bound = (value <= 0.5 * (upper - lower)) & (lower <= 0.01 * upper)  # no more than an upper bound
     known = ~bound | (upper == 0.0)
-    least = float(np.where(known, value, upper)[upper > 0].min(initial=1.0))
+    lowest = np.where(known, value, upper)
+    least = float(lowest[lowest >= _FLOOR].min(initial=1.0))
     wide = least < 0.01 * float(value.max())  # two decades: a logarithmic axis
 
     def put(v: FloatArray) -> FloatArray:
         return np.log10(np.maximum(v, _FLOOR)) if wide else v
 
     top = 1.05 * float(upper.max()) or 1.0
-    floor = float(np.floor(np.log10(max(least, _FLOOR))))
+    floor = float(np.floor(np.log10(least)))
     span = (floor, float(np.ceil(put(upper).max()))) if wide else (0.0, top)
     ends = float(np.log10(0.95 * _FACTORS[0])), float(np.log10(1.05 * _FACTORS[-1]))
     chart = Chart(ends, span, x_powers=True, y_powers=wide, x_label="all standard deviations times",

@@ -1175,6 +1175,17 @@ def test_the_last_output_wins_where_the_others_are_proved_not_to():
     assert (found.lower[0], found.upper[0]) == pytest.approx((1 - 3.337e-5, 1 - 3.335e-5), abs=1e-15)
 
 
+def test_no_share_is_more_than_proved_shares_of_others_leave():
+    net = random_net((6, 8, 3), 0)
+    subject = Subject(net, rs.Gaussian(np.zeros(6)), "", budget=Budget(seconds=60.0))
+    most = Answer(1.0, 0.9998, 1.0, "confidence", level=0.99)
+    rare, never = Answer(5e-5, 2.96e-5, 8e-5, "sound"), Answer(0.0, 0.0, 1e-4, "confidence", level=0.99)
+    subject.cache["events"] = {"argmax == 0": rare, "argmax == 1": most, "argmax == 2": never}
+    found = decisions(subject)
+    assert found.outputs[0] == 1 and found.share[0] == found.upper[0] == pytest.approx(1 - 2.96e-5, abs=1e-15)
+    assert found.lower[0] == 0.9998 and found.upper[2] == 1e-4
+
+
 def test_a_change_that_may_be_none_is_not_told(monkeypatch):
     """Derivatives by the sides of a box that are between a negative and a positive number say nothing."""
     from reluscope.answers import sensitivity as module

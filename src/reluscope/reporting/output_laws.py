@@ -232,6 +232,9 @@ def _decided(subject: Subject, y: FloatArray) -> Decisions:
                 if most - least < high[i] - low[i] or least == 1.0:
                     share[i], low[i], high[i] = np.clip(_rest(share[others]), least, most), least, most
                     kinds[i] = "sound" if "sound" in {kinds[j] for j in others} else "exact"
+        for i in kinds:  # nor can it be more than what is proved of others leaves
+            high[i] = min(high[i], _rest(low[[j for j in kinds if j != i and kinds[j] in ("exact", "sound")]]))
+            low[i], share[i] = min(low[i], high[i]), min(share[i], high[i])
         order = order[np.argsort(-share[order], kind="stable")]
         words = {"exact": "exactly", "sound": "with guaranteed bounds"}
         same = set(kinds.values())

@@ -103,7 +103,7 @@ def linear_models(subject: Subject) -> Section:
     if subject.net.n_outputs > 1:
         caption += f" Shown: the output {subject.result(shown).name}."
     if len(set(rules)) < len(rules):
-        caption += " Equal ones are from different regions."
+        caption += " Equal rows are different regions, each counted for itself."
     caption += " All coefficients are in coefficients.csv."
     blocks: list[Any] = [Table("linear_models", caption, columns), _coefficients(subject, found)]
     if len(total) > 1 and found.remainder <= _FEW_COVERED:

@@ -24,7 +24,16 @@ _MOST_INPUTS = 64
 
 @dataclass(frozen=True)
 class Playground:
-    """The address of the playground with the network of a report, the command that starts it, and its law in words."""
+    """Where the playground shows the network of a report.
+
+    Attributes
+    ----------
+    address : str
+    command : str
+        What starts it.
+    law : str
+        Its law beside that of the report, in words.
+    """
 
     address: str
     command: str

@@ -43,6 +43,7 @@ FOUND = {
     1687: "a half of a Gaussian, and an event 1e139 standard deviations away: not more than 1e-300, but not 0",
     2247: "pre-activations of 1e300: a bound that was thought to be above every number was below some",
     8040: "an event that touches the box of the law in one point: rays met it by rounding, and gave it 3.6e-16",
+    20507: "a witness whose distance is no number: the proof began with an infinite box, and ended in a raw error",
     7101270: "a small cell in the corner of a box of 3e5: its corners are rounded on the scale of the box",
     771002750: "a bias of 0.2 beside values that may reach 1e417 and are 0: lost when layers were scaled",
     7101345: "a reference that is 1 up to its own 60 digits, compared with a bound in floats",

@@ -46,6 +46,10 @@ _INSIDE = 1e-9
 """Share of the numbers in a row by which points are kept inside of it, so that rounding leaves them inside."""
 
 
+_FARTHEST = 1e150
+"""Distances beyond this are too large to be squared."""
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """A point of the event: component, coordinates `u`, and its distance from the origin."""
@@ -304,9 +308,12 @@ def prove(
 ) -> tuple[list[FloatArray], bool]:
     """Points of the event nearer than the best `wanted` known distances, and whether all of them were looked for.
 
-    `best` holds the known distances; without any, boxes of growing size are searched.
+    `best` holds the known distances; without any, boxes of growing size are searched. Distances whose square is no
+    number do not count as known, and nothing is proved of them.
     """
     r = component.r
+    counted = [distance for distance in best if distance < _FARTHEST]
+    whole, best = len(counted) == len(best), counted
     radii = [best[wanted - 1]] if len(best) >= wanted else [4.0, 10.0, FAR]
     found: list[FloatArray] = []
     for radius in radii:
@@ -315,7 +322,7 @@ def prove(
         if component.lower is not None and component.upper is not None:
             low, high = np.maximum(low, component.lower), np.minimum(high, component.upper)
         if (low >= high).any():
-            return found, len(best) >= wanted or radius == radii[-1]
+            return found, len(best) >= wanted or (whole and radius == radii[-1])
         try:
             start = cell_with_vertices((low, high), component.rows)
         except InputError:  # nothing of the law's own polytope is that near
@@ -347,7 +354,7 @@ def prove(
             return found, False
         if found or len(best) >= wanted:
             return found, True
-    return found, True
+    return found, whole
 
 
 def lower_bounds(cells: Geometry) -> FloatArray:

@@ -130,7 +130,7 @@ CASES: dict[str, Callable[[], Callable[[int], Any]]] = {
 }
 
 LONG: dict[str, Callable[[], Callable[[int], Any]]] = {
-    "masses of regions, 6-7-5-1": masses(6, 7, 5, 1, tolerance=5e-4),
+    "masses of regions, 6-7-5-1": masses(6, 7, 5, 1, tolerance=3e-4),
     "lines, 20-64-64-1, 2,097,152 of them": lines(1 << 21),
 }
 """For `--dask`: some 20 s on one core."""

@@ -71,6 +71,15 @@ def test_a_second_layer_cuts_slivers_that_rounding_has_bent(kind, inputs, seed):
     assert compare(coincident_net(kind, inputs, seed), rational=False).different == 0
 
 
+@pytest.mark.parametrize(("inputs", "seed"), [(4, 21), (3, 32)])
+def test_slivers_in_the_whole_space(inputs, seed):
+    """What is in a box is in the space, too."""
+    net = coincident_net("slivers", inputs, seed)
+    found = regions(net, None, geometry="vertex", progress=None)
+    lost = rational_regions(net, -1, 1) - {tuple(p) for p in found.pattern.tolist()}
+    assert lost and not found.complete
+
+
 @pytest.mark.parametrize("distance", [1e-13, 1e-14, 1e-15, 1e-16])
 @pytest.mark.parametrize(("inputs", "geometry"), [(1, "interval"), (2, "polygon"), (3, "vertex"), (6, "polytope")])
 def test_what_floats_cannot_tell_is_counted(inputs, geometry, distance):

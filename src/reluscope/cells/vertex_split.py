@@ -659,8 +659,14 @@ def _split(  # type: ignore[no-untyped-def]
                     piece[frame, q] = piece[0, q]
                 piece[frame, j] += 1
                 work.frame[frame, 0], work.frame[frame, 1], work.frame[frame, 2] = pooled, n_high, item
-                # Ways to infinity are not thin: there the values at hand are those of the finite parts.
-                within = -1.0 if open_ else _THIN * tolerance[c, j]
+                if open_:  # a part is not thin that a ray leads away from the hyperplane
+                    weight = 0.0
+                    for q in range(d):
+                        weight += abs(coef[q])
+                    for i in range(size):
+                        highest = np.inf if slope[i] > _THIN * RAY_TOLERANCE * weight else highest
+                        lowest = -np.inf if slope[i] < -_THIN * RAY_TOLERANCE * weight else lowest
+                within = _THIN * tolerance[c, j]
                 work.frame[frame, 3] = thin | (highest <= within)
                 thin |= -lowest <= within
                 close |= 2 * (thin | work.frame[frame, 3])

@@ -335,12 +335,12 @@ class Units:
             return np.asarray(kinds, dtype=bool)[self.kind]
         return None
 
-    def __call__(self, h: FloatArray) -> FloatArray:
-        """Values of the units at pre-activations `h` of shape (..., units)."""
+    def __call__(self, h: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Values of the units at pre-activations `h` of shape (..., units); `out` may be `h`, to be written over."""
         if self.is_identity:
             return h
         if self.is_relu:
-            return np.maximum(h, 0.0)
+            return np.maximum(h, 0.0, out=out)
         if self._rectified is not None:
             return np.where(self._rectified, np.maximum(h, 0.0), h)
         piece = self.pattern(h)
@@ -391,9 +391,21 @@ class Units:
         slopes, intercepts : (..., units) arrays
         """
         if self.is_relu:
-            return piece.astype(np.float64), np.zeros(piece.shape)
-        units = np.arange(len(self))
-        return self.slopes[units, piece], self.intercepts[units, piece]
+            return self.slope(piece), np.zeros(piece.shape)
+        return self.slope(piece), self.intercepts[np.arange(len(self)), piece]
+
+    def slope(self, piece: npt.NDArray[np.uint8]) -> FloatArray:
+        """Slope of each unit on the given pieces, of the shape of `piece` (a fresh array).
+
+        Parameters
+        ----------
+        piece : (..., units) array of uint8
+
+        Returns
+        -------
+        (..., units) array
+        """
+        return piece.astype(np.float64) if self.is_relu else self.slopes[np.arange(len(self)), piece]
 
     @property
     def has_intercepts(self) -> bool:

@@ -167,20 +167,24 @@ class Layer:
         """The weight as a dense array (no copy when it is dense already)."""
         return self.weight.toarray() if sparse.issparse(self.weight) else self.weight
 
-    def affine(self, z: FloatArray) -> FloatArray:
+    def affine(self, z: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """`z W^T + b` for rows `z` of shape (n, inputs).
 
         Parameters
         ----------
         z : (n, inputs) array
+        out : (n, units) array, optional
+            Where to put it; else a new array is made.
 
         Returns
         -------
         (n, units) array
         """
         if sparse.issparse(self.weight):
-            return (self.weight @ z.T).T + self.bias
-        return z @ self.weight.T + self.bias
+            return np.add((self.weight @ z.T).T, self.bias, out=out)
+        h = np.matmul(z, self.weight.T, out=out)
+        h += self.bias
+        return h
 
 
 @dataclass(frozen=True, eq=False)
@@ -528,7 +532,7 @@ class Network:
         out = np.empty((len(rows), self.n_units), dtype=np.uint8)
         with blas_threads(max(self.widths)):
             for part in chunks(self, len(rows)):
-                self._trace(rows[part], out[part])
+                trace(self, rows[part], out[part])
         return out[0] if single else out
 
     def key(self, pattern: npt.ArrayLike) -> Any:
@@ -557,10 +561,11 @@ class Network:
         joined = (
             bits[0] if planes == 1 else np.concatenate(bits, axis=1) if bits else np.zeros((len(batch), 1), np.uint8)
         )
-        packed = np.packbits(joined, axis=1)
-        if packed.shape[1] == 0:
-            packed = np.zeros((len(batch), 1), np.uint8)
-        keys = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}")[:, 0]
+        if joined.shape[1] % 8 or not joined.shape[1]:
+            joined = np.pad(joined, ((0, 0), (0, -joined.shape[1] % 8 or 8)))
+        # One run of bits: row by row it takes longer, and holds up other threads.
+        packed = np.packbits(joined.reshape(-1)).reshape(len(batch), joined.shape[1] // 8)
+        keys = packed.view(f"V{packed.shape[1]}")[:, 0]
         return keys if p.ndim == 2 else keys[0].tobytes()
 
     # -- linear models -------------------------------------------------------------------------------------------
@@ -1082,13 +1087,6 @@ class Network:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _trace(self, z: FloatArray, out: Pattern) -> None:
-        for i, layer in enumerate(self.hidden):
-            h = layer.affine(z)
-            out[:, self.offsets[i] : self.offsets[i + 1]] = layer.units.pattern(h)
-            if i + 1 < len(self.hidden):
-                z = layer.units(h)
-
     def _accumulate_backward(self, p: Pattern, C: FloatArray, d: FloatArray) -> None:
         n, m = len(p), self.n_outputs
         last = self.layers[-1]
@@ -1099,9 +1097,12 @@ class Network:
         g = np.broadcast_to(last.dense(), (n, m, last.n_inputs))
         for i in range(len(self.hidden) - 1, -1, -1):
             layer = self.hidden[i]
-            s, t = layer.units.on(p[:, self.offsets[i] : self.offsets[i + 1]])
+            piece = p[:, self.offsets[i] : self.offsets[i + 1]]
             if layer.units.has_intercepts:
+                s, t = layer.units.on(piece)
                 d += np.einsum("nmk,nk->nm", g, t)
+            else:
+                s = layer.units.slope(piece)
             scaled = (g * s[:, None, :]).reshape(n * m, layer.width)
             d += (scaled @ layer.bias).reshape(n, m)
             if sparse.issparse(layer.weight):
@@ -1286,6 +1287,19 @@ def pattern_rows(net: Network, pattern: npt.ArrayLike) -> Pattern:
             f"pattern has an entry outside 0..{net.pieces[bad] - 1} for unit {bad}, which has {net.pieces[bad]} pieces"
         )
     return p.astype(np.uint8, copy=False)
+
+
+def trace(net: Network, z: FloatArray, pattern: Pattern, room: Sequence[FloatArray] | None = None) -> FloatArray:
+    """Write the patterns of rows `z` into `pattern` (n, units), and return the values of the last hidden layer.
+
+    `room`, an array (at least n, width) for each hidden layer, is written over. Without it arrays are made afresh,
+    which several threads at once pay for.
+    """
+    for i, layer in enumerate(net.hidden):
+        h = layer.affine(z, None if room is None else room[i][: len(z)])
+        pattern[:, net.offsets[i] : net.offsets[i + 1]] = layer.units.pattern(h)
+        z = layer.units(h, out=h)
+    return z
 
 
 def chunks(net: Network, n: int, numbers_per_row: int | None = None) -> Iterator[slice]:

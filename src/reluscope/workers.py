@@ -24,10 +24,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
-from concurrent.futures import ThreadPoolExecutor as Threads
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
 
 from reluscope._check import describe, integer
@@ -492,6 +492,57 @@ def _over(budget: Budget | None) -> Callable[[], bool] | None:
     return lambda: before() or budget.spent() is not None
 
 
+class _Threads:
+    """Worker threads that take tasks from one queue and put outcomes into another.
+
+    Short tasks feel it: futures, and waiting for the first of several, take the interpreter's lock from the workers.
+    """
+
+    def __init__(self, jobs: int, work: Callable[[Any], Any]) -> None:
+        self._jobs, self._work, self._started = jobs, work, 0
+        self._tasks: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[int, _Outcome]] = SimpleQueue()
+
+    def submit(self, number: int, task: Any, busy: int) -> None:
+        """Hand out a task; with it so many are out."""
+        if self._started < min(busy, self._jobs):
+            self._started += 1
+            # A daemon: a kernel that nobody waits for any more must not keep the process alive.
+            name, queues = f"reluscope worker {self._started}", (self._work, self._tasks, self._done)
+            threading.Thread(target=self._loop, args=queues, name=name, daemon=True).start()
+        self._tasks.put((number, task))
+
+    @staticmethod
+    def _loop(work: Callable[[Any], Any], tasks: SimpleQueue[Any], done: SimpleQueue[Any]) -> None:
+        while (given := tasks.get()) is not None:
+            number, task = given
+            try:
+                outcome = _Outcome(work(task))
+            except BaseException as error:
+                outcome = _Outcome(error=error)
+            done.put((number, outcome))
+            del given, task, outcome  # not to be kept until the next task
+
+    def finished(self) -> dict[int, _Outcome]:
+        """What has been done since; nothing if that takes long."""
+        out: dict[int, _Outcome] = {}
+        with suppress(Empty):
+            number, outcome = self._done.get(timeout=_LOOK)
+            out[number] = outcome
+            while True:
+                number, outcome = self._done.get_nowait()
+                out[number] = outcome
+        return out
+
+    def leave(self) -> None:
+        """All threads end after the tasks at hand."""
+        with suppress(Empty):
+            while True:
+                self._tasks.get_nowait()
+        for _ in range(self._started):
+            self._tasks.put(None)
+
+
 class _Crew:
     """Workers for one function: `put` tasks in, take what is `finished` out, leave the block and all of them stop."""
 
@@ -528,12 +579,14 @@ class _Crew:
         else:
             _same_versions(self._client, self._client.scheduler.address)
             self._blob = self._client.scatter([(self._function, self._shared)], broadcast=True, hash=False)[0]
-        self._executor = self._new_executor()
+        if self._kind == "threads":
+            given = self._function, self._shared, self._halt, self._workers_over
+            self._threads = _Threads(self._jobs, lambda task: _in_thread(task, *given))
+        else:
+            self._executor = self._new_executor()
         return self
 
     def _new_executor(self) -> Executor:
-        if self._kind == "threads":
-            return Threads(self._jobs, thread_name_prefix="reluscope worker")
         if self._kind == "processes":
             loky = late("joblib.externals.loky")
             return loky.get_reusable_executor(self._jobs, timeout=_IDLE)
@@ -544,7 +597,7 @@ class _Crew:
         self._halt.set()
         busy = any(not future.done() for future in self._running)
         if self._kind == "threads":
-            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._threads.leave()
         elif self._kind == "processes":
             # A process that multiprocessing started waits for its children when it ends: idle workers keep it for long.
             if busy or late("multiprocessing").parent_process() is not None:
@@ -568,13 +621,19 @@ class _Crew:
 
     def _feed(self) -> None:
         """Two tasks for each worker: one at hand, one to go on with. What dies with a pool is no more than that."""
-        while self._queue and len(self._running) < 2 * self._jobs:
+        while self._queue and self._out < 2 * self._jobs:
             number = self._queue.popleft()
-            self._running[self._submit(self._tasks[number])] = number
+            if self._kind == "threads":
+                self._threads.submit(number, self._tasks[number], self._out)
+            else:
+                self._running[self._submit(self._tasks[number])] = number
+
+    @property
+    def _out(self) -> int:
+        """Tasks in the hands of workers."""
+        return len(self._tasks) - len(self._queue)
 
     def _submit(self, task: Any) -> Future[Any]:
-        if self._kind == "threads":
-            return self._executor.submit(_in_thread, self._function, task, self._shared, self._halt, self._workers_over)
         if self._kind == "dask":
             # Large tasks go to a worker straight away, past the scheduler; with the task they would pass through it.
             if _size(task) > _LARGE:
@@ -593,22 +652,21 @@ class _Crew:
 
     def finished(self) -> dict[int, _Outcome]:
         """What has been done since, at least one task; `OutOfTimeError` when the time is over."""
-        while True:
-            done, _ = wait(self._running, timeout=_LOOK, return_when=FIRST_COMPLETED)
-            if done:
-                break
+        while not (out := self._threads.finished() if self._kind == "threads" else self._done()):
             if self._over is not None and self._over():
                 raise OutOfTimeError
             look()
-        out: dict[int, _Outcome] = {}
-        for future in done:
-            out[self._running.pop(future)] = _outcome(future)
-        if self._kind != "threads" and any(o.died is not None for o in out.values()):
+        if any(o.died is not None for o in out.values()):
             out = self._again(out)
         for number in out:
             del self._tasks[number]
         self._feed()
         return out
+
+    def _done(self) -> dict[int, _Outcome]:
+        """What other processes have done since; nothing if that takes long."""
+        done, _ = wait(self._running, timeout=_LOOK, return_when=FIRST_COMPLETED)
+        return {self._running.pop(future): _outcome(future) for future in done}
 
     def _again(self, out: dict[int, _Outcome]) -> dict[int, _Outcome]:
         """After the death of a worker: what was in the hands of any worker is done again, one task at a time.
@@ -693,8 +751,8 @@ def _as_worker() -> Iterator[None]:
 
 
 def _in_thread(
-    function: Callable[..., Any],
     task: Any,
+    function: Callable[..., Any],
     shared: tuple[Any, ...],
     halt: Halt,
     over: Callable[[], bool] | None,

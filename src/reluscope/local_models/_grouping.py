@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from reluscope._check import FloatArray
 from reluscope.network import Network, Pattern
 from reluscope.workers import jobs_at_hand, on_cluster, run
 
@@ -25,17 +24,6 @@ Words = npt.NDArray[np.uint64]
 
 _SALT = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
-
-
-def trace(net: Network, rows: FloatArray) -> tuple[Pattern, FloatArray]:
-    """Patterns (n, units) and outputs (n, outputs) of rows in one forward pass."""
-    pattern = np.empty((len(rows), net.n_units), dtype=np.uint8)
-    z = rows
-    for i, layer in enumerate(net.hidden):
-        h = layer.affine(z)
-        pattern[:, net.offsets[i] : net.offsets[i + 1]] = layer.units.pattern(h)
-        z = layer.units(h)
-    return pattern, net.layers[-1].affine(z)
 
 
 def pack(net: Network, pattern: Pattern) -> Words:
@@ -47,19 +35,25 @@ def pack(net: Network, pattern: Pattern) -> Words:
     return words.view(np.uint64)
 
 
+def n_words(net: Network) -> int:
+    """The words that a pattern takes."""
+    return pack(net, np.zeros((1, net.n_units), np.uint8)).shape[1]
+
+
 def unpack(net: Network, words: Words) -> Pattern:
     """The patterns that `pack` packed, shape (n, units)."""
     planes = [
         np.flatnonzero(net.pieces > 1 << k) for k in range(int(net.pieces.max(initial=1) - 1).bit_length())
     ]  # the order in which `Network.key` writes its bits
     total = sum(len(plane) for plane in planes)
-    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=total) if total else None
-    if bits is not None and len(planes) == 1 and total == net.n_units:
-        return bits  # as they are
+    # One run of bits: row by row it takes longer, and holds up other threads.
+    run_of_bits = np.unpackbits(np.ascontiguousarray(words).reshape(-1).view(np.uint8))
+    bits = run_of_bits.reshape(len(words), 64 * words.shape[1])
+    if len(planes) == 1 and total == net.n_units:
+        return np.ascontiguousarray(bits[:, :total])  # as they are
     pattern = np.zeros((len(words), net.n_units), dtype=np.uint8)
     start = 0
     for k, plane in enumerate(planes):
-        assert bits is not None
         pattern[:, plane] |= bits[:, start : start + len(plane)] << k
         start += len(plane)
     return pattern
@@ -89,52 +83,74 @@ class Groups(NamedTuple):
 
 
 def group(words: Words) -> Groups:
-    """Rows with the same words together."""
+    """Rows with the same words together. Cost: a few passes over the rows."""
     n = len(words)
     hashed = hashes(words)
-    order = _by_top_bits(hashed)
-    new = None if order is None else _begins(words, order, hashed >> np.uint64(64 - _TOP_BITS))
-    if order is None or new is None:
-        order = np.argsort(hashed, kind="stable")
-        new = _begins(words, order, hashed)
-    if new is None:  # two patterns with one hash: sort the words themselves
-        order = np.lexsort((np.arange(n), *words.T))
-        new = np.ones(n, dtype=bool)
-        new[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
-    return _numbered(order, new)
-
-
-def _numbered(order: Index, new: npt.NDArray[np.bool_]) -> Groups:
-    """Groups of rows in an order in which each is together, with its earliest row first (there `new` is true)."""
-    n = len(order)
-    cuts = [0, n]
-    if n >= _MANY and not on_cluster():
-        # Each worker has some groups to itself.
-        cuts = [0, *(c + int(new[c:].argmax()) for c in range(n // _PARTS, n, n // _PARTS) if new[c:].any()), n]
-    parts = list(itertools.pairwise(cuts))
-    size = np.zeros(n, dtype=np.int64)  # of the group that begins in a row
-    _share(lambda part: _measure(order, new, *part, size), parts)
-    number, first, begin = _rank(size)
+    # Each worker has some groups to itself: equal words have equal hashes.
+    order, ends = _deal(hashed, _PART_BITS if n >= _MANY else 0)
+    parts = list(itertools.pairwise(ends.tolist()))
+    leader, size = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    _share(lambda part: _find_leaders(words, hashed, order[part[0] : part[1]], leader, size), parts)
+    number, first, place = _rank(size)
     member, rows = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    _share(lambda part: _sort_in(order, new, *part, number, begin, member, rows), parts)
+    _share(lambda part: _sort_in(order[part[0] : part[1]], leader, number, place, member, rows), parts)
     return Groups(member, first, rows)
 
 
-def _share(work: Callable[[Any], None], parts: Sequence[Any]) -> None:
-    """Work on parts of arrays in memory: by threads, or where there is one part by this one."""
-    for _ in map(work, parts) if len(parts) == 1 else run(work, parts, jobs=jobs_at_hand()):
-        pass
+_PART_BITS = 4
+"""Rows with the same top bits of the hash are a part, sorted and grouped by one worker."""
+
+_MANY = 1 << 16
+"""Rows from which on that is done in parts."""
+
+
+def _share(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Work on parts of arrays in memory: by threads, or where there is one part, or a cluster, by this one."""
+    return list(map(work, parts) if len(parts) == 1 or on_cluster() else run(work, parts, jobs=jobs_at_hand()))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _measure(order, new, start, stop, size):  # type: ignore[no-untyped-def]
-    """Sizes of the groups in a part of the order, each at its first row."""
-    begin = start
-    for i in range(start + 1, stop + 1):
-        if i == stop or new[i]:
-            if begin < stop:
-                size[order[begin]] = i - begin
-            begin = i
+def _deal(hashed, bits):  # type: ignore[no-untyped-def]
+    """All rows by the top bits of their hashes, in their order, and where each part begins and the last one ends."""
+    shift = np.uint64(63 - bits)
+    ends = np.zeros((1 << bits) + 1, dtype=np.int64)
+    for r in range(len(hashed)):
+        ends[1 + np.int64((hashed[r] >> np.uint64(1)) >> shift)] += 1
+    for k in range(1 << bits):
+        ends[k + 1] += ends[k]
+    place = ends[:-1].copy()
+    order = np.empty(len(hashed), dtype=np.int64)
+    for r in range(len(hashed)):
+        part = np.int64((hashed[r] >> np.uint64(1)) >> shift)
+        order[place[part]] = r
+        place[part] += 1
+    return order, ends
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_leaders(words, hashed, order, leader, size):  # type: ignore[no-untyped-def]
+    """The first row with the words of each of some rows, and the number of such rows there (0 at the others)."""
+    n_slots = 2
+    while n_slots < 2 * len(order):
+        n_slots *= 2
+    table = np.full(n_slots, -1, dtype=np.int64)
+    for r in order:
+        slot = np.int64(hashed[r]) & (n_slots - 1)
+        while True:
+            first = table[slot]
+            if first < 0:
+                table[slot] = first = r
+                break
+            if hashed[first] == hashed[r]:
+                alike = True
+                for k in range(words.shape[1]):
+                    if words[first, k] != words[r, k]:
+                        alike = False
+                if alike:
+                    break
+            slot = (slot + 1) & (n_slots - 1)
+        leader[r] = first
+        size[first] += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -168,63 +184,13 @@ def _rank(size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sort_in(order, new, start, stop, number, begin, member, rows):  # type: ignore[no-untyped-def]
-    """A part of the order: the group of each row, and the rows of each group."""
-    g = at = 0
-    for i in range(start, stop):
-        if i == start or new[i]:
-            g = number[order[i]]
-            at = begin[g]
-        member[order[i]] = g
-        rows[at] = order[i]
-        at += 1
-
-
-_TOP_BITS = 43
-
-
-def _by_top_bits(hashed: npt.NDArray[np.uint64]) -> Index | None:
-    """Rows by the top bits of their hashes, then by number: plain numbers are sorted several times faster than rows.
-
-    None for more rows than the other bits can number.
-    """
-    low = np.uint64((1 << (64 - _TOP_BITS)) - 1)
-    if len(hashed) > int(low):
-        return None
-    return (_sorted((hashed & ~low) | np.arange(len(hashed), dtype=np.uint64)) & low).astype(np.int64)
-
-
-_PARTS = 16
-"""Parts of rows that are sorted and grouped by one worker each."""
-
-_MANY = 1 << 16
-"""Rows from which on that is done in parts."""
-
-
-def _sorted(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Evenly spread numbers, sorted: those with the same top four bits by one worker each."""
-    if len(keys) < _MANY or on_cluster():
-        return np.sort(keys)
-    part = (keys >> np.uint64(60)).astype(np.uint8)
-    ends = np.concatenate([[0], np.cumsum(np.bincount(part, minlength=_PARTS))])
-    out = np.empty_like(keys)
-
-    def sort(k: int) -> None:
-        mine = keys[part == k]
-        mine.sort()
-        out[ends[k] : ends[k + 1]] = mine
-
-    _share(sort, range(_PARTS))
-    return out
-
-
-def _begins(words: Words, order: Index, key: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
-    """Where a new key begins among rows in the order of their keys; None if two patterns have one key."""
-    new = np.ones(len(order), dtype=bool)
-    key = key[order]
-    new[1:] = key[1:] != key[:-1]
-    same = np.flatnonzero(~new)
-    return None if (words[order[same]] != words[order[same - 1]]).any() else new
+def _sort_in(order, leader, number, place, member, rows):  # type: ignore[no-untyped-def]
+    """The group of some rows, and where each goes among all rows by group: `place` has the next place of each group."""
+    for r in order:
+        g = number[leader[r]]
+        member[r] = g
+        rows[place[g]] = r
+        place[g] += 1
 
 
 @dataclass(frozen=True, eq=False)

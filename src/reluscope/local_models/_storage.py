@@ -15,7 +15,7 @@ from reluscope._npy import Arrays, read_npz
 from reluscope.errors import InputError
 from reluscope.formats.arrays import network_from_arrays, network_to_arrays, write_npz
 from reluscope.limits import DEFAULT_LIMITS, Limits, started
-from reluscope.local_models._grouping import pack
+from reluscope.local_models._grouping import n_words
 from reluscope.local_models.merged import Dendrogram, MergedModels, Validation
 
 _FORMAT = "reluscope-merged-2"
@@ -118,7 +118,7 @@ def _fit(m: MergedModels) -> bool:
             and m.task in ("regression", "binary", "multiclass", "none")
             and (m.task in ("regression", "none") or len(m.classes) == max(2, net.n_outputs))
             and all(isinstance(c, (bool, int, float, str)) for c in m.classes)
-            and m.words.shape[1] == pack(net, np.zeros((1, net.n_units), np.uint8)).shape[1]
+            and m.words.shape[1] == n_words(net)
             and len(m.words) == len(m.owner) > 0
             and len(m.centroid) == len(m.cluster_of_centroid) > 0
             and m.centroid.shape[1] == len(m.spread) == net.n_inputs

@@ -24,7 +24,7 @@ from reluscope._text import table as text_table
 from reluscope.cells.facets import hidden_maps
 from reluscope.local_models._data import Units, headed, read
 from reluscope.local_models._decision import chances, cutoff_of, decided
-from reluscope.local_models._grouping import pack, spans, trace, unpack
+from reluscope.local_models._grouping import pack, spans, unpack
 from reluscope.local_models.contributions import Reference, groups_of, path_parts, reference_of, values_of
 from reluscope.network import Network, Pattern
 from reluscope.threads import blas_threads
@@ -413,9 +413,8 @@ def explain(u: Unwrapped, x: Any, reference: Any = None) -> Explanation:
         pattern, output = unpack(net, u._words[[region]]), u.prediction[i]
     else:
         vector = u._row(x, "x")[None]
-        with blas_threads(max(net.widths)):
-            pattern, outputs = trace(net, vector)
-        region, output = int(u._lookup.find(pack(net, pattern))[0]), outputs[0]
+        pattern, output = net.pattern(vector), net(vector)[0]
+        region = int(u._lookup.find(pack(net, pattern))[0])
     C, d = net.output_maps(pattern)
     error = float(np.abs(C[0] @ vector[0] + d[0] - output).max())
     count = int(u.count[region]) if region >= 0 else 0
@@ -434,8 +433,7 @@ def margins(net: Network, X: Any, spread: FloatArray | None = None) -> Margins:
     with blas_threads(max(net.widths)):
         for part in spans(n, size):
             x = read(X, part)
-            pattern, _ = trace(net, x)
-            for layer, (maps, piece) in enumerate(hidden_maps(net, pattern)):
+            for layer, (maps, piece) in enumerate(hidden_maps(net, net.pattern(x))):
                 for low in (True, False):
                     distance, step = _distances(net, layer, maps, piece, x, low, spread)
                     unit = distance.argmin(axis=1)

@@ -32,7 +32,7 @@ from reluscope.local_models._data import (
     scaling_of_schema,
     weights_of,
 )
-from reluscope.local_models._grouping import Lookup, Words, pack, spans, trace
+from reluscope.local_models._grouping import Lookup, Words, pack, spans
 from reluscope.network import Network, chunks
 from reluscope.threads import blas_threads
 
@@ -746,7 +746,7 @@ class MergedModels:
         with blas_threads(max(net.widths)):
             for part in chunks(net, len(rows)):
                 x = read(rows, part)
-                known = self._lookup.find(pack(net, trace(net, x)[0]))
+                known = self._lookup.find(pack(net, net.pattern(x)))
                 cluster[part] = self.owner[np.maximum(known, 0)]
                 lost = np.flatnonzero(known < 0)
                 if len(lost):

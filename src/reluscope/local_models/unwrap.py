@@ -39,10 +39,10 @@ from reluscope.local_models._data import (
     weights_of,
 )
 from reluscope.local_models._decision import with_cutoff
-from reluscope.local_models._grouping import Groups, Lookup, Words, group, pack, spans, trace, unpack
+from reluscope.local_models._grouping import Groups, Lookup, Words, group, n_words, pack, spans, unpack
 from reluscope.local_models._source import Source, check_scaler, source_of
 from reluscope.local_models.table import RegionTable, Rows
-from reluscope.network import Network, Pattern, chunks
+from reluscope.network import Network, Pattern, chunks, trace
 from reluscope.progress import meter
 from reluscope.threads import blas_threads, clean_interrupt, look
 from reluscope.workers import jobs_at_hand, on_cluster, run, with_jobs
@@ -69,8 +69,11 @@ _KEPT_NUMBERS = 1 << 25
 _MAP_NUMBERS = 1 << 21
 """Numbers in a chunk of affine maps (16 MB)."""
 
-_PART_NUMBERS = 1 << 18
+_PART_NUMBERS = 1 << 20
 """Numbers in the part of them that a worker makes at a time."""
+
+_CHUNKS = 8
+"""Chunks of rows that a worker takes through the network at a time, in the same arrays."""
 
 
 @dataclass(frozen=True)
@@ -1037,7 +1040,9 @@ class Unwrapped:
         outputs = np.empty((len(X), net.n_outputs))
         with blas_threads(max(net.widths)):
             for part in chunks(net, len(X)):
-                pattern, outputs[part] = trace(net, read(X, part))
+                x = read(X, part)
+                pattern = np.empty((len(x), net.n_units), dtype=np.uint8)
+                outputs[part] = net.layers[-1].affine(trace(net, x, pattern))
                 region[part] = self._lookup.find(pack(net, pattern))
         return region, outputs
 
@@ -1159,16 +1164,15 @@ def unwrap(
         net = with_cutoff(net, response.classes, cutoff)
     weight = weights_of(sample_weight, n)
     outputs = np.empty((n, net.n_outputs))
-    words: Words | None = None
+    words = np.empty((n, n_words(net)), dtype=np.uint64)
     with meter(progress, "unwrap") as report, blas_threads(max(net.widths)):
-        parts = list(chunks(net, n))
-        traced = run(_traced, parts, shared=(net, rows), jobs=jobs_at_hand())
-        for part, (packed, values) in zip(parts, traced, strict=True):
-            if words is None:
-                words = np.empty((n, packed.shape[1]), dtype=np.uint64)
-            words[part], outputs[part] = packed, values
+        parts = list(spans(n, _CHUNKS * next(chunks(net, n)).stop))
+        # Workers in threads put what they make where it belongs; those of a cluster send it.
+        shared = (net, rows, None if on_cluster() else (words, outputs))
+        for part, made in zip(parts, run(_traced, parts, shared=shared, jobs=jobs_at_hand()), strict=True):
+            if made is not None:
+                words[part], outputs[part] = made
             report(part.stop, f"{part.stop:,} of {n:,} rows")
-        assert words is not None
         groups = group(words)
         region, words = groups.member, words[groups.first]
         count = np.bincount(region, minlength=len(words))
@@ -1209,7 +1213,6 @@ def _local_maps(
     ends = np.concatenate([[0], np.cumsum(count)])
     worst = 0.0
     parts = list(spans(n_regions, max(1, _PART_NUMBERS // (m * k))))
-    # Workers in threads put the maps where they belong; those of a cluster send them.
     shared = (net, X, groups.member, words, outputs, groups.rows, ends, None if on_cluster() else stored)
     for part, (maps, off) in zip(parts, run(_maps_of, parts, shared=shared, jobs=jobs_at_hand()), strict=True):
         if stored is not None and maps is not None:
@@ -1220,11 +1223,25 @@ def _local_maps(
     return Certificate(worst, worst / scale if scale > 0 else worst, scale, len(groups.member)), stored
 
 
-def _traced(part: slice, net: Network, rows: Any) -> tuple[Words, FloatArray]:
-    """Packed patterns and outputs of some rows."""
-    look()
-    pattern, outputs = trace(net, read(rows, part))
-    return pack(net, pattern), outputs
+def _traced(
+    part: slice, net: Network, rows: Any, stored: tuple[Words, FloatArray] | None
+) -> tuple[Words, FloatArray] | None:
+    """Packed patterns and outputs of some rows; None once they are stored."""
+    n = part.stop - part.start
+    if stored is None:
+        words, outputs = np.empty((n, n_words(net)), dtype=np.uint64), np.empty((n, net.n_outputs))
+    else:
+        words, outputs = stored[0][part], stored[1][part]
+    parts = list(chunks(net, n))
+    pattern = np.empty((parts[0].stop, net.n_units), dtype=np.uint8)
+    room = [np.empty((parts[0].stop, layer.width)) for layer in net.hidden]
+    for some in parts:
+        look()
+        x = read(rows, slice(part.start + some.start, part.start + some.stop))
+        z = trace(net, x, pattern[: len(x)], room)
+        words[some] = pack(net, pattern[: len(x)])
+        net.layers[-1].affine(z, out=outputs[some])
+    return (words, outputs) if stored is None else None
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -1262,7 +1279,9 @@ def _maps_of(
     m, k = net.n_outputs, net.n_inputs
     C, d = net.output_maps(unpack(net, words[part]))
     worst = 0.0
-    rows = np.sort(order[ends[part.start] : ends[part.stop]])  # in the order of the file, for memory maps
+    rows = order[ends[part.start] : ends[part.stop]]
+    if isinstance(X, np.memmap):  # in the order of the file
+        rows = np.sort(rows)
     for some in spans(len(rows), max(1, _MAP_NUMBERS // (m * k))):
         worst = max(worst, _farthest(C, d, read(X, rows[some]), rows[some], region, part.start, outputs))
     if stored is None:

@@ -26,6 +26,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -175,6 +176,12 @@ class CutPlan:
 
     def __post_init__(self) -> None:
         check_range(self.net)
+
+    def asking(self, doubts: Doubts | None) -> CutPlan:
+        """This plan with other `doubts`; the network is not checked again."""
+        other = copy(self)
+        object.__setattr__(other, "doubts", doubts)
+        return other
 
     @cached_property
     def depth(self) -> int:
@@ -655,7 +662,7 @@ def _some(
     until = time.monotonic() + (0.0 if alone and node.depth == 0 else seconds)
     stack, events = [node], list[_Event]()
     later = _Later()
-    tree = tree._replace(plan=replace(tree.plan, doubts=cast("Doubts", later) if doubtful else None))
+    tree = tree._replace(plan=tree.plan.asking(cast("Doubts", later) if doubtful else None))
     while stack and (not events or tree.is_last(stack[-1]) or time.monotonic() < until):
         node = stack.pop()
         n, out, waiting = tree.opened(node)
@@ -691,7 +698,7 @@ def _together(
         stack[::-1],
         jobs=jobs,
         shared=(
-            tree._replace(plan=replace(tree.plan, doubts=None)),
+            tree._replace(plan=tree.plan.asking(None)),
             _AT_ONCE_FAR if on_cluster() else _AT_ONCE,
             keep,
             doubts is not None,
@@ -798,7 +805,7 @@ def subdivide(
             waiting = _by_length([first.root(cells)], plan.size)
         tree = _Tree(plan, first)
         stack = _after(tree, _numbered(waiting, -1, ()), trail)
-        tree = tree._replace(plan=replace(plan, doubts=doubts if start is None else None))
+        tree = tree._replace(plan=plan.asking(doubts if start is None else None))
         # A single wide layer is cut in steps too short for workers to share.
         one = alone(jobs) or (first is not None and plan.depth == 1)
         walk = _in_order(tree, stack, stop) if one else _together(tree, stack, stop, jobs, keep=False)

@@ -1,11 +1,11 @@
 """Regions of random, degenerate and nearly degenerate networks: all geometries against one another and the truth.
 
 Two hyperplanes that nearly coincide (down to 1e-16 apart) leave slivers that double precision loses.
-Here 2,000 small networks with 2 to 8 inputs are enumerated by every geometry. Up to five inputs the truth is an
-enumeration in rational arithmetic; above, the geometries are compared, and a pattern on which they differ is decided in
-rational arithmetic (`--rational` enumerates there too, which takes minutes per network). An enumeration that calls
-itself complete must be right; one that says that regions are missing for rounding is counted on its own. Ends with 1 if
-anything is different.
+Here 2,000 small networks with 2 to 8 inputs are enumerated by every geometry, in a box or (`--space`, 2 to 6 inputs)
+in the whole space. Up to five inputs the truth is an enumeration in rational arithmetic; above, the geometries are
+compared, and a pattern on which they differ is decided in rational arithmetic (`--rational` enumerates there too, which
+takes minutes per network). An enumeration that calls itself complete must be right; one that says that regions are
+missing for rounding is counted on its own. Ends with 1 if anything is different.
 """
 
 import argparse
@@ -26,13 +26,14 @@ def main() -> int:
     options.add_argument("--networks", type=int, default=2000)
     options.add_argument("--first", type=int, default=0, help="number of the first network")
     options.add_argument("--rational", action="store_true", help="enumerate in rational arithmetic for every dimension")
+    options.add_argument("--space", action="store_true", help="the whole space in the place of a box")
     given = options.parse_args()
     totals: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     begin = time.process_time()
     for n in range(given.first, given.first + given.networks):
-        kind, inputs = KINDS[n % len(KINDS)], 2 + (n // len(KINDS)) % 7
+        kind, inputs = KINDS[n % len(KINDS)], 2 + (n // len(KINDS)) % (5 if given.space else 7)
         rational = given.rational or inputs <= MOST_RATIONAL_INPUTS
-        verdict = compare(coincident_net(kind, inputs, n), rational=rational)
+        verdict = compare(coincident_net(kind, inputs, n), rational=rational, space=given.space)
         totals[kind] += Counter(
             networks=1,
             regions=verdict.regions,

@@ -6,7 +6,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from rational import Cell, rational_cells
+from rational import rational_cells
 
 from reluscope.cells.regions import regions
 from reluscope.network import Network
@@ -14,7 +14,6 @@ from reluscope.network import Network
 KINDS = (
     "random", "whole numbers", "no biases", "copies", "near copies", "near copies, layer 1", "near threes", "slivers",
 )  # fmt: skip
-Pattern = tuple[int, ...]
 
 
 class Verdict(NamedTuple):
@@ -56,31 +55,33 @@ def coincident_net(kind: str, inputs: int, seed: int) -> Network:
     return Network([(W, b) for W, b in layers])
 
 
-def geometries(inputs: int) -> list[str]:
-    """What can enumerate the regions of a box."""
-    return [*(["polygon"] if inputs == 2 else []), *(["vertex"] if inputs <= 8 else []), "polytope"]
+def geometries(inputs: int, *, space: bool = False) -> list[str]:
+    """What can enumerate the regions of a box, or of the whole space."""
+    flat = ["polygon"] if inputs == 2 and not space else []
+    return [*flat, *(["vertex"] if inputs <= 8 else []), "polytope"]
 
 
-def compare(net: Network, *, rational: bool = True) -> Verdict:
-    """All geometries against rational arithmetic on [-1, 1]^d.
+def compare(net: Network, *, rational: bool = True, space: bool = False) -> Verdict:
+    """All geometries against rational arithmetic on [-1, 1]^d, or on the whole space.
 
     Or (quicker) against one another, with rational arithmetic for the patterns on which they differ.
     """
     found, complete = {}, {}
     wrong = 0
-    for geometry in geometries(net.n_inputs):
-        made = regions(net, (-1, 1), geometry=geometry, progress=None)
+    box = None if space else (-1, 1)
+    for geometry in geometries(net.n_inputs, space=space):
+        made = regions(net, box, geometry=geometry, progress=None)
         complete[geometry] = made.complete
         assert made.complete or "closer together than rounding" in made.doubt
         patterns = [tuple(p) for p in made.pattern.tolist()]
         found[geometry] = set(patterns)
         wrong += len(patterns) - len(found[geometry])
     if rational:
-        truth = set(rational_cells(net, -1, 1))
+        truth = set(rational_cells(net, *(box or (None, None))))
     else:
         named = set().union(*found.values())
         doubtful = {p for p in named if any(p not in f for f in found.values())}
-        truth = named - {p for p in doubtful if _cell(net, p) is None}
+        truth = named - {p for p in doubtful if p not in rational_cells(net, *(box or (None, None)), only=p)}
     said = 0
     for geometry, patterns_found in found.items():
         off = len(patterns_found ^ truth)
@@ -89,8 +90,3 @@ def compare(net: Network, *, rational: bool = True) -> Verdict:
         else:
             said += off
     return Verdict(len(truth), wrong, said)
-
-
-def _cell(net: Network, pattern: Pattern) -> Cell | None:
-    """The open cell of a pattern in the box, with an inner point; None if it is empty."""
-    return rational_cells(net, -1, 1, only=pattern).get(pattern)

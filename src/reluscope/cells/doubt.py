@@ -3,7 +3,8 @@
 A geometry says of which cells that is so (`Split.near`). Most often the hyperplanes meet exactly: copies of units,
 units without biases, whole numbers. Whether a hyperplane passes exactly through a vertex, where others meet, is a
 determinant of the network's numbers that is 0 or not. It is computed modulo two primes of 31 bits, for all cells at
-once (a determinant that is not 0 passes for 0 with a chance of about 1e-18).
+once (a determinant that is not 0 passes for 0 with a chance of about 1e-18). So is, in the whole space, whether a unit
+has no slope along an edge without end.
 
 Where they do not meet exactly, the cell is cut once more in whole numbers, from the weights themselves and without any
 tolerance, and the parts are compared. That takes about a millisecond per part, so only so much of it is done. What is
@@ -21,13 +22,13 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._check import FloatArray
+from reluscope._check import EPS, FloatArray
 from reluscope._text import count
 from reluscope.cells.polytope import HPolytopes
 from reluscope.cells.polytope_exact import Cell, Units, split_exactly
-from reluscope.cells.split import Geometry, Split
+from reluscope.cells.split import Geometry, Labels, Split
 from reluscope.cells.vertex import VertexCells, with_vertices
-from reluscope.cells.vertex_split import POINT_TOLERANCE, RAY_TOLERANCE
+from reluscope.cells.vertex_split import POINT_TOLERANCE, RAY_DOUBT, RAY_TOLERANCE
 from reluscope.network import Network, Pattern
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class Doubts:
         open_ = found.near[parents] > 1
         if not isinstance(found.cells, HPolytopes):
             open_ |= ~self._meet_exactly(batch, units, maps, tolerance, breaks, found, parents)
+        elif found.asked is not None and not open_.all():
+            open_ |= ~self._are_level(batch, units, found.asked, parents)
         for c in parents[open_]:
             self._cut_again(batch, units, breaks, found, int(c))
 
@@ -126,53 +129,39 @@ class Doubts:
     ) -> npt.NDArray[np.bool_]:
         """Of which parents it is true that all units near a vertex pass exactly through it."""
         exact = np.ones(len(parents), np.bool_)
-        place = np.full(len(batch.pattern), -1)
-        place[parents] = np.arange(len(parents))
-        of_child = place[found.parent]
+        of_child = _places(batch, parents)[found.parent]
         children = np.flatnonzero(of_child >= 0)
         of_child = of_child[children]
-        widths = [layer.width for layer in self.net.layers[: batch.layer + 1]]
-        rows = found.cells.dimension + 1
-        work = len(parents) * rows * sum(a * b for a, b in itertools.pairwise(widths))
-        if work > _MOST_MULTIPLICATIONS:
-            exact[:] = False
-            return exact
-        modular = [self._maps_modulo(p, batch, parents) for p in _PRIMES]
-        step = max(1, _MOST_NUMBERS // (16 * rows * maps.shape[2]))
+        modular = _modular(self.net, batch, parents)
+        if modular is None:
+            return ~exact
+        step = max(1, _MOST_NUMBERS // (16 * (found.cells.dimension + 1) * maps.shape[2]))
         for at in range(0, len(children), step):
             cells = with_vertices(found.cells.take(children[at : at + step]))
             mine = of_child[at : at + step]
             here = parents[mine]
-            near = _near(cells, maps, tolerance, breaks, here, batch.labels[batch.layer] + units * breaks.shape[1])
-            if not len(near.vertex):
-                continue
-            fit = np.ones(len(near.vertex), np.bool_)
-            for p, layers in zip(_PRIMES, modular, strict=True):
-                fit &= self._through(p, layers, cells, mine, near, batch, units, breaks)
-            exact[mine[near.cell[~fit]]] = False
+            labels = batch.labels[batch.layer] + units * breaks.shape[1]
+            for near in _near(cells, maps, tolerance, breaks, here, labels):
+                fit = near.taken.copy()
+                for p, layers in zip(_PRIMES, modular, strict=True):
+                    fit &= self._through(p, layers, cells, mine, near, batch, units, breaks)
+                exact[mine[near.cell[~fit]]] = False
         return exact
 
-    def _maps_modulo(self, p: int, batch: Cut, parents: Index) -> list[Whole]:
-        """Pre-activations of all layers up to the batch's on some of its cells, (cells, dimension + 1, units) each."""
-        first = self.net.layers[0]
-        start = np.concatenate([first.dense().T, first.bias[None]])
-        maps = np.broadcast_to(_residues(start, p)[None], (len(parents), *start.shape))
-        out, done = [maps], 0
-        for k in range(batch.layer):
-            units, following = self.net.layers[k].units, self.net.layers[k + 1]
-            piece = batch.pattern[parents, done : done + units.slopes.shape[0]].astype(np.int64)
-            done += piece.shape[1]
-            each = np.arange(piece.shape[1])
-            z = maps * _residues(units.slopes, p)[each, piece][:, None, :] % p
-            z[:, -1, :] += _residues(units.intercepts, p)[each, piece]
-            weight = _residues(following.dense(), p).T
-            low, high = weight & 0x7FFF, weight >> 15
-            flat = (z % p).reshape(-1, z.shape[2])
-            maps = (flat @ low + (flat @ high % p << 15)) % p
-            maps = maps.reshape(*z.shape[:2], following.width)
-            maps[:, -1, :] = (maps[:, -1, :] + _residues(following.bias, p)) % p
-            out.append(maps)
-        return out
+    def _are_level(self, batch: Cut, units: Index, asked: Labels, parents: Index) -> npt.NDArray[np.bool_]:
+        """Of which parents it is true that all slopes are 0 that were taken for it."""
+        exact = np.ones(len(parents), np.bool_)
+        modular = _modular(self.net, batch, parents)
+        if modular is None:
+            return ~exact
+        place, others = _places(batch, parents)[asked[:, 0]], asked.shape[1] - 2
+        starts = others * np.arange(len(asked) + 1)
+        for p, layers in zip(_PRIMES, modular, strict=True):
+            rows = self._facets(p, layers, asked[:, 2:].ravel(), np.repeat(place, others), batch)
+            slopes = layers[batch.layer][place, :, units[asked[:, 1]]].copy()
+            rows[:, -1] = slopes[:, -1] = 0
+            exact[place[~_in_span(rows % p, starts, slopes % p, np.arange(len(asked)), p)]] = False
+        return exact
 
     def _through(
         self,
@@ -185,7 +174,7 @@ class Doubts:
         cutting: Index,
         breaks: FloatArray,
     ) -> npt.NDArray[np.bool_]:
-        """Whether each of the near units passes, modulo a prime, through its vertex."""
+        """Whether each of the near units passes, modulo a prime, through its vertex (or has no slope along its ray)."""
         d = cells.dimension
         vertex, which = np.unique(near.vertex, return_inverse=True)
         counts = np.diff(cells.facet_offsets)
@@ -195,6 +184,19 @@ class Doubts:
         on = words[:, facet // 64] >> (facet % 64).astype(np.uint64) & np.uint64(1) != 0
         at, f = np.nonzero(on)
         labels = cells.labels[cells.facet_offsets[cell[at]] + f]
+        rows = self._facets(p, layers, labels, mine[cell[at]], batch)
+        units = layers[batch.layer][mine[near.cell], :, cutting[near.unit]].copy()
+        units[:, -1] -= _residues(breaks[near.unit, near.step], p)
+        if near.rays:  # what is left when R is divided by: the sides of the cube, and slopes
+            units[:, -1] = 0
+            rows[(labels >= 0) | (labels < -2 * d), -1] = 0
+        starts = np.concatenate([[0], np.cumsum(on.sum(axis=1))])
+        out: npt.NDArray[np.bool_] = _in_span(rows % p, starts, units % p, which.ravel().astype(np.int64), p)
+        return out
+
+    def _facets(self, p: int, layers: list[Whole], labels: npt.NDArray[np.integer], place: Index, batch: Cut) -> Whole:
+        """The rows of facets by their labels, each on one of the parents."""
+        d = layers[0].shape[1] - 1
         rows = np.zeros((len(labels), d + 1), np.int64)
         firsts = np.asarray(batch.labels)
         inner = np.flatnonzero(labels >= 0)
@@ -203,15 +205,11 @@ class Doubts:
             i = inner[of_layer == k]
             table = self.net.layers[k].units.breaks
             unit, step = np.divmod(labels[i] - firsts[k], table.shape[1])
-            rows[i] = layers[k][mine[cell[at[i]]], :, unit]
+            rows[i] = layers[k][place[i], :, unit]
             rows[i, -1] -= _residues(table[unit, step], p)
-        for i in np.flatnonzero(labels < 0):
-            rows[i] = self._side(int(labels[i]), d, p)
-        units = layers[batch.layer][mine[near.cell], :, cutting[near.unit]].copy()
-        units[:, -1] -= _residues(breaks[near.unit, near.step], p)
-        starts = np.concatenate([[0], np.cumsum(on.sum(axis=1))])
-        out: npt.NDArray[np.bool_] = _in_span(rows % p, starts, units % p, which.ravel().astype(np.int64), p)
-        return out
+        for label in np.unique(labels[labels < 0]):
+            rows[labels == label] = self._side(int(label), d, p)
+        return rows
 
     def _side(self, label: int, d: int, p: int) -> Whole:
         """The row of a facet of the domain."""
@@ -306,18 +304,102 @@ class Doubts:
         return rows, Units([h[:-1] for h in z], [h[-1] for h in z], norm)
 
 
+@np.errstate(over="ignore", invalid="ignore")
+def least_slopes(net: Network) -> list[FloatArray]:
+    """For each unit of each layer the sum of absolute slopes from which on `RAY_DOUBT` allows for their rounding.
+
+    Whatever the pattern: rounding is bounded by sums of absolute values.
+    """
+    largest = np.abs(net.layers[0].dense()).sum(axis=1)
+    out, roundings = [np.zeros(len(largest))], 0
+    for here, following in itertools.pairwise(net.layers):
+        largest = abs(following.weight) @ (np.abs(here.units.slopes).max(axis=1) * largest)
+        roundings += here.width + 2
+        out.append(4.0 * roundings * EPS / RAY_DOUBT * largest)
+    return out
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def inexact_slopes(
+    net: Network, batch: Cut, units: Index, maps: FloatArray, least: FloatArray
+) -> npt.NDArray[np.bool_]:
+    """Of which cells it is true that rounding of a unit's slopes may be more than `RAY_DOUBT` allows for.
+
+    Where slopes are below `least`, rounding is bounded once more for the pattern of the cell. Slopes may be exactly 0.
+    """
+    if (np.abs(maps[:, 0]) >= least).all():  # the slopes along one input are enough, most often
+        return np.zeros(len(maps), np.bool_)
+    weight: FloatArray = np.einsum("ndm->nm", np.abs(maps[:, :-1]))
+    out: npt.NDArray[np.bool_] = np.any(~(weight >= least), axis=1)
+    some = np.flatnonzero(out)
+    if not len(some):
+        return out
+    slopes = np.broadcast_to(net.layers[0].dense().T, (len(some), net.n_inputs, net.layers[0].width))
+    error, done = np.zeros(()), 0
+    for here, following in itertools.pairwise(net.layers[: batch.layer + 1]):
+        piece = batch.pattern[some, done : done + here.width]
+        done += here.width
+        steep = here.units.slopes[np.arange(here.width), piece]
+        slopes = slopes * steep[:, None, :]
+        error = np.abs(steep) * error + (here.width + 2) * EPS * np.abs(slopes).sum(axis=1)
+        error = (abs(following.weight) @ error.T).T
+        slopes = (following.weight @ slopes.reshape(-1, here.width).T).T.reshape(len(some), net.n_inputs, -1)
+    unsure = ~(4.0 / RAY_DOUBT * error[:, units] <= weight[some])
+    level = unsure & (weight[some] == 0.0)
+    if level.any():
+        modular = _modular(net, batch, some)
+        level &= modular is not None
+        for layers in modular or ():
+            level &= ~layers[-1][:, :-1, units].any(axis=1)
+    out[some] = np.any(unsure & ~level, axis=1)
+    return out
+
+
+def _modular(net: Network, batch: Cut, parents: Index) -> list[list[Whole]] | None:
+    """`_maps_modulo` of both primes; None where that takes too long."""
+    widths = [layer.width for layer in net.layers[: batch.layer + 1]]
+    work = len(parents) * (net.n_inputs + 1) * sum(a * b for a, b in itertools.pairwise(widths))
+    return None if work > _MOST_MULTIPLICATIONS else [_maps_modulo(net, p, batch, parents) for p in _PRIMES]
+
+
+def _maps_modulo(net: Network, p: int, batch: Cut, parents: Index) -> list[Whole]:
+    """Pre-activations of all layers up to the batch's on some of its cells, (cells, dimension + 1, units) each."""
+    first = net.layers[0]
+    start = np.concatenate([first.dense().T, first.bias[None]])
+    maps = np.broadcast_to(_residues(start, p)[None], (len(parents), *start.shape))
+    out, done = [maps], 0
+    for k in range(batch.layer):
+        units, following = net.layers[k].units, net.layers[k + 1]
+        piece = batch.pattern[parents, done : done + units.slopes.shape[0]].astype(np.int64)
+        done += piece.shape[1]
+        each = np.arange(piece.shape[1])
+        z = maps * _residues(units.slopes, p)[each, piece][:, None, :] % p
+        z[:, -1, :] += _residues(units.intercepts, p)[each, piece]
+        weight = _residues(following.dense(), p).T
+        low, high = weight & 0x7FFF, weight >> 15
+        flat = (z % p).reshape(-1, z.shape[2])
+        maps = (flat @ low + (flat @ high % p << 15)) % p
+        maps = maps.reshape(*z.shape[:2], following.width)
+        maps[:, -1, :] = (maps[:, -1, :] + _residues(following.bias, p)) % p
+        out.append(maps)
+    return out
+
+
 class _Near(NamedTuple):
-    """Units near a vertex that they do not bound: the cell and the vertex in their batch, the unit and break point."""
+    """Units near a vertex that they do not bound: the cell and the vertex in their batch, the unit and break point, and
+    whether it was taken for one that the unit passes through. With `rays`, units that may be parallel to its ray."""
 
     cell: Index
     vertex: Index
     unit: Index
     step: Index
+    taken: npt.NDArray[np.bool_]
+    rays: bool
 
 
 def _near(
     cells: VertexCells, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, parent: Index, labels: Index
-) -> _Near:
+) -> list[_Near]:
     counts = np.diff(cells.offsets)
     of_vertex = np.repeat(np.arange(len(cells)), counts)
     mine = parent[of_vertex]
@@ -329,24 +411,44 @@ def _near(
         moved[~np.isfinite(moved)] = 0.0
         wide = wide + 2.0 * np.abs(maps[mine, 0]) * moved.max(axis=1)[mine][:, None]
     parallel = np.ones(value.shape, np.bool_)
+    out = []
     if cells.is_open:
         size = np.abs(maps[:, :-1])
-        rise = np.einsum("vd,vdm->vm", cells.rays, maps[mine, :-1])
-        parallel = np.abs(rise) <= 2.0 * RAY_TOLERANCE * size.sum(axis=1)[mine]
+        weight = size.sum(axis=1)[mine]
+        rise = np.abs(np.einsum("vd,vdm->vm", cells.rays, maps[mine, :-1]))
+        parallel = rise <= 2.0 * RAY_TOLERANCE * weight
         wide = wide + 2.0 * POINT_TOLERANCE * np.einsum("vd,vdm->vm", cells.scales, size[mine])
+        vertex, unit = np.nonzero((rise <= 2.0 * RAY_DOUBT * weight) & np.any(cells.rays != 0, axis=1, keepdims=True))
+        other = ~_bounds(cells, of_vertex, vertex, labels[unit], breaks.shape[1])
+        vertex, unit = vertex[other], unit[other]
+        taken = rise[vertex, unit] <= 0.5 * RAY_TOLERANCE * weight[vertex, unit]
+        out.append(_Near(of_vertex[vertex], vertex, unit, np.zeros(len(unit), np.int64), taken, rays=True))
     vertex, unit, step = np.nonzero(
         (np.abs(value[:, :, None] - breaks[None]) <= wide[:, :, None]) & parallel[:, :, None]
     )
-    if len(vertex):
-        label, cell = labels[unit] + step, of_vertex[vertex]
-        own = np.zeros(len(vertex), np.bool_)
-        for f in range(int(np.diff(cells.facet_offsets).max())):
-            has = f < np.diff(cells.facet_offsets)[cell]
-            at = np.where(has, cells.facet_offsets[cell] + f, 0)
-            on = cells.bits[vertex, f // 64] >> np.uint64(f % 64) & np.uint64(1) != 0
-            own |= has & on & (cells.labels[at] == label)
-        vertex, unit, step = vertex[~own], unit[~own], step[~own]
-    return _Near(of_vertex[vertex], vertex, unit, step)
+    other = ~_bounds(cells, of_vertex, vertex, labels[unit] + step, 1)
+    vertex, unit, step = vertex[other], unit[other], step[other]
+    out.append(_Near(of_vertex[vertex], vertex, unit, step, np.ones(len(unit), np.bool_), rays=False))
+    return [near for near in out if len(near.vertex)]
+
+
+def _bounds(cells: VertexCells, of_vertex: Index, vertex: Index, first: Index, steps: int) -> npt.NDArray[np.bool_]:
+    """Whether each of some vertices lies on a facet with one of the labels `first, ..., first + steps - 1`."""
+    cell, counts = of_vertex[vertex], np.diff(cells.facet_offsets)
+    own = np.zeros(len(vertex), np.bool_)
+    for f in range(int(counts.max()) if len(vertex) else 0):
+        has = f < counts[cell]
+        label = cells.labels[np.where(has, cells.facet_offsets[cell] + f, 0)]
+        on = cells.bits[vertex, f // 64] >> np.uint64(f % 64) & np.uint64(1) != 0
+        own |= has & on & (first <= label) & (label < first + steps)
+    return own
+
+
+def _places(batch: Cut, parents: Index) -> Index:
+    """The place of each cell of a batch among some of them; -1 for the others."""
+    place = np.full(len(batch.pattern), -1)
+    place[parents] = np.arange(len(parents))
+    return place
 
 
 def _residues(x: FloatArray, p: int) -> Whole:

@@ -47,6 +47,11 @@ class Intervals:
         """The same cells with other facet labels."""
         return replace(self, labels=rename(self.labels))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether cells of this batch are unbounded."""
+        return bool(np.isinf([self.low, self.high]).any())
+
     def __len__(self) -> int:
         return len(self.low)
 

@@ -48,6 +48,9 @@ _KEPT = 24
 """Points remembered per cell while it is being split."""
 _STEP_LIMIT = 200
 """Simplex steps per search (plus ten per row) before a cell is called doubtful."""
+_ASKED = 1 << 16
+"""Slopes of 0 that one split of unbounded cells may ask for; cells that ask for more are cut once more in whole
+numbers."""
 
 MOST_VOLUME_DIMENSIONS = 8
 """Volumes are computed up to here."""
@@ -139,6 +142,11 @@ class HPolytopes:
         """Number of coordinates."""
         return int(self.A.shape[1])
 
+    @property
+    def is_open(self) -> bool:
+        """Whether cells of this batch may be unbounded."""
+        return bool(np.isinf([self.frame.outer_low, self.frame.outer_up]).any())
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -196,6 +204,7 @@ class HPolytopes:
         cells = self
         if len(self) == 1 and len(self.b) and (self.labels < 0).all():
             cells = self._fitted()  # a domain cut out of a larger box: coordinates that fit it
+        asked = np.zeros((_ASKED if cells.is_open else 0, cells.dimension + 1), np.int32)
         *found, top, near, doubtful = interruptible(
             split_polytopes,
             cells.A,
@@ -213,6 +222,7 @@ class HPolytopes:
             _KEPT,
             _STEP_LIMIT,
             stop_flag(),
+            asked,
         )
         parent, piece = found[-2:]
         children = HPolytopes(cells.frame, *found[:-2])
@@ -224,12 +234,12 @@ class HPolytopes:
                 part, piece_of_part, touched = children._split_exactly(
                     int(i), maps[c], tolerance[c], breaks, first_label
                 )
-                near[c] |= 2 * touched
+                near[c] |= 2 * (touched or self.is_open)
                 parts.append(part)
                 parents.append(np.full(len(part), c))
                 pieces.append(piece_of_part)
             children, parent, piece = HPolytopes.join(parts), np.concatenate(parents), np.concatenate(pieces)
-        return Split(children, parent, piece, top, near)
+        return Split(children, parent, piece, top, near, asked[1 : 1 + asked[0, 0]].copy() if len(asked) else None)
 
     def _split_exactly(
         self, i: int, maps: FloatArray, tolerance: FloatArray, breaks: FloatArray, first_label: int

@@ -155,7 +155,7 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
     """The layer's units as rows without bounds; returns the numbers of rows and of items.
 
     Units that the box around all cells settles get no row. `top` receives the largest `|h|` on that box, `near` a 2
-    where a unit only just stays on one side.
+    where a unit only just stays on one side, or is constant but for rounding on cells without an end.
     """
     G, D, where, basic = units.G, at.D, at.where, at.basic
     d, m = len(frame.origin), maps.shape[1]
@@ -187,6 +187,8 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
         tol = tolerance[k]
         constant = norm <= tol or norm == 0.0
         if constant:
+            if norm > 0.0 and not np.isfinite(high - low):
+                near[0] = 2
             low, high = total, total
         units.fixed[k] = 0
         before = items
@@ -251,11 +253,31 @@ def _drop_redundant(at, n, units, R, b, start, dropped, limit, column):  # type:
 
 
 @inner
-def _settle(node, units, R, items, low, high, limit, column, near):  # type: ignore[no-untyped-def]
+def _ask(asked, at, q, k, c, labels, R, first_label, steps):  # type: ignore[no-untyped-def]
+    """Note that unit `k` of cell `c` should have no slope along column `q`. Returns what becomes of `near`.
+
+    `asked[0, 0]` is the number of notes; a note has the cell, the unit and the labels of the other columns.
+    """
+    n, d = asked[0, 0] + 1, at.C.shape[1]
+    if n == len(asked):
+        return 2
+    asked[0, 0], asked[n, 0], asked[n, 1] = n, c, k
+    e = 2
+    for j in range(d):
+        v = at.nonbasic[j]
+        if j != q:
+            asked[n, e] = -1 - 2 * v if v < d else labels[v - d] if v < d + R else first_label + (v - d - R) * steps
+            e += 1
+    return 1
+
+
+@inner
+def _settle(node, units, R, items, low, high, limit, column, near, asked, c, labels, first_label, steps):  # type: ignore[no-untyped-def]
     """Decide which items cut the node. Returns one that does, -1 if none does, -2 in doubt.
 
     On return the state of every item is known to be below, above, or (undecided) to cut; `near` has a 2 where one
-    only just stays on its side.
+    only just stays on its side. Where there is room in `asked`, cells are unbounded: along an edge without end a slope
+    that rounding may have made leads anywhere, so it is asked whether there is none.
     """
     at, seen, state, tally = node.at, node.seen, node.state, node.tally
     D, C, where = at.D, at.C, at.where
@@ -289,6 +311,10 @@ def _settle(node, units, R, items, low, high, limit, column, near):  # type: ign
                 i = where[first + k]
                 if i < 0 or sign * (D[d, i] - t) > -SURE:
                     near[0] = 2
+                elif len(asked):
+                    for q in range(d):
+                        if abs(D[q, i]) <= SURE and C[1, q] < C[2, q]:
+                            near[0] |= _ask(asked, at, q, k, c, labels, R, first_label, steps)
         for w in range(before, tally[1]):
             for q in range(m):
                 value = seen[w % kept, q]
@@ -400,14 +426,29 @@ def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, fi
 
 @nb.njit(cache=True, error_model="numpy", nogil=True)
 def split_polytopes(  # type: ignore[no-untyped-def]
-    A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, kept, step_limit, stop
+    A,
+    b,
+    error,
+    labels,
+    offsets,
+    basis,
+    clean,
+    frame,
+    maps,
+    tolerance,
+    breaks,
+    first_label,
+    kept,
+    step_limit,
+    stop,
+    asked,
 ):
     """Cut every cell by the units of a layer: arrays of the children, their parents and pieces, `top`, which parents
     a unit comes near to (see `reluscope.cells.split`), and which children are in doubt (units may still cut those, and
     their pieces and vertices mean nothing).
 
     `kept` points are remembered per cell while it is being split; a search may take `step_limit` simplex steps, and
-    ten more per row. Ends early, with cells missing, when `stop[0]` is set.
+    ten more per row. Ends early, with cells missing, when `stop[0]` is set. For `asked` see `_settle`.
     """
     n, d, m, steps = len(offsets) - 1, A.shape[1], maps.shape[2], breaks.shape[1]
     most = 0
@@ -493,7 +534,22 @@ def split_polytopes(  # type: ignore[no-untyped-def]
                 node.tally[3] = 0
                 sure = node.tally[0] >= 0
             if sure:
-                a = _settle(node, units, R, items, low, high, limit, column, near[c : c + 1])
+                a = _settle(
+                    node,
+                    units,
+                    R,
+                    items,
+                    low,
+                    high,
+                    limit,
+                    column,
+                    near[c : c + 1],
+                    asked,
+                    c,
+                    labels[start:],
+                    first_label,
+                    steps,
+                )
                 if a >= 0:
                     k = units.unit[a]
                     took, j = walk_to(node.at, node.tally[0], first + k, units.level[a], limit, column)

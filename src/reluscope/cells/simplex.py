@@ -313,6 +313,8 @@ def search(at, n, variable, sign, goal, dual, limit, column, seen, n_seen, first
         if step == np.inf:
             # A point on the unbounded edge, well beyond the goal, is as good as a vertex there.
             if k >= 0:
+                if abs(D[j, k]) <= SURE:  # where that leads, rounding decides
+                    return DOUBTFUL, taken, n_seen
                 far = (goal - sign * D[d, k]) / abs(D[j, k])
             else:
                 far = goal - sign * C[0, j]

@@ -35,7 +35,8 @@ class Split(NamedTuple, Generic[Cells]):
     largest `|h_j|` at the vertices of *parent* c (the finite parts of those at infinity): the scale of rounding.
     `near[c]` is not 0 where a part of parent c that is thinner than rounding may be missing: 1 if a unit comes within
     its tolerance of a vertex of the cell or its children, 2 or 3 if one crosses an edge at an angle below `SHALLOW`,
-    or if vertices are not known. `reluscope.cells.doubt` then looks.
+    or if vertices are not known. `reluscope.cells.doubt` then looks. `asked` (cells of half-spaces) are slopes that
+    were taken for 0: parent and unit, and the labels of hyperplanes along whose intersection the unit is constant.
     """
 
     cells: Cells
@@ -43,6 +44,7 @@ class Split(NamedTuple, Generic[Cells]):
     piece: npt.NDArray[np.uint8]
     top: FloatArray
     near: npt.NDArray[np.int8] | None = None
+    asked: Labels | None = None
 
 
 class Geometry(Protocol):

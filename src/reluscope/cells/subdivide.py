@@ -38,7 +38,7 @@ from scipy import sparse
 from reluscope._check import EPS, FloatArray
 from reluscope.activations import Units
 from reluscope.cells.balance import check_range
-from reluscope.cells.doubt import Cut, Doubts
+from reluscope.cells.doubt import Cut, Doubts, inexact_slopes, least_slopes
 from reluscope.cells.split import Geometry, Index, Split
 from reluscope.cells.wide import FirstLayer, Listed, is_wide
 from reluscope.network import Layer, Network, Pattern
@@ -193,6 +193,11 @@ class CutPlan:
         """The label of the first facet of each hidden layer."""
         return first_labels(self.net)
 
+    @cached_property
+    def least_slopes(self) -> list[FloatArray]:
+        """Which slopes are surely exact enough, for unbounded cells: see `reluscope.cells.doubt`."""
+        return least_slopes(self.net)
+
     @classmethod
     def plain(cls, net: Network, dimension: int, size: int | None = None) -> CutPlan:
         """All units of a layer at once, except that a wide first layer takes turns."""
@@ -276,6 +281,9 @@ class CutPlan:
         piece, top = found.piece, found.top
         if self.doubts is not None:
             cut = Cut(layer, self.labels, batch.pattern, batch.piece)
+            if layer and found.near is not None and getattr(batch.cells, "is_open", False):
+                least = self.least_slopes[layer][begin:end]
+                found.near[inexact_slopes(self.net, cut, np.arange(begin, end), maps, least)] = 2
             self.doubts.look(cut, np.arange(begin, end), maps, tolerance, found)
         if begin:
             piece = np.concatenate([batch.piece[found.parent], piece], axis=1)

@@ -29,11 +29,17 @@ Flags = npt.NDArray[np.uint8]
 
 RAY_TOLERANCE = 64 * EPS
 """A hyperplane is parallel to a ray when the inner product is at most this share of the normal's size."""
+RAY_DOUBT = 2.0**-26
+"""Up to this share rounding may have decided that, and `reluscope.cells.doubt` looks. It allows for rays that come from
+crossings at angles down to `_LEAN`, and for slopes that layers before have computed (see `inexact_slopes` there)."""
+_LEAN = 1e-6
+"""The sine of the angle at which a hyperplane crosses an edge to infinity: below it, the new ray is less exact."""
 POINT_TOLERANCE = 16 * EPS
 """Rounding of a vertex of the whole space's cells, as a share of the numbers it was made of."""
 _THIN = 1e4
 """A part that no vertex takes further from the hyperplane than so many tolerances is thin: rounding may have put its
-vertices on wrong facets, and what later units do in it cannot be told from them."""
+vertices on wrong facets, and what later units do in it cannot be told from them. In the whole space so are parts with a
+vertex where the hyperplane crosses an edge at a shallow angle."""
 
 
 class Given(NamedTuple):
@@ -173,7 +179,7 @@ def split_cells(
     breaks = np.array(breaks)  # one kind of array (writable) means one compilation
     low, high, top = np.empty((n, m)), np.empty((n, m)), np.empty((n, m))
     near = np.zeros(n, np.int8)
-    _ranges(given.points, given.rays, given.offsets, maps, low, high, top)
+    _ranges(given.points, given.rays, given.scales, given.offsets, maps, low, high, top)
 
     wide = 3 * d if len(given.rays) else d
     room = 64 + 2 * int(np.diff(given.offsets).max(initial=0))
@@ -275,10 +281,13 @@ def spans_edge(bits, size, a, b):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _ranges(points, rays, offsets, maps, low, high, top):  # type: ignore[no-untyped-def]
-    """Least, largest, and largest absolute value (of finite parts) of every unit at the vertices of every cell."""
+def _ranges(points, rays, scales, offsets, maps, low, high, top):  # type: ignore[no-untyped-def]
+    """Least, largest, and largest absolute value (of finite parts) of every unit at the vertices of every cell.
+
+    In open cells the range is wide enough for rounding of the vertices: `_sides` decides what that leaves open.
+    """
     n, m, d = len(offsets) - 1, maps.shape[2], points.shape[1]
-    here, weight = np.empty(m), np.empty(m)
+    here, weight, scale = np.empty(m), np.empty(m), np.empty(d)
     for c in range(n):
         for j in range(m):
             low[c, j], high[c, j] = np.inf, -np.inf
@@ -295,24 +304,39 @@ def _ranges(points, rays, offsets, maps, low, high, top):  # type: ignore[no-unt
             top[c, j] = max(abs(low[c, j]), abs(high[c, j]))
         if len(rays) == 0:
             continue
+        for q in range(d):
+            scale[q] = 0.0
+            for v in range(offsets[c], offsets[c + 1]):
+                scale[q] = max(scale[q], scales[v, q])
         for j in range(m):
-            weight[j] = 0.0
+            weight[j], blur = 0.0, 0.0
             for q in range(d):
                 weight[j] += abs(maps[c, q, j])
+                blur += abs(maps[c, q, j]) * scale[q]
+            low[c, j] -= POINT_TOLERANCE * blur
+            high[c, j] += POINT_TOLERANCE * blur
         for v in range(offsets[c], offsets[c + 1]):
+            far = False
+            for q in range(d):
+                far |= rays[v, q] != 0.0
+            if not far:
+                continue
             for j in range(m):
                 rise = 0.0
                 for q in range(d):
                     rise += maps[c, q, j] * rays[v, q]
-                if rise > RAY_TOLERANCE * weight[j]:
+                if rise > -RAY_DOUBT * weight[j]:
                     high[c, j] = np.inf
-                elif rise < -RAY_TOLERANCE * weight[j]:
+                if rise < RAY_DOUBT * weight[j]:
                     low[c, j] = -np.inf
 
 
 @inner
 def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: ignore[no-untyped-def]
-    """Sort the vertices into `lists`: below, above, on the hyperplane. Returns how many are below and above."""
+    """Sort the vertices into `lists`: below, above, on the hyperplane.
+
+    Returns how many are below and above, and whether rounding may have decided.
+    """
     for i in range(size):
         value[i] = offset
     for q in range(d):
@@ -328,15 +352,17 @@ def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: 
             lists[2, i - n_neg - n_pos] = i
             n_neg += value[i] < -eps
             n_pos += value[i] > eps
-        return n_neg, n_pos
-    weight = 0.0
+        return n_neg, n_pos, n_neg + n_pos < size
+    weight, doubt = 0.0, False
     for q in range(d):
         weight += abs(coef[q])
     for i in range(size):
-        rise, blur = 0.0, 0.0
+        rise, blur, far = 0.0, 0.0, False
         for q in range(d):
             rise += coef[q] * x[d + q, i]
             blur += abs(coef[q]) * x[2 * d + q, i]
+            far |= x[d + q, i] != 0.0
+        doubt |= far and abs(rise) <= RAY_DOUBT * weight
         if abs(rise) <= RAY_TOLERANCE * weight:
             rise = 0.0
         slope[i] = rise
@@ -348,7 +374,7 @@ def _sides(x, size, d, coef, offset, eps, open_, value, slope, lists):  # type: 
         lists[2, i - n_neg - n_pos] = i
         n_neg += sign < 0.0
         n_pos += sign > 0.0
-    return n_neg, n_pos
+    return n_neg, n_pos, doubt or n_neg + n_pos < size
 
 
 @inner
@@ -426,7 +452,7 @@ def _new_vertices(x, d, open_, coef, value, slope, edges, n_edge, to, at):  # ty
             longest, length2 = 0.0, 0.0
             for q in range(d):
                 length2 += (x[d + q, b] - x[d + q, a]) ** 2
-            shallow |= (slope[a] - slope[b]) ** 2 <= SHALLOW**2 * size2 * length2
+            shallow |= (slope[a] - slope[b]) ** 2 <= _LEAN**2 * size2 * length2
             for q in range(d):
                 p, r, s = q, d + q, 2 * d + q
                 along = x[r, b] - x[r, a]
@@ -579,7 +605,7 @@ def _split(  # type: ignore[no-untyped-def]
                 item += 1
                 for q in range(d):
                     coef[q] = maps[c, q, j]
-                n_neg, n_pos = _sides(
+                n_neg, n_pos, doubt = _sides(
                     work.x[hand],
                     size,
                     d,
@@ -591,7 +617,7 @@ def _split(  # type: ignore[no-untyped-def]
                     slope,
                     lists,
                 )
-                close |= n_neg + n_pos < size
+                close |= doubt
                 if n_pos == 0:
                     continue
                 if n_neg == 0:
@@ -633,6 +659,7 @@ def _split(  # type: ignore[no-untyped-def]
                     work.x[hand], d, open_, coef, value, slope, edges, n_edge, work.x[1 - hand], n_neg + n_zero
                 ):
                     close |= 2
+                    thin |= open_
                 _sort_out(
                     work.x[hand],
                     work.bits[hand],

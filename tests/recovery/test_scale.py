@@ -10,11 +10,12 @@ from nets import random_net, trained_net
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.recovery import critical, exact
-from reluscope.recovery.critical import chord_normals, find_bends, gradients, normals, random_chords
+from reluscope.recovery.critical import Chords, chord_normals, find_bends, gradients, normals, random_chords
 from reluscope.recovery.exact import Pool, _unbroken
 from reluscope.recovery.labels import Boundary
 from reluscope.recovery.one_layer import Units, matched_share, sharpened, units_on_chords
-from reluscope.recovery.peel import Candidate, Evidence
+from reluscope.recovery.parts import _joined, _short, settled_by_parts
+from reluscope.recovery.peel import Candidate, Evidence, Grid, of_linear
 from reluscope.recovery.slopes import settled_by_slopes
 from reluscope.recovery.trunk import Stage, Trunk
 from reluscope.recovery.view import look
@@ -278,8 +279,71 @@ def test_no_signs_fit_while_a_unit_that_switches_is_missing(missing):
     assert settled_by_slopes(pool, trunk, (), points) is None
 
 
+# -- signs and open weights from parts of the box --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seed", "left_out", "wrong"),
+    [(2, [], ((9, 7), (5, 7), (5, 6), (5, 1))), pytest.param(0, [3, 6], (), marks=pytest.mark.slow)],
+    ids=["open weights", "two units that are on nearly everywhere"],
+)
+def test_parts_tell_signs_and_open_weights(seed, left_out, wrong):
+    """Of networks whose units are on at too many points for a span of gradients to be a test."""
+    net = trained_net((5, 12, 10, 8, 1), seed)
+    pool, trunk, turned, points, rows = layer_turned(net, left_out=left_out, wrong=wrong)
+    k = len(rows)
+    pool.search(random_chords(pool.view, 200, pool.rng), fair=True)
+    settled = settled_by_parts(pool, trunk, wrong, points, 1e-6)
+    last = settled.stages[-1]
+    assert last.n_units == k and last.linear == len(left_out) and turned.any() and not turned.all()
+    assert all(abs(rows[i, j]) > 0.01 for i, j in wrong)
+    np.testing.assert_allclose(np.column_stack([last.weight[:k], last.bias[:k]]), rows, atol=1e-6)
+    V = last.weight[k:]
+    for true in net.layers[1].dense()[left_out]:
+        assert np.linalg.norm(true - V.T @ (V @ true)) < 1e-6 * np.linalg.norm(true)
+
+
+def test_parts_are_joined_only_where_they_are_one():
+    rng = np.random.default_rng(0)
+    A, B, theta = rng.normal(size=(6, 8)), rng.normal(size=(6, 8)), rng.normal(size=8)
+    one, same = _short(A, A @ theta), _short(B, B @ theta)
+    assert [p.rank for p in _joined([one], same)] == [8]
+    other = _short(B, B @ (theta + 1e-3 * rng.normal(size=8)))
+    assert [p.rank for p in _joined([one], other)] == [6, 6]
+
+
+def test_a_unit_that_was_on_everywhere_is_known_from_one_point_where_it_switches():
+    net = trained_net((5, 12, 10, 8, 1), 0)  # unit 3 of the second layer is off on 0.04 % of the box
+    rng = np.random.default_rng(0)
+    first, second = net.layers[:2]
+    below = Trunk(5, (Stage(2 * first.dense(), first.bias, np.ones(12, dtype=bool)),))
+    others = [i for i in range(10) if i not in (3, 6)]
+    stage = Stage(second.dense()[[*others, 3, 6]], np.append(second.bias[others], [0, 0]), np.arange(10) < 8, linear=2)
+    trunk, row = Trunk(5, (*below.stages, stage)), np.append(second.dense()[3], second.bias[3])
+    U = rng.uniform(-1, 1, (40_000, 5))
+    h = below.features(U) @ row[:-1] + row[-1]
+    off, on = U[h < 0][:4], U[h > 0][:4]
+    assert len(off) == 4
+    low, high = np.zeros(4), np.ones(4)
+    for _ in range(60):
+        t = 0.5 * (low + high)
+        below_zero = below.features(off + t[:, None] * (on - off)) @ row[:-1] + row[-1] < 0
+        low, high = np.where(below_zero, t, low), np.where(below_zero, high, t)
+    x = off + low[:, None] * (on - off)
+    normal = np.einsum("f,nfi->ni", row[:-1], below.local(x).J)
+    normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+    normal[3] = rng.normal(size=5)  # another surface
+    normal[3] /= np.linalg.norm(normal[3])
+    evidence = Evidence(np.arange(4), low, x, normal, np.full(4, 1e-12))
+    grid = Grid.of(trunk, Chords(off, on - off), np.ones(4, dtype=bool))
+    found = of_linear(trunk, evidence, grid, 1e-7, 1e-6)
+    assert len(found) == 1 and found[0].complete and found[0].matched >= 3
+    expected = np.append(np.zeros(8), [1.0, 0.0, row[-1]])
+    np.testing.assert_allclose(found[0].theta / found[0].theta[8], expected, atol=1e-8)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 3, 4])
+@pytest.mark.parametrize("seed", range(5))
 def test_three_hidden_layers_of_trained_networks(seed):
     net = trained_net((5, 12, 10, 8, 1), seed)
     found = rs.recover(rs.Oracle(net, limit=500_000), BOX, rng=seed, check=2000)

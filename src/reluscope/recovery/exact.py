@@ -27,6 +27,7 @@ from reluscope.recovery.follow import Followed, follow, units_at
 from reluscope.recovery.last_layer import OutputFit, fit_outputs
 from reluscope.recovery.one_layer import FirstLook, Units, sharpened, units_on_chords
 from reluscope.recovery.oracle import QueryLimitError
+from reluscope.recovery.parts import settled_by_parts
 from reluscope.recovery.peel import (
     NOISY,
     Candidate,
@@ -40,6 +41,7 @@ from reluscope.recovery.peel import (
     crossings,
     distances,
     explained,
+    of_linear,
     polished,
     with_one,
 )
@@ -109,6 +111,9 @@ _MOST_RIVALS, _SHORT = 8, 1e-5
 
 _FEW_INPUTS = 6
 """Up to so many inputs surfaces are cut into many pieces, and more rivals are looked at."""
+
+_NEARLY_ALWAYS = 0.97
+"""Share of samples at which a unit must have one state to be put beside the linear functions that stood for it."""
 
 _SPEAKING = 12_000
 """Points among which those are chosen whose gradients tell signs."""
@@ -609,15 +614,25 @@ def _peel_all(
             and pool.view.n <= _FEW_INPUTS
             and pool.view.relative <= _NOISY
         ):
-            turned = settled_by_slopes(pool, trunk, layers[-1].unseen, _spread(pool.view, _SPEAKING, pool.rng))
+            U = _spread(pool.view, _SPEAKING, pool.rng)
+            turned, settled = settled_by_slopes(pool, trunk, layers[-1].unseen, U), None
             if turned is not None:
-                layers[-1] = _of_units(layers[-1], turned[1])
-                start, before = Peeled(turned[0], np.zeros((0, turned[0].width + 1)), True, 0), before[:k]
+                settled, layers[-1] = turned[0], _of_units(layers[-1], turned[1])
+            else:  # dearer
+                settled = settled_by_parts(pool, trunk, layers[-1].unseen, U, near)
+            if settled is not None:
+                start, before = Peeled(settled, np.zeros((0, settled.width + 1)), True, 0), before[:k]
         found = _peel(pool, start, pair_error, near, report, k)
         if not len(found.rows):
             layers = known
             break
         lower = _of_layer_before(found.trunk, found.rows[: found.firm], pair_error)
+        joined = _with_units(found.trunk, lower, pool.samples) if len(lower) else None
+        if joined is not None:
+            layers[-1], trunk = _with_rows(layers[-1], lower), joined
+            before, pool.previous = [*layers, Peeled(trunk, np.zeros((0, trunk.width + 1)), True, 0)], trunk
+            trunk, fit = _fitted(pool, trunk, fits)
+            continue
         if len(lower):
             layers[-1], before, pool.previous = _with_rows(layers[-1], lower), before[:k], found.trunk.grown(found.rows)
             trunk, fit = _fitted(pool, layers[-1].trunk.grown(layers[-1].rows, layers[-1].silent), fits)
@@ -661,6 +676,27 @@ def _with_rows(layer: Peeled, rows: FloatArray) -> Peeled:
         firm=firm + more,
         silent=silent,
         unseen=unseen,
+    )
+
+
+def _with_units(trunk: Trunk, rows: FloatArray, U: FloatArray) -> Trunk | None:
+    """The trunk with more units in its last stage, rows that its linear functions span, turned so that they are off at
+    most of the points U: there the linear functions speak for them, and what else reads them shows in few places only.
+    None if there are no such functions, or if some unit switches too often for that. (With many inputs signs are cheap:
+    then they are settled once more.)"""
+    stage = trunk.stages[-1]
+    k, rows = stage.n_units, rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    on = (with_one(Trunk(trunk.n_inputs, trunk.stages[:-1]).features(U)) @ rows.T > 0).mean(axis=0)
+    if not stage.linear or trunk.n_inputs > _FEW_INPUTS or (np.abs(on - 0.5) < _NEARLY_ALWAYS - 0.5).any():
+        return None
+    rows = np.where(on > 0.5, -1.0, 1.0)[:, None] * rows
+    return trunk.with_last(
+        replace(
+            stage,
+            weight=np.concatenate([stage.weight[:k], rows[:, :-1], stage.weight[k:]]),
+            bias=np.concatenate([stage.bias[:k], rows[:, -1], stage.bias[k:]]),
+            bends=np.arange(len(stage.bias) + len(rows)) < k + len(rows),
+        )
     )
 
 
@@ -716,19 +752,32 @@ def _with_corner(
 ) -> tuple[list[Peeled], Trunk, OutputFit]:
     """The last layer with units added that act where the outputs do not fit yet, if they do then."""
     found, grown, best = layers, trunk, fit
+    without: tuple[list[Peeled], Trunk, OutputFit] | None = None
     before = pool.samples, pool.values  # those added below crowd in one corner: few others would be outvoted
     for _ in range(_MOST_CORNERS):
         if best.residual.max() <= fits or not pool.open():
             break
-        model, row = Model(grown, best.rows), None
         pool.add(_around(pool, best, fits))
-        misfit = (pool.values - model(pool.samples)) @ pool.view.mix
-        with pool.asking("values"):
-            row = corner_unit(pool.view, found[-1].trunk, model, pool.samples, misfit, fits, pool.rng)
-        if row is None:
+        added = False
+        # The unit added last may have been seen in part of its corner only: more samples may tell the rest of its row.
+        for known, below, model_fit in [
+            *([without] if without and pool.view.n <= _FEW_INPUTS else []),
+            (found, grown, best),
+        ]:
+            model, row = Model(below, model_fit.rows), None
+            misfit = (pool.values - model(pool.samples)) @ pool.view.mix
+            with pool.asking("values"):
+                row = corner_unit(pool.view, known[-1].trunk, model, pool.samples, misfit, fits, pool.rng)
+            if row is None:
+                continue
+            more = [*known[:-1], _with_rows(known[-1], row[None])]
+            trial, its_fit = _fitted(pool, more[-1].trunk.grown(more[-1].rows, more[-1].silent), fits)
+            if known is found or its_fit.residual.max() <= fits:
+                without, added = (known, below, model_fit), True
+                found, grown, best = more, trial, its_fit
+                break
+        if not added:
             break
-        found = [*found[:-1], _with_rows(found[-1], row[None])]
-        grown, best = _fitted(pool, found[-1].trunk.grown(found[-1].rows, found[-1].silent), fits)
     if best.residual.max() > fits:
         same, again = _fitted(pool, trunk, fits)
         if again.share > _LAST_ONLY:
@@ -770,6 +819,11 @@ def _peel(
             pool.measure(_by_chords(pool, open_, count))
         shown = replace(pool.evidence, error=np.where(fresh, pool.evidence.error, np.inf))
         found = candidates(trunk, shown, grid, pair_error, near)
+        again = of_linear(trunk, shown, grid, pair_error, near) if pool.view.n <= _FEW_INPUTS else []
+        if again:  # their rows are complete, those that the same points give in this layer may not be
+            rows_again = np.stack([c.theta for c in again])
+            on = [distances(trunk, rows_again, pool.evidence.x[c.members]).min(axis=1) < near for c in found]
+            found = again + [c for c, same in zip(found, on, strict=True) if not same.all()]
         found += [_as_candidate(trunk, f, pool, grid, near) for f in followed if not f.broken]
         chosen = _unbroken(pool, trunk, choose(trunk, found, near, rows), rows, broken)
         taken = [c for c in chosen if c.complete]

@@ -177,6 +177,32 @@ def candidates(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, 
     return sorted(found, key=lambda c: -c.matched)
 
 
+def of_linear(trunk: Trunk, evidence: Evidence, grid: Grid, pair_error: float, near: float) -> list[Candidate]:
+    """Units that read nothing but the linear features of the last stage: those that stand for units that were on
+    wherever one had looked. Where such a unit switches off after all, one point gives its row, because the normal has
+    to be a combination of the gradients of few features."""
+    stage = trunk.stages[-1] if trunk.stages else None
+    if stage is None or not 0 < stage.linear <= trunk.n_inputs - 2:
+        return []
+    units, chosen = stage.n_units, np.flatnonzero(evidence.measured)
+    found: list[Candidate] = []
+    rows = np.zeros((0, trunk.width + 1))
+    local = trunk.local(evidence.x[chosen])
+    for i, z, J in zip(chosen, local.z, local.J, strict=True):
+        v, gradients = evidence.normal[i], J[units:]
+        by = np.linalg.lstsq(gradients.T, v, rcond=1e-9)[0]
+        if np.linalg.norm(gradients.T @ by - v) > pair_error + 30 * evidence.error[i]:
+            continue
+        theta = np.concatenate([np.zeros(units), by, [-by @ z[units:]]])
+        theta /= np.linalg.norm(theta)
+        if len(rows) and distances(trunk, rows, evidence.x[i : i + 1]).min() < near:
+            continue
+        rows = np.concatenate([rows, theta[None]])
+        none = np.zeros((len(theta), 0))
+        found.append(Candidate(theta, none, np.array([i]), *crossings(trunk, grid, theta, none, evidence, near)))
+    return found
+
+
 _Theta = tuple[FloatArray, FloatArray]
 """A row and the directions of it that are unknown."""
 

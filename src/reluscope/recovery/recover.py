@@ -558,7 +558,8 @@ def _not_told(i: int, stage: Stage, settled: bool) -> str:
         return (
             f"layer {i}: {which}, linear (identity), stand{s} for units that are on in the whole box. There such a "
             "unit is affine: nothing bends, so its own row cannot be told apart from the affine part of the layers "
-            "around it. The other units of the layer are those of the network"
+            "around it. The other units of the layer are those of the network, but one that hardly ever switches may "
+            "be turned round"
         )
     return (
         f"layer {i}: the surfaces of its {n} ReLUs are those of the network, the sides on which they are on may not "

@@ -46,11 +46,11 @@ print(len(ours), len(numpys))
 @pytest.mark.parametrize(
     ("call", "inputs", "ours", "numpys"),
     [
-        ("regions", 1, 8, 32),
-        ("regions", 2, 5, 12),
-        ("regions", 3, 13, 11),
-        ("regions", 6, 36, 44),
-        ("exact", 2, 37, 22),
+        ("regions", 1, 9, 32),
+        ("regions", 2, 6, 11),
+        ("regions", 3, 14, 11),
+        ("regions", 6, 38, 43),
+        ("exact", 2, 38, 20),
         ("confidence", 5, 30, 30),
     ],
 )

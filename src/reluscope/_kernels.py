@@ -1,4 +1,4 @@
-"""Functions that only compiled kernels call."""
+"""How kernels are compiled: those that Python calls, and the parts that only other kernels call."""
 
 from __future__ import annotations
 
@@ -45,6 +45,15 @@ class _PartCompiler(Compiler):
         state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         return super().define_pipelines()
+
+
+def kernel(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile a kernel that Python calls: cached on disk, IEEE division, never fastmath; other threads go on.
+
+    `options` are further ones of numba's `njit`.
+    """
+    options |= {"cache": True, "error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+    return njit(**options)(function)
 
 
 def inner(function: Callable[..., Any], **options: Any) -> Any:

@@ -13,6 +13,7 @@ import rational
 import reluscope as rs
 from nets import integer_net, random_net
 from reluscope import activations
+from reluscope._kernels import kernel
 from reluscope.events import Case, Event
 from reluscope.measure.sound.bracket import bound_event
 from reluscope.measure.sound.mass import fraction, side_mass
@@ -34,11 +35,16 @@ def event(n, m, cases, box=(-np.inf, np.inf)):
 # -- the mass of a box and a half-space ---------------------------------------------------------------------------
 
 
+@kernel
+def _compiled_fraction(form, d, lower, upper, sides, gaussian, tolerance, work):
+    return fraction(form, 0, d, lower, upper, sides, 0, gaussian, tolerance, work)
+
+
 def _fraction(form, lower, upper, gaussian, tolerance=1e-6):
     d = len(lower)
     sides = np.array([side_mass(a, b) for a, b in zip(lower, upper, strict=True)]) if gaussian else np.ones(d)
     form, lower, upper = (np.asarray(v, dtype=float) for v in (form, lower, upper))
-    return fraction(form, 0, d, lower, upper, sides, 0, gaussian, tolerance, np.zeros(2 * d + 512))
+    return _compiled_fraction(form, d, lower, upper, sides, gaussian, tolerance, np.zeros(2 * d + 512))
 
 
 def _uniform_volume(a, b):

@@ -5,6 +5,7 @@ import pytest
 
 import reluscope as rs
 from nets import random_net
+from reluscope._kernels import kernel
 from reluscope.events import as_event, place
 from reluscope.measure.sound import bound_event
 from reluscope.measure.sound.frame import frames
@@ -83,6 +84,16 @@ def test_bounds_on_the_boundary_hold_with_few_large_boxes(boxes):
         assert found.lower <= exact.upper + 1e-12 and exact.lower - 1e-12 <= found.upper
 
 
+@kernel
+def _on_boundary(*given):
+    on_boundary(*given)
+
+
+@kernel
+def _crosses(*given):
+    return crosses(*given)
+
+
 def _units_on_the_boundary(seed):
     """Random units and a random row over a box: points on the boundary of the row, and the lines found there."""
     rng = np.random.default_rng(seed)
@@ -105,7 +116,7 @@ def _units_on_the_boundary(seed):
         least[j], most[j] = (u @ centre[:d] + c) + np.array([-1, 1]) * (np.abs(u) @ half[:d])
     kind = np.where((least < 0) & (most > 0), 2, 0).astype(np.int64)
     lines = [np.full(k + 8, np.nan) for _ in range(4)]
-    on_boundary(
+    _on_boundary(
         d, k, kind, np.ones(k), units.copy(), units.copy(), head, least, most, np.ones(k), np.zeros(k), 1e-15, edge,
         centre, half, size, moments, *lines, np.zeros(4 * head),
     )  # fmt: skip
@@ -131,6 +142,6 @@ def test_a_linear_function_must_cross_to_bound_from_outside():
     """Both functions positive somewhere in the box: else nothing is known."""
     centre, half, size = np.zeros(8), np.ones(8), np.ones(8)
     g, same, away = np.array([1.0, 0.5, 0.0]), np.array([0.9, 0.5, -0.1]), np.array([-1.0, -0.5, 0.0])
-    assert crosses(2, g, 0, same, centre, half, size, 1.0) and crosses(2, g, 0, same, centre, half, size, -1.0)
-    assert not crosses(2, g, 0, away, centre, half, size, 1.0)
-    assert not crosses(2, g, 0, np.array([0.1, 0.1, -1.0]), centre, half, size, 1.0)  # nowhere positive
+    assert _crosses(2, g, 0, same, centre, half, size, 1.0) and _crosses(2, g, 0, same, centre, half, size, -1.0)
+    assert not _crosses(2, g, 0, away, centre, half, size, 1.0)
+    assert not _crosses(2, g, 0, np.array([0.1, 0.1, -1.0]), centre, half, size, 1.0)  # nowhere positive

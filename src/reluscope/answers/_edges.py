@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import EPS, FloatArray
+from reluscope._kernels import kernel
 from reluscope.cells.split import Geometry
 from reluscope.cells.subdivide import PROBABLE_ERRORS, next_maps, squared_scale
 from reluscope.events import ExactNetwork, PlacedEvent
@@ -239,7 +239,7 @@ def bounds_on(points: FloatArray, offsets: Any, maps: FloatArray) -> tuple[Float
     return low, high
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def ranges(points, offsets, maps, low, high):  # type: ignore[no-untyped-def]
     """Least and largest value of each affine map over the vertices of each cell."""
     n, rows, m = maps.shape

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 
 from reluscope._check import EPS
-from reluscope._kernels import inner
+from reluscope._kernels import inner, kernel
 
 _NARROW = 8
 """Below this many units of a layer, sums run over the units before it and not over its own."""
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def after_layer(  # type: ignore[no-untyped-def]
     maps, error2, top, parent, piece, slopes, intercepts, with_errors
 ) -> Any:
@@ -43,7 +42,7 @@ def after_layer(  # type: ignore[no-untyped-def]
     return out, out_error2
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def after_relus(maps, error2, top, parent, piece, columns, with_errors):  # type: ignore[no-untyped-def]
     """The same for ReLUs, whose pieces are the slopes, and of the units `columns` alone: the others are off everywhere.
 
@@ -143,7 +142,7 @@ def _add_units(by_unit, listed, n, maps, p, size2, to, to_error2, c):  # type: i
                 to_error2[c, k] += a * (by_unit[h, k] * by_unit[h, k])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def through_relus(maps, error2, top, parent, piece, by_unit, bias, with_errors):  # type: ignore[no-untyped-def]
     """The maps of the layer after one of ReLUs for each child, and their squared errors.
 
@@ -200,7 +199,7 @@ def through_relus(maps, error2, top, parent, piece, by_unit, bias, with_errors):
     return out, out_error2
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def from_lists(first, settled, ends, listed, starts, step, rise, piece, by_unit, with_errors):  # type: ignore[no-untyped-def]
     """Maps and squared errors of the children of some nodes, those of node k at `ends[k]:ends[k + 1]`.
 
@@ -229,7 +228,7 @@ def from_lists(first, settled, ends, listed, starts, step, rise, piece, by_unit,
     return out, out_error2
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def longer(pattern, parent, piece):  # type: ignore[no-untyped-def]
     """The patterns of the parents, each followed by the pieces of the child."""
     n, before, units = len(parent), pattern.shape[1], piece.shape[1]
@@ -243,7 +242,7 @@ def longer(pattern, parent, piece):  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def by_columns(first, error2, piece, listed, step, rise, columns, with_errors):  # type: ignore[no-untyped-def]
     """Maps `first` plus those that the units of a list add where they are above their break point; squared errors too.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope.cells.grow import grow, grow_rows
 from reluscope.cells.split import Split, for_reading
 
@@ -117,7 +117,7 @@ class Intervals:
         return self.high - self.low
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _split_intervals(low, high, labels, maps, tolerance, breaks, first_label):  # type: ignore[no-untyped-def]
     n, m, steps = len(low), maps.shape[2], breaks.shape[1]
     capacity = 4 * n + 16

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope.cells.csr import joined, places, stacked
 from reluscope.cells.split import SHALLOW, Split, for_reading
 
@@ -113,7 +113,7 @@ class Polygons:
 _POOL_FULL, _VERTICES_FULL, _CELLS_FULL, _WORK_FULL = -1, -2, -3, -4
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _areas(points: FloatArray, offsets: npt.NDArray[np.int64]) -> FloatArray:
     n = len(offsets) - 1
     out = np.empty(n)
@@ -218,7 +218,7 @@ def _split_polygons(
     return (*found, top, near)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _copied(n, v, points, labels, offsets, parents, pieces):  # type: ignore[no-untyped-def]
     """The used part of each buffer, in one go: each array that Python copies means to wait for the other threads."""
     out_v, out_label = np.empty((v, 2)), np.empty(v, np.int32)
@@ -238,7 +238,7 @@ def _copied(n, v, points, labels, offsets, parents, pieces):  # type: ignore[no-
     return out_v, out_label, out_offset, out_parent, out_piece
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ignore[no-untyped-def]
     """Split cells `begin`, `begin + 1`, ...; returns the next cell, the ends of the output, and which buffer is full.
 

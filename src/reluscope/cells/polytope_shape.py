@@ -8,9 +8,9 @@ The record that these functions serve is `reluscope.cells.polytope.HPolytopes`; 
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from reluscope._kernels import kernel
 from reluscope.cells.polytope_split import is_feasible, load_rows, vertex_code
 from reluscope.cells.simplex import (
     BEYOND,
@@ -29,7 +29,7 @@ from reluscope.cells.simplex import (
 )
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def _load_cell(at, G, row_error, A, b, error, offsets, basis, frame, c, column):  # type: ignore[no-untyped-def]
     """The dictionary of cell `c` at its vertex; returns the number of rows, -1 in doubt."""
     start = offsets[c]
@@ -39,7 +39,7 @@ def _load_cell(at, G, row_error, A, b, error, offsets, basis, frame, c, column):
     return n if n >= 0 and is_feasible(at, n) else -1
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def _most_rows(offsets):  # type: ignore[no-untyped-def]
     most = 0
     for c in range(len(offsets) - 1):
@@ -47,7 +47,7 @@ def _most_rows(offsets):  # type: ignore[no-untyped-def]
     return most
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def _coordinates(at, y):  # type: ignore[no-untyped-def]
     """The present point."""
     d = len(y)
@@ -56,7 +56,7 @@ def _coordinates(at, y):  # type: ignore[no-untyped-def]
         y[q] = at.D[d, i] if i >= 0 else at.C[0, -1 - i]
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def find_bases(A, b, error, offsets, lower, upper):  # type: ignore[no-untyped-def]
     """A vertex of each cell, from nothing: codes, and OPTIMAL, BEYOND (the cell is empty) or DOUBTFUL."""
     n, d = len(offsets) - 1, A.shape[1]
@@ -80,7 +80,7 @@ def find_bases(A, b, error, offsets, lower, upper):  # type: ignore[no-untyped-d
     return basis, status
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def bounding_boxes(A, b, error, offsets, basis, frame):  # type: ignore[no-untyped-def]
     """Lower and upper bound of each coordinate on each cell, and its largest size at the vertices met on the
     way."""
@@ -113,7 +113,7 @@ def bounding_boxes(A, b, error, offsets, basis, frame):  # type: ignore[no-untyp
     return low, high, met, doubtful
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def centres(A, b, error, offsets, basis, frame, cap):  # type: ignore[no-untyped-def]
     """Centre and radius of the largest ball in each cell (of radius at most `cap` times the distance of the
     vertex).
@@ -191,7 +191,7 @@ def centres(A, b, error, offsets, basis, frame, cap):  # type: ignore[no-untyped
     return centre, radius
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def _set_bound(at, v, bound, value):  # type: ignore[no-untyped-def]
     """Set the lower (1) or upper (2) bound of a variable."""
     k = at.where[v]
@@ -201,7 +201,7 @@ def _set_bound(at, v, bound, value):  # type: ignore[no-untyped-def]
         at.C[bound, -1 - k] = value
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def find_facets(A, b, error, offsets, basis, frame, inside):  # type: ignore[no-untyped-def]
     """Which bounds and rows of each cell are facets, a point inside each, and which cells are in doubt.
 

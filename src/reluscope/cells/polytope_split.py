@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope._kernels import inner
+from reluscope._kernels import inner, kernel
 from reluscope.cells.grow import grow, grow_rows
 from reluscope.cells.simplex import (
     DOUBTFUL,
@@ -424,7 +423,7 @@ def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, fi
     return r, known
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def split_polytopes(  # type: ignore[no-untyped-def]
     A,
     b,

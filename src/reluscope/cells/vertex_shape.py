@@ -5,10 +5,10 @@ The record that these functions serve is `reluscope.cells.vertex.VertexCells`; t
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from reluscope._kernels import kernel
 from reluscope.cells.vertex_split import NONE, ONE, Words, popcount, spans_edge
 
 
@@ -41,7 +41,7 @@ def pack(on: npt.NDArray[np.bool_]) -> Words:
 # -- compiled ----------------------------------------------------------------------------------------------------
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def affine_integrals(points, bits, offsets, values, p):  # type: ignore[no-untyped-def]
     """Volume of each cell and the integral of `sum_k g_k^p`, p = 1 or 2, with g affine and `values` at the vertices.
 
@@ -154,7 +154,7 @@ def affine_integrals(points, bits, offsets, values, p):  # type: ignore[no-untyp
     return out, sums
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def far_ends(bits, size, d, far, sides):  # type: ignore[no-untyped-def]
     """Which far vertices of one cell end an edge that lies on no symbolic side."""
     words = bits.shape[1]
@@ -174,7 +174,7 @@ def far_ends(bits, size, d, far, sides):  # type: ignore[no-untyped-def]
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel
 def facet_means(points, rays, radius, bits, offsets, facet_offsets):  # type: ignore[no-untyped-def]
     """A point inside each facet: the mean of its vertices, see `VertexCells.interior` where they are far."""
     n, d = len(offsets) - 1, points.shape[1]

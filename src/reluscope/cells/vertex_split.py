@@ -20,7 +20,7 @@ import numpy.typing as npt
 from numba.extending import intrinsic
 
 from reluscope._check import EPS, FloatArray
-from reluscope._kernels import inner
+from reluscope._kernels import inner, kernel
 from reluscope.cells.split import SHALLOW
 from reluscope.threads import interruptible, stop_flag
 
@@ -280,7 +280,7 @@ def spans_edge(bits, size, a, b):  # type: ignore[no-untyped-def]
     return True
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _ranges(points, rays, scales, offsets, maps, low, high, top):  # type: ignore[no-untyped-def]
     """Least, largest, and largest absolute value (of finite parts) of every unit at the vertices of every cell.
 
@@ -537,7 +537,7 @@ def _store(x, bits, size, used, label, to_x, to_bits, to_label):  # type: ignore
     return facets
 
 
-@nb.njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def _split(  # type: ignore[no-untyped-def]
     given, maps, tolerance, breaks, low, high, first_label, work, out, state, near, stop
 ):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope._lazy import late
 from reluscope.local_models._grouping import Words, pack, spans
 from reluscope.threads import blas_threads
@@ -108,7 +108,7 @@ def _nearest_of(part: slice, left: FloatArray, right: FloatArray, k: int) -> Ind
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _keep_nearest(distance, k, found):  # type: ignore[no-untyped-def]
     """Indices of the k smallest entries of each row, by insertion."""
     low = np.empty(k)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope.measure.simd import dot
 
 Index = npt.NDArray[np.int64]
@@ -102,7 +103,7 @@ def _in_blocks(left: FloatArray, right: FloatArray) -> FloatArray:
     return np.hstack([left, right, np.zeros((len(left), -width % 8))])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _added(label, rows, k):  # type: ignore[no-untyped-def]
     """Sums of the rows with each label, shape (k, columns)."""
     out = np.zeros((k, rows.shape[1]))
@@ -112,7 +113,7 @@ def _added(label, rows, k):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _cheapest(label, own, terms, clusters, start, beside):  # type: ignore[no-untyped-def]
     """The cheapest cluster of each region among its own and those of the regions beside it."""
     n, width = len(label), terms.shape[1]
@@ -194,7 +195,7 @@ def _least(models, floors, a, b):  # type: ignore[no-untyped-def]
     return (1.0 - 1e-9) * gap * floors[a] * floors[b] / floor
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _merge_all(n, models, grams, floors, both):  # type: ignore[no-untyped-def]
     p, m = models.shape[1], models.shape[2]
     total = 2 * n - 1

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from reluscope._kernels import kernel
 from reluscope.network import Network, Pattern
 from reluscope.workers import jobs_at_hand, on_cluster, run
 
@@ -109,7 +109,7 @@ def _share(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     return list(map(work, parts) if len(parts) == 1 or on_cluster() else run(work, parts, jobs=jobs_at_hand()))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _deal(hashed, bits):  # type: ignore[no-untyped-def]
     """All rows by the top bits of their hashes, in their order, and where each part begins and the last one ends."""
     shift = np.uint64(63 - bits)
@@ -127,7 +127,7 @@ def _deal(hashed, bits):  # type: ignore[no-untyped-def]
     return order, ends
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _find_leaders(words, hashed, order, leader, size):  # type: ignore[no-untyped-def]
     """The first row with the words of each of some rows, and the number of such rows there (0 at the others)."""
     n_slots = 2
@@ -153,7 +153,7 @@ def _find_leaders(words, hashed, order, leader, size):  # type: ignore[no-untype
         size[first] += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _rank(size):  # type: ignore[no-untyped-def]
     """The number of the group that begins in a row, the first row of each group, and the rows of groups before it."""
     n, n_groups, largest = len(size), 0, 0
@@ -183,7 +183,7 @@ def _rank(size):  # type: ignore[no-untyped-def]
     return number, first, begin
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _sort_in(order, leader, number, place, member, rows):  # type: ignore[no-untyped-def]
     """The group of some rows, and where each goes among all rows by group: `place` has the next place of each group."""
     for r in order:

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from reluscope._check import EPS, FloatArray
+from reluscope._kernels import kernel
 from reluscope._lazy import late
 from reluscope.local_models._data import Response
 from reluscope.measure.simd import axpy, dot
@@ -167,7 +167,7 @@ def _outputs(response: Response) -> int:
 # costs seconds of compilation.
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _least_squares(X, rows, w, centre, spread, y, ridge, prior, beta, stop):  # type: ignore[no-untyped-def]
     """Whether there is one solution; `beta` (outputs, p + 1) becomes its coefficients of standardised features.
 
@@ -221,7 +221,7 @@ def _least_squares(X, rows, w, centre, spread, y, ridge, prior, beta, stop):  # 
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _all_least_squares(X, rows, ends, w, centre, spread, y, ridge, prior, betas, stop):  # type: ignore[no-untyped-def]
     """`_least_squares` of each group; which of them have one solution."""
     found = np.ones(len(betas), np.bool_)
@@ -233,7 +233,7 @@ def _all_least_squares(X, rows, ends, w, centre, spread, y, ridge, prior, betas,
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _predict(X, rows, group, C, d, out):  # type: ignore[no-untyped-def]
     for k in range(len(rows)):
         g = group[k]
@@ -244,7 +244,7 @@ def _predict(X, rows, group, C, d, out):  # type: ignore[no-untyped-def]
             out[k, o] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _deviance(Z, one, w, ridge, beta, prior, eta):  # type: ignore[no-untyped-def]
     """The objective of logistic regression; `eta` becomes the linear predictor."""
     blocks = len(eta) // 8
@@ -259,7 +259,7 @@ def _deviance(Z, one, w, ridge, beta, prior, eta):  # type: ignore[no-untyped-de
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _solve(S, right, least, out):  # type: ignore[no-untyped-def]
     """`out` = S⁻¹ right by Cholesky; the lower triangle of S is overwritten. `least` is below its eigenvalues."""
     p = len(right)
@@ -280,7 +280,7 @@ def _solve(S, right, least, out):  # type: ignore[no-untyped-def]
         out[i] = total / S[i, i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _logistic(X, rows, weight, centre, spread, code, ridge, prior, beta, stop):  # type: ignore[no-untyped-def]
     """`beta` (p + 1,), the prior before, becomes the coefficients of standardised features: Newton, halved steps."""
     n, p = len(rows), X.shape[1] + 1
@@ -339,7 +339,7 @@ def _logistic(X, rows, weight, centre, spread, code, ridge, prior, beta, stop): 
             break
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _all_logistic(X, rows, ends, w, centre, spread, code, ridge, prior, betas, stop):  # type: ignore[no-untyped-def]
     """`_logistic` of each group."""
     for g in range(len(betas)):

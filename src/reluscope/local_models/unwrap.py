@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from reluscope._check import FloatArray, Rng, any_array, flag, indices, integer
 from reluscope._columns import Names, columns_of, strings
 from reluscope._doors import door
+from reluscope._kernels import kernel
 from reluscope.errors import InputError
 from reluscope.intervals import DEFAULT_LEVEL
 from reluscope.local_models import table
@@ -1244,7 +1244,7 @@ def _traced(
     return (words, outputs) if stored is None else None
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _farthest(C, d, X, rows, region, start, outputs):  # type: ignore[no-untyped-def]
     """The largest difference between the outputs of rows and the local models of their regions."""
     worst = 0.0

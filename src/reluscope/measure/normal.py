@@ -12,16 +12,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit
 
-from reluscope._kernels import inner
+from reluscope._kernels import inner, kernel
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-
-
-def kernel(function: Kernel) -> Kernel:
-    """Compile a kernel: cached on disk, IEEE division, never fastmath; other threads go on while it runs."""
-    return cast(Kernel, njit(cache=True, error_model="numpy", nogil=True)(function))
 
 
 def inlined_kernel(function: Kernel) -> Kernel:

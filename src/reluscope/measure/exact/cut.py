@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope.measure.exact.interval import interval_mass_kernel
 from reluscope.measure.exact.polygon import WORKSPACE, polygon_mass_with, segment_density_kernel
 from reluscope.measure.exact.polyhedron import (
@@ -29,7 +30,7 @@ from reluscope.measure.exact.polyhedron import (
     piece_rule,
     piece_sum,
 )
-from reluscope.measure.normal import EPS, RULE_SIZES, kernel, normal_pdf
+from reluscope.measure.normal import EPS, RULE_SIZES, normal_pdf
 
 IntArray = npt.NDArray[np.int64]
 

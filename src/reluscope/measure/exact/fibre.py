@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope.measure.exact.interval import interval_mass_kernel
-from reluscope.measure.normal import EPS, kernel
+from reluscope.measure.normal import EPS
 
 _ROW_ROUNDING = 1e-12
 """Rounding of an inequality, as a share of the terms that meet in it."""

@@ -20,11 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import real_array
-from reluscope._kernels import inner
+from reluscope._kernels import inner, kernel
 from reluscope.errors import InputError
 from reluscope.measure.normal import (
     half_square_exp,
-    kernel,
     mills,
     normal_pdf,
     two_sum,

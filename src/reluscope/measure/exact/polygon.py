@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._kernels import inner
+from reluscope._kernels import inner, kernel
 from reluscope.measure.exact.interval import (
     NARROW_HALF_WIDTH,
     NARROW_PRODUCT,
@@ -48,7 +48,6 @@ from reluscope.measure.normal import (
     decay_mean,
     exp_minus,
     inlined_kernel,
-    kernel,
     normal_pdf,
     two_product,
     two_sum,

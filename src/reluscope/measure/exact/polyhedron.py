@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reluscope._kernels import inner
+from reluscope._kernels import inner, kernel
 from reluscope.measure.exact.polygon import (
     STRIP_LINEAR,
     STRIP_QUADRATIC,
@@ -34,7 +34,7 @@ from reluscope.measure.exact.polygon import (
     polygon_kernel,
 )
 from reluscope.measure.exact.vertices import checked_vertices
-from reluscope.measure.normal import EPS, RULE_NODES, RULE_SIZES, RULE_START, RULE_WEIGHTS, kernel, normal_pdf
+from reluscope.measure.normal import EPS, RULE_NODES, RULE_SIZES, RULE_START, RULE_WEIGHTS, normal_pdf
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

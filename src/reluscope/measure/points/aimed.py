@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.measure.normal import exp_minus, kernel
+from reluscope._kernels import kernel
+from reluscope.measure.normal import exp_minus
 from reluscope.measure.points.single import SIDE, Bits, Evaluate, evaluator, normal_row, normals_of
 from reluscope.measure.points.small import packed
 from reluscope.measure.shared import (

@@ -24,7 +24,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from reluscope._check import FloatArray
-from reluscope.measure.normal import kernel
+from reluscope._kernels import kernel
 from reluscope.measure.points.small import SmallForms, folded, n_weights, packed
 from reluscope.measure.simd import vector_at, vector_row
 from reluscope.network import Network

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope.measure.normal import kernel
+from reluscope._kernels import kernel
 from reluscope.measure.simd import POINTS, mix_rows
 from reluscope.network import Layer, Network
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from reluscope import intervals
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope._lazy import late
-from reluscope.measure.normal import kernel
 from reluscope.measure.points.single import SIDE, Bits, SingleForms
 from reluscope.measure.shared import FormRows
 from reluscope.pace import charge, counting, cpu_now, now

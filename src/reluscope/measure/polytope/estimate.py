@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from reluscope._kernels import kernel
 from reluscope.measure.polytope.families import choose_mixture, finish, mixture_weight, walk
 from reluscope.measure.polytope.lanes import (
     ALIVE,
@@ -57,7 +57,7 @@ LEAST_RAY_MASS = 1e-4
 EMPTY, EXACT, TILTED, GUIDED, PLAIN, MISSED, RAYS = 0, 1, 2, 3, 4, 5, 6
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def along_rays(
     L: Any,
     lo: Any,
@@ -122,14 +122,14 @@ def along_rays(
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _scale(array: Any, factor: float) -> None:
     for i in range(array.shape[0]):
         for j in range(array.shape[1]):
             array[i, j] *= factor
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def estimate(
     A: Any,
     b: Any,
@@ -386,7 +386,7 @@ def estimate(
     return GUIDED if per_tilted else TILTED
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def estimate_all(
     A: Any, b: Any, offsets: Any, seeds: Any, table: Any, relatives: Any, factor: float, max_points: int, stop: Any
 ) -> Any:

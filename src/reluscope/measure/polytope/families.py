@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from reluscope._kernels import kernel
 from reluscope.measure.polytope.lanes import (
     CENTRE,
     HIGH,
@@ -30,7 +30,7 @@ from reluscope.measure.polytope.lanes import (
 from reluscope.measure.polytope.tilt import LANES
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def walk(
     L: Any,
     lo: Any,
@@ -82,7 +82,7 @@ def walk(
         combine(along, m, slope, stop, y, stop)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def finish(
     L: Any,
     lo: Any,
@@ -151,7 +151,7 @@ def finish(
     count_guided(room, odd)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def mixture_weight(log_tilted: float, log_guided: float, share: float) -> tuple[float, float]:
     """log φ/q and the control q_tilted/q for the mixture q = share q_tilted + (1 - share) q_guided."""
     if share >= 1.0:
@@ -165,7 +165,7 @@ def mixture_weight(log_tilted: float, log_guided: float, share: float) -> tuple[
     return log_tilted - math.log(total), 1.0 / total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def choose_mixture(pilot: Any, guided: bool) -> tuple[int, float, float]:
     """Guided points per tilted one (0, 1, 4 or 8), the coefficient of the control variate, and a log scale.
 

@@ -16,6 +16,7 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from reluscope._kernels import kernel
 from reluscope.measure.polytope.tilt import LANES, NARROW, draw, fast_exp, fast_log, fast_tail, log_interval
 from reluscope.measure.simd import BLOCK, load_vector, spread_vector, store_vector, vector_row
 
@@ -93,7 +94,7 @@ def quick_quantile(p: float) -> float:
     return middle if q <= 0.425 else tail
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def draw_lanes(room: Any) -> bool:
     """X = the V-quantile of the standard normal law truncated to [LEFT, RIGHT], PART = its mass Φ(RIGHT) - Φ(LEFT).
 
@@ -133,7 +134,7 @@ def draw_lanes(room: Any) -> bool:
     return _redraw(room)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _least(room: Any, row: int) -> float:
     least = room[row, 0]
     for w in range(1, LANES):
@@ -141,7 +142,7 @@ def _least(room: Any, row: int) -> float:
     return least
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _redraw(room: Any) -> bool:
     if _least(room, PART) > 0.0:
         return False
@@ -153,7 +154,7 @@ def _redraw(room: Any) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def draw_above_lanes(room: Any) -> bool:
     """`draw_lanes` for intervals [LEFT, inf): RIGHT must hold inf."""
     for w in range(LANES):
@@ -177,7 +178,7 @@ def draw_above_lanes(room: Any) -> bool:
     return _redraw(room)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def interval_lanes(room: Any) -> bool:
     """PART = Φ(RIGHT) - Φ(LEFT), LEFT < RIGHT; True if some are odd, as in `draw_lanes`."""
     for w in range(LANES):
@@ -196,7 +197,7 @@ def interval_lanes(room: Any) -> bool:
     return _remeasure(room)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _remeasure(room: Any) -> bool:
     if _least(room, PART) > 0.0:
         return False
@@ -208,7 +209,7 @@ def _remeasure(room: Any) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def interval_above_lanes(room: Any) -> bool:
     """`interval_lanes` for intervals [LEFT, inf): RIGHT must hold inf."""
     for w in range(LANES):
@@ -221,7 +222,7 @@ def interval_above_lanes(room: Any) -> bool:
     return _remeasure(room)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def tighten(lo: float, hi: float, entry: float, along: Any, row: int, room: Any) -> None:
     """Cut the intervals [LOW, HIGH] of a coordinate down to lo <= along[row] + entry y <= hi, entry > 0."""
     inverse = 1.0 / entry
@@ -235,7 +236,7 @@ def tighten(lo: float, hi: float, entry: float, along: Any, row: int, room: Any)
             room[LOW, w] = bound if bound > room[LOW, w] else room[LOW, w]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def widest(room: Any) -> None:
     """Start a coordinate with the whole line."""
     for w in range(LANES):
@@ -243,7 +244,7 @@ def widest(room: Any) -> None:
         room[HIGH, w] = np.inf
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def bury(room: Any) -> None:
     """Lanes whose interval is empty die; the dead walk on in [-1, 1], but count for nothing."""
     for w in range(LANES):
@@ -253,7 +254,7 @@ def bury(room: Any) -> None:
         room[ALIVE, w] = life
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _count_mass(room: Any, product: int, total: int, odd: bool) -> None:
     """Multiply the living lanes' products by PART; where they get small, turn them into logarithms."""
     for w in range(LANES):
@@ -267,19 +268,19 @@ def _count_mass(room: Any, product: int, total: int, odd: bool) -> None:
             room[product, w] = 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def count_tilted(room: Any, odd: bool) -> None:
     """Take PART (and LOG_PART if odd) into the ratio of the tilted family."""
     _count_mass(room, TILTED_MASS, TILTED_LOG, odd)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def count_guided(room: Any, odd: bool) -> None:
     """Take PART (and LOG_PART if odd) into the ratio of the guided family."""
     _count_mass(room, GUIDED_MASS, GUIDED_LOG, odd)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def step(k: int, side: int, move: float, sharp: float, guided: bool, both: bool, y: Any, room: Any) -> None:
     """Draw coordinate k of LANES points in [LOW, HIGH] at the uniforms V, from one family; y[k] and the state follow.
 
@@ -343,7 +344,7 @@ def step(k: int, side: int, move: float, sharp: float, guided: bool, both: bool,
             room[GUIDED_LOG, w] += room[ALIVE, w] * (0.5 * (scaled * scaled - y[k, w] * y[k, w]) - offset)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def begin(room: Any) -> None:
     """A new block of points: all alive, ratios 1."""
     for w in range(LANES):
@@ -354,7 +355,7 @@ def begin(room: Any) -> None:
         room[ALIVE, w] = 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def keep(room: Any) -> None:
     """Set the state aside before branching."""
     for row in range(STATES):
@@ -362,7 +363,7 @@ def keep(room: Any) -> None:
             room[KEPT + row, w] = room[STATE + row, w]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def restore(room: Any) -> None:
     """Back to the state set aside."""
     for row in range(STATES):
@@ -370,7 +371,7 @@ def restore(room: Any) -> None:
             room[STATE + row, w] = room[KEPT + row, w]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def settle(room: Any) -> None:
     """Turn the products of the state into logarithms."""
     for w in range(LANES):
@@ -380,14 +381,14 @@ def settle(room: Any) -> None:
         room[GUIDED_MASS, w] = 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _small_exp(x: float) -> float:
     x = x if x < 700.0 else 700.0
     x = x if x > -700.0 else -700.0
     return fast_exp(x)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def weigh(room: Any, share: float, scale: float) -> float:
     """WEIGHT = e^-scale φ/q (0 for the dead) and CONTROL = q_tilted/q for q = share q_tilted + (1 - share) q_guided.
 

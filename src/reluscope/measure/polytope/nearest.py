@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from reluscope._kernels import kernel
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _fit_last(E: Any, chosen: Any, size: int, Q: Any, R: Any, x: Any) -> None:
     """Least-squares x for the last unit vector in terms of the chosen columns of E, by twice-done Gram-Schmidt.
 
@@ -43,7 +44,7 @@ def _fit_last(E: Any, chosen: Any, size: int, Q: Any, R: Any, x: Any) -> None:
         x[q] = total / R[q, q] if R[q, q] > 1e-13 else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def nearest_point(rows: Any, lo: Any, hi: Any) -> float:
     """Distance of the origin from {lo <= rows u <= hi} (rows of unit length); inf if the set is empty.
 

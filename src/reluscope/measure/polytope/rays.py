@@ -19,6 +19,7 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from reluscope._kernels import kernel
 from reluscope.measure.polytope.lanes import combine, quick_quantile
 from reluscope.measure.polytope.tilt import LANES
 from reluscope.measure.simd import BLOCK, load_vector, spread_vector, store_vector, vector_row
@@ -74,7 +75,7 @@ def _plain_extents(products: Any, i: int, j: int, last: int, rows: int, out: Any
 extents: Any = _plain_extents if config.DISABLE_JIT else intrinsic(_extents)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def radius_table(n: int) -> Any:
     """Cubic pieces of F(r) = P(|u| <= r), u ~ N(0, I_n): F(i/64 + x/64) = sum c[i, e] x^e; shape (pieces, 4).
 
@@ -109,7 +110,7 @@ def radius_table(n: int) -> Any:
     return table
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def scaled_rows(L: Any, lo: Any, hi: Any, rank: int) -> Any:
     """Rows g with {lo <= L u <= hi} = {g . u <= 1}; shape (0, rank) unless the origin is strictly inside."""
     m = L.shape[0]
@@ -130,7 +131,7 @@ def scaled_rows(L: Any, lo: Any, hi: Any, rank: int) -> Any:
     return rows
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def random_bases(state: Any, bases: Any) -> None:
     """LANES independent uniformly random orthonormal bases: bases (n n, LANES), vector j in the rows j n to j n + n.
 
@@ -173,19 +174,19 @@ def random_bases(state: Any, bases: Any) -> None:
                 bases[j * n + c, w] *= dot[w]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def directions_per_basis(n: int) -> int:
     """How many directions one basis gives."""
     return 8 * min(n * (n - 1) * (n - 2) // 6, MOST_TRIPLES)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def basis_cost(rows: int, n: int) -> float:
     """Nanoseconds for one basis, roughly: only to choose between methods."""
     return n * n * (7.0 + 0.6 * n + 0.1 * rows) + directions_per_basis(n) * (2.8 + 0.08 * rows)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def ray_block(rows: Any, table: Any, state: Any, bases: Any, products: Any, ends: Any, means: Any) -> None:
     """One estimate of the mass for each lane, from one new basis each, into `means` (LANES,).
 

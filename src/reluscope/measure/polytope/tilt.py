@@ -23,6 +23,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from reluscope._kernels import kernel
+
 LANES = 16
 """Points drawn side by side, so that row products and special functions become vector instructions."""
 
@@ -35,7 +37,7 @@ _LARGEST_PRECISION = 1e8
 """Cap on a factor's precision: thinner slabs are left to the exact truncation, and matrices stay well conditioned."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def quantile(p: float) -> float:
     """Φ⁻¹(p) for 0 < p < 1 to about 1e-15 relative (Wichura 1988, algorithm AS 241)."""
     q = p - 0.5
@@ -74,13 +76,13 @@ def quantile(p: float) -> float:
     return -top / low if q < 0.0 else top / low
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def upper_tail(x: float) -> float:
     """1 - Φ(x), relatively accurate for x > 0 up to 37."""
     return 0.5 * math.erfc(x * _SQRT_HALF)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def log_upper_tail(x: float) -> float:
     """log(1 - Φ(x)) for any x."""
     if x < -5.0:
@@ -91,7 +93,7 @@ def log_upper_tail(x: float) -> float:
     return -0.5 * x * x - _LOG_SQRT_2PI - math.log(x) + math.log1p(-t * (1.0 - t * (3.0 - t * (15.0 - 105.0 * t))))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _far_ratio(low: float, high: float) -> float:
     """log of (1-Φ(high)) / (1-Φ(low)) for 35 <= low < high: the squares are subtracted before they are rounded."""
     s = 1.0 / (low * low)
@@ -104,7 +106,7 @@ def _far_ratio(low: float, high: float) -> float:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def log_interval(low: float, high: float) -> float:
     """log(Φ(high) - Φ(low)), relatively accurate in both tails and for narrow intervals; -inf if low >= high."""
     if not low < high:
@@ -132,7 +134,7 @@ def log_interval(low: float, high: float) -> float:
     return log_upper_tail(low) + math.log(-math.expm1(_far_ratio(low, high)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def draw(v: float, low: float, high: float) -> tuple[float, float]:
     """The v-quantile of the standard normal law truncated to [low, high], and log(Φ(high) - Φ(low)).
 
@@ -197,7 +199,7 @@ def _float_of(typing_context: Any, bits: Any) -> Any:
     return types.float64(types.uint64), codegen
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fast_exp(x: float) -> float:
     """e^x for -700 <= x <= 700: x = k log 2 + r, Taylor for e^r; relative error 3e-16."""
     t = x * 1.4426950408889634 + 6755399441055744.0  # adding 1.5 * 2**52 rounds to a whole number k in the low bits
@@ -212,7 +214,7 @@ def fast_exp(x: float) -> float:
     return s * _float_of((_bits_of(t) << np.uint64(52)) + np.uint64(0x3FF0000000000000))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fast_log(x: float) -> float:
     """log x for normal positive x: mantissa m in [√½, √2), series in (m - 1)/(m + 1); error 2e-16 max(1, |log x|)."""
     shifted = _bits_of(x) + np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
@@ -292,7 +294,7 @@ def fast_quantile(p: float) -> float:
     return middle if q <= 0.425 else tail
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def truncated_moments(low: float, high: float) -> tuple[float, float]:
     """Mean and variance of the standard normal law truncated to [low, high]; about six digits, for proposals only."""
     mirrored = low + high < 0.0
@@ -334,7 +336,7 @@ def truncated_moments(low: float, high: float) -> tuple[float, float]:
     return (-mean if mirrored else mean), max(variance, 1e-300)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def unit_rows(A: Any, b: Any, rows: Any, lo: Any, hi: Any) -> int:
     """Fill `rows`, `lo`, `hi` with unit, pairwise non-parallel rows lo <= a.u <= hi; return how many, -1 if empty.
 
@@ -391,7 +393,7 @@ def unit_rows(A: Any, b: Any, rows: Any, lo: Any, hi: Any) -> int:
     return count
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def gaussian_factors(rows: Any, lo: Any, hi: Any, precision: Any, linear: Any, mean: Any, chance: Any) -> bool:
     """Expectation propagation: factors exp(linear_i t - precision_i t²/2), t = a_i.u, and the mean of their product.
 
@@ -456,7 +458,7 @@ def gaussian_factors(rows: Any, lo: Any, hi: Any, precision: Any, linear: Any, m
     return math.isfinite(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def triangular_rows(
     rows: Any, lo: Any, hi: Any, precision: Any, linear: Any, chance: Any, L: Any, ends: Any, basis: Any
 ) -> int:
@@ -545,7 +547,7 @@ def triangular_rows(
     return rank
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def proposals(
     L: Any, ends: Any, basis: Any, rank: int, precision: Any, linear: Any, mean: Any, family: Any, slope: Any
 ) -> bool:

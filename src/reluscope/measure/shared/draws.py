@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope._lazy import late
 from reluscope.errors import InputError
 from reluscope.measure.exact import interval_mass
-from reluscope.measure.normal import kernel
 from reluscope.measure.polytope import DIGITS, DirectionTable, direction_table, fast_quantile, scramble, trailing_ones
 from reluscope.measure.shared.line_sums import NORMAL, RADIAL, UNIFORM
 

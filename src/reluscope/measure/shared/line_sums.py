@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from reluscope._kernels import inner
-from reluscope.measure.normal import INV_SQRT_2PI, kernel, mills, upper_tail
+from reluscope._kernels import inner, kernel
+from reluscope.measure.normal import INV_SQRT_2PI, mills, upper_tail
 
 NORMAL, UNIFORM, RADIAL = 0, 1, 2
 

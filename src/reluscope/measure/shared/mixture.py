@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from reluscope._check import FloatArray
-from reluscope.measure.normal import LOG_SQRT_2PI, kernel, log_upper_tail, upper_tail
+from reluscope._kernels import kernel
+from reluscope.measure.normal import LOG_SQRT_2PI, log_upper_tail, upper_tail
 
 _EXTRA = 60
 _MILD = 64.0

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope.events import PlacedEvent
 from reluscope.inputs import Component
-from reluscope.measure.normal import kernel
 from reluscope.measure.shared.line_sums import FLAT, TIE
 from reluscope.measure.shared.trace import Segments, Tracer
 from reluscope.network import Layer, Network

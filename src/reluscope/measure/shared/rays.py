@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope._lazy import late
-from reluscope.measure.normal import kernel
 from reluscope.measure.shared.line_sums import radial_tail
 
 CHI, POWER = 0, 1

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope.measure.normal import kernel
+from reluscope._kernels import kernel
 from reluscope.measure.shared import line_sums
 from reluscope.measure.shared.draws import Batch
 from reluscope.measure.shared.job import Flags, Job, Sides

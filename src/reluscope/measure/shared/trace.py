@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
+from reluscope._kernels import kernel
 from reluscope.errors import InputError
-from reluscope.measure.normal import kernel
 from reluscope.measure.simd import (
     BLOCK,
     WORD_BLOCKS,

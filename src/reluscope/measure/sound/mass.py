@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from reluscope._kernels import inner, kernel
 from reluscope.measure.normal import exp_minus, half_square_exp, inlined_kernel, upper_tail
 
 INV_SQRT_2PI = 0.3989422804014327
@@ -93,7 +93,7 @@ def _cosine_sine(x: float) -> tuple[float, float]:
     return 1.0 - 2.0 * s * s, 2.0 * s * c
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def side_mass(lo: float, hi: float) -> float:
     """`P(lo < u < hi)` for a standard normal u, relative error below `MASS_ERROR`."""
     centre, half = 0.5 * (lo + hi), 0.5 * (hi - lo)
@@ -110,7 +110,7 @@ def side_mass(lo: float, hi: float) -> float:
     return 1.0 - upper_tail(-lo) - upper_tail(hi)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@inner
 def fraction(
     form: np.ndarray,
     at: int,
@@ -272,7 +272,7 @@ def fraction(
     return max(0.0, total - slack), min(1.0, total + slack)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@inner
 def _rule(frequency: float, lo: float, hi: float) -> int:
     """The smallest quadrature rule that is good enough for this frequency and side, or -1."""
     half, centre = 0.5 * (hi - lo), 0.5 * (hi + lo)
@@ -288,7 +288,7 @@ def _rule(frequency: float, lo: float, hi: float) -> int:
     return -1
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@inner
 def _share(a: float, b: float, low: float, high: float, mass: float, gaussian: bool) -> float:
     """Part of the side [low, high] between a and b."""
     a, b = max(a, low), min(b, high)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from reluscope._kernels import inner, kernel
 from reluscope.measure.simd import add_absolute, add_rows, axpy, copy, dot, dot_absolute, relax
 from reluscope.measure.sound.mass import fraction, side_mass
 
@@ -40,7 +40,7 @@ MOST_LEVELS = 64
 """Networks that one search may hold, each a reduction of the one before."""
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@inner
 def farthest(form: np.ndarray, start: int, stop: int, radius: float, norm: int) -> float:
     """The largest value of `form[start:stop] . m` over moves m of at most a length."""
     total = 0.0
@@ -55,7 +55,7 @@ def farthest(form: np.ndarray, start: int, stop: int, radius: float, norm: int) 
     return radius * (math.sqrt(total) if norm == NORM_2 else total)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@inner
 def on_boundary(
     d: int,
     k: int,
@@ -148,7 +148,7 @@ def on_boundary(
         size[head + j] = largest[j] + intercept[j]
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@inner
 def crosses(
     d: int,
     old: np.ndarray,
@@ -172,7 +172,7 @@ def crosses(
     return first > 1e-14 * first_size and second > 1e-14 * second_size
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@inner
 def tail_guess(form: np.ndarray, at: int, d: int, moments: np.ndarray, sign: float) -> float:
     """About how much of the box has `sign * form <= 0`: as if the form were normal."""
     mean, variance = form[at + d], 0.0
@@ -182,7 +182,7 @@ def tail_guess(form: np.ndarray, at: int, d: int, moments: np.ndarray, sign: flo
     return 0.5 * math.erfc(sign * mean / math.sqrt(2.0 * variance + 1e-300))
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def search(
     d: int,
     free: int,

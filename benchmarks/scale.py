@@ -2,9 +2,10 @@
 
     python benchmarks/scale.py [--jobs 2] [--dask] [--no-ceiling] [name ...]
 
-Run it on a machine that does nothing else. Each case is run once before, for compiling. The ceiling is what the machine
-gives: as many processes do the same work on one core each, side by side, and how much more they get done in a second
-together than one of them alone. Two cores that share caches, memory and a power budget are not two machines.
+Run it on a machine that does nothing else. Each case is run once before in both ways, for compiling and for the memory
+that threads keep. The ceiling is what the machine gives: as many processes do the same work on one core each, side by
+side, and how much more they get done in a second together than one of them alone. Two cores that share caches, memory
+and a power budget are not two machines.
 
 With `--dask` the same work is done by a LocalCluster of that many worker processes, against a cluster of one.
 """
@@ -200,6 +201,7 @@ def main() -> None:
         work = make()
         if not options.dask:
             work(1)
+            work(options.jobs)
         load = os.getloadavg()[0]
         with ExitStack() as stack:
             if options.dask:

@@ -511,3 +511,16 @@ def test_the_time_may_run_out_at_any_moment(looks, monkeypatch):
     monkeypatch.setattr(Pool, "open", lambda _: next(left, None) is not None)
     found = rs.recover(rs.Oracle(net), BOX, rng=0, check=0)
     assert found or found.layers or "none" in found.statement[0]
+
+
+def test_a_plane_without_biases_is_known_by_its_regions():
+    """Every surface is a ray from 0, so rows of the second layer are not told; the function is."""
+    net = random_net((2, 6, 4, 1), 0, bias=0.0)
+    box = ([-1.0, -1.0], [1.0, 1.0])
+    weights = rs.recover(rs.Oracle(net, limit=20_000), box, rng=0)
+    assert not weights.complete
+    assert any("method 'regions'" in line for line in weights.statement)
+    function = rs.recover(rs.Oracle(net), box, method="regions", rng=0)
+    assert function.complete
+    points = np.random.default_rng(0).uniform(-1, 1, (10_000, 2))
+    assert np.abs(function.result(points) - net(points)).max() < 1e-8

@@ -31,6 +31,9 @@ from reluscope.threads import clean_interrupt
 
 METHODS = ("exact", "regions", "samples", "labels")
 _CHECK_POINTS = 10_000
+_FEW_INPUTS = 3
+"""Inputs up to which walking the regions is the thing to try where weights cannot be told."""
+
 _ROUNDS = 20
 """How often points that fail a check are fed back into the walk."""
 _FEWEST = 2500
@@ -367,6 +370,8 @@ def recover(
         sampled = _check(oracle, result, lower, upper, view, min(check, oracle.left), rng)
     if not complete and method != "samples":
         lines += _hint(view)
+    if not complete and method == "exact" and oracle.n_inputs <= _FEW_INPUTS:
+        lines.append("with so few inputs method 'regions' often gives the function, as linear models without units")
     if oracle.link != "none":
         lines.append(f"what is recovered are the scores before the {oracle.link}")
     if sampled is not None:

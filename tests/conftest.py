@@ -9,6 +9,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,28 @@ def data_folder() -> Path:
     return Path(folder)
 
 
+@contextmanager
+def _local_cluster(workers: int) -> Iterator[Any]:
+    """A Dask cluster of so many processes on this machine, and its client."""
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None, "processes": True}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            distributed.LocalCluster(**options) as cluster,
+            distributed.Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+
+
+@pytest.fixture
+def local_cluster() -> Any:
+    """`with local_cluster(workers) as client`: a Dask cluster of a test's own."""
+    return _local_cluster
+
+
 @pytest.fixture(scope="session")
 def dask_client() -> Iterator[Any]:
     """A Dask cluster of two processes on this machine."""
-    distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True)
-        with cluster, distributed.Client(cluster, set_as_default=False) as client:
-            yield client
+    with _local_cluster(2) as client:
+        yield client

@@ -338,6 +338,59 @@ def test_a_task_that_the_cluster_gives_up_is_handed_out_again(dask_client, monke
             list(run(slow_square, range(4), jobs=2))
 
 
+def plus_sum(x, block):
+    """A number plus what all tasks share."""
+    return x + float(block.sum())
+
+
+def test_what_all_tasks_share_is_shipped_again_when_no_worker_has_it_any_more(dask_client):
+    """All workers die in the middle of the work: function and shared arguments are gone with them."""
+    with joblib.parallel_config(backend="dask", client=dask_client):
+        results = run(plus_sum, range(12), jobs=2, shared=(np.ones(1_000),))
+        found = [next(results)]
+        for process in dask_client.run(os.getpid).values():
+            os.kill(process, signal.SIGKILL)
+        assert found + list(results) == [x + 1000.0 for x in range(12)]
+
+
+class _Late:
+    """A future of Dask's that is cancelled, or loses its scheduler, while its value is on the way."""
+
+    def __init__(self, error, status):
+        self.error, self.status, self.cancelled = error, status, False
+
+    def add_done_callback(self, call):
+        call(self)
+
+    def result(self):
+        raise self.error
+
+    def cancel(self):
+        self.cancelled = True
+
+
+def test_a_future_of_dask_ends_whatever_happens_to_its_value():
+    ended = workers._carried(_Late(workers.CancelledError(), "finished"))
+    assert ended.done() and workers._outcome(ended).died == workers._GIVEN_UP
+    lost = workers._outcome(workers._carried(_Late(OSError("gone"), "finished"))).error
+    assert isinstance(lost, rs.WorkerError) and "scheduler of the cluster does not answer any more (gone)" in str(lost)
+    own = workers._outcome(workers._carried(_Late(FileNotFoundError("mine"), "error"))).error
+    assert isinstance(own, FileNotFoundError)
+    waiting = _Late(None, "pending")
+    waiting.add_done_callback = lambda call: None
+    assert workers._carried(waiting).cancel() and waiting.cancelled
+
+
+def test_a_cluster_without_workers_is_not_waited_for_without_end(local_cluster, monkeypatch):
+    monkeypatch.setattr(workers, "_DESERTED", 1.0)
+    with local_cluster(1) as client, joblib.parallel_config(backend="dask", client=client):
+        results = run(slow_square, range(2_000), jobs=1)
+        assert next(results) == 0
+        client.cluster.scale(0)
+        with pytest.raises(rs.WorkerError, match=r"the cluster has had no worker for \d+ s: start workers"):
+            list(results)
+
+
 def test_a_cluster_is_named_by_its_address(dask_client):
     with workers.cluster(dask_client.scheduler.address):
         assert os.getpid() not in set(run(lambda x: os.getpid(), range(4), jobs=2))

@@ -23,7 +23,15 @@ import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    InvalidStateError,
+    wait,
+)
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -53,6 +61,9 @@ _PATIENCE = 10.0
 
 _LARGE = 1 << 20
 """Bytes of a task from which on it does not pass through the scheduler of a cluster."""
+
+_DESERTED = 60.0
+"""Seconds without any worker in a cluster after which nobody waits any longer."""
 
 _IDLE = 120
 """Seconds after which worker processes without work end."""
@@ -567,6 +578,7 @@ class _Crew:
         self._halt = Halt()
         self._on_exit = ExitStack()
         self._name = f"reluscope-{uuid.uuid4().hex}"
+        self._asked = self._seen = time.monotonic()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -578,19 +590,16 @@ class _Crew:
             self._blob = _shipped((self._function, self._shared), self._on_exit)
         else:
             _same_versions(self._client, self._client.scheduler.address)
-            self._blob = self._client.scatter([(self._function, self._shared)], broadcast=True, hash=False)[0]
+            self._ship()
         if self._kind == "threads":
             given = self._function, self._shared, self._halt, self._workers_over
             self._threads = _Threads(self._jobs, lambda task: _in_thread(task, *given))
-        else:
+        elif self._kind == "processes":
             self._executor = self._new_executor()
         return self
 
     def _new_executor(self) -> Executor:
-        if self._kind == "processes":
-            loky = late("joblib.externals.loky")
-            return loky.get_reusable_executor(self._jobs, timeout=_IDLE)
-        return self._client.get_executor(pure=False)
+        return late("joblib.externals.loky").get_reusable_executor(self._jobs, timeout=_IDLE)
 
     def __exit__(self, *error: object) -> None:
         """Whatever still runs is told to stop, and not waited for."""
@@ -638,30 +647,54 @@ class _Crew:
             # Large tasks go to a worker straight away, past the scheduler; with the task they would pass through it.
             if _size(task) > _LARGE:
                 task = self._placed(task)
-            return self._executor.submit(_in_process, self._blob, task, self._budget, self._name)
+            given = self._blob, task, self._budget, self._name
+            return _carried(self._client.submit(_in_process, *given, pure=False))
         return self._executor.submit(_in_process, self._blob, task, self._budget, None)
 
-    def _placed(self, task: Any) -> Any:
-        """A task in the memory of a worker of the cluster; itself, if none takes it (the one chosen may just die)."""
+    def _ship(self) -> None:
+        """Function and shared arguments into the memory of every worker of the cluster."""
+        given = self._function, self._shared
+        self._blob = self._placed(given, broadcast=True)
+
+    def _placed(self, data: Any, broadcast: bool = False) -> Any:
+        """Data in the memory of one or all workers of the cluster; itself, if none takes it (they may just die)."""
         for _ in range(3):
             try:
-                return self._client.scatter([task], hash=False)[0]
+                return self._client.scatter([data], broadcast=broadcast, hash=False, timeout=_DESERTED / 6)[0]
             except (OSError, TimeoutError):  # a connection that was closed is an OSError
                 time.sleep(0.2)
-        return task
+        return data
 
     def finished(self) -> dict[int, _Outcome]:
         """What has been done since, at least one task; `OutOfTimeError` when the time is over."""
         while not (out := self._threads.finished() if self._kind == "threads" else self._done()):
-            if self._over is not None and self._over():
-                raise OutOfTimeError
-            look()
+            self._go_on_waiting()
         if any(o.died is not None for o in out.values()):
             out = self._again(out)
         for number in out:
             del self._tasks[number]
         self._feed()
         return out
+
+    def _go_on_waiting(self) -> None:
+        """Go on waiting, unless the time is over or the cluster has had no worker for long."""
+        if self._over is not None and self._over():
+            raise OutOfTimeError
+        look()
+        now = time.monotonic()
+        if self._kind != "dask" or now - self._asked < _DESERTED / 12:
+            return
+        self._asked = now
+        try:
+            any_worker = bool(self._client.sync(self._client.scheduler.ncores, callback_timeout=_DESERTED / 12))
+        except (OSError, TimeoutError, AttributeError):  # the scheduler itself is gone
+            any_worker = False
+        if any_worker:
+            self._seen = now
+        elif now - self._seen > _DESERTED:
+            raise WorkerError(
+                f"the cluster has had no worker for {now - self._seen:.0f} s: start workers and ask again"
+            )
 
     def _done(self) -> dict[int, _Outcome]:
         """What other processes have done since; nothing if that takes long."""
@@ -690,17 +723,42 @@ class _Crew:
                 future = self._submit(self._tasks[number])
                 self._running[future] = number
                 while not wait([future], timeout=_LOOK).done:
-                    if self._over is not None and self._over():
-                        raise OutOfTimeError
+                    self._go_on_waiting()
                 del self._running[future]
                 out[number] = _outcome(future)
-                # What a large task was made of went to a worker that was dying: no fault of the task.
+                # What it was made of, or what all tasks share, went with a worker that died: no fault of the task.
                 if out[number].died != _GIVEN_UP:
                     break
                 time.sleep(0.5)
+                if self._kind == "dask":
+                    self._ship()
         if self._kind == "processes":
             self._executor = self._new_executor()
         return out
+
+
+def _carried(future: Any) -> Future[Any]:
+    """A future of this process for one of Dask's, with its value brought here.
+
+    Dask's own executor never ends such a future if the task is cancelled while its value is on the way.
+    """
+    own: Future[Any] = Future()
+
+    def carry(done: Any) -> None:
+        try:
+            value = done.result()
+        except BaseException as error:
+            if isinstance(error, OSError) and done.status != "error":  # not the task's own
+                error = WorkerError(f"the scheduler of the cluster does not answer any more ({error})")
+            with suppress(InvalidStateError):
+                own.set_exception(error)
+        else:
+            with suppress(InvalidStateError):
+                own.set_result(value)
+
+    own.add_done_callback(lambda ended: future.cancel() if ended.cancelled() else None)
+    future.add_done_callback(carry)
+    return own
 
 
 def _outcome(future: Future[Any]) -> _Outcome:

@@ -135,7 +135,7 @@ def test_a_budget_ends_the_work_and_keeps_what_was_there(jobs):
 
 @pytest.mark.parametrize("work", [spin, spin_on_budget])
 def test_threads_stop_when_the_caller_leaves(work):
-    before = threading.active_count()
+    before = threads_at_work()
     timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
     timer.start()
     began = time.monotonic()
@@ -143,9 +143,29 @@ def test_threads_stop_when_the_caller_leaves(work):
         list(run(work, range(10), jobs=3))
     assert time.monotonic() - began < 2.3
     until = time.monotonic() + 2
-    while threading.active_count() > before and time.monotonic() < until:
+    while threads_at_work() > before and time.monotonic() < until:
         time.sleep(0.01)
-    assert threading.active_count() <= before
+    assert threads_at_work() <= before
+
+
+def threads_at_work():
+    return threading.active_count() - len(workers._Hand.resting)
+
+
+def test_worker_threads_serve_one_crew_after_another_and_end_without_work(monkeypatch):
+    """Handed out while they are about to end, too: the pause is as long as their patience."""
+    list(run(slow_square, range(8), jobs=2))
+    names = {thread.ident for thread in threading.enumerate() if thread.name == "reluscope worker"}
+    found = set(run(lambda _: (time.sleep(0.01), threading.get_ident())[1], range(8), jobs=2))
+    assert found <= names
+    monkeypatch.setattr(workers, "_REST", 0.002)
+    for _ in range(300):
+        assert list(run(lambda x: x, range(2), jobs=2)) == [0, 1]
+        time.sleep(0.002)
+    until = time.monotonic() + 10
+    while workers._Hand.resting and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not workers._Hand.resting
 
 
 def write_and_sleep(x, folder):

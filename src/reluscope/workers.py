@@ -36,11 +36,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, ParamSpec, TypeVar
 
 from reluscope._check import describe, integer
 from reluscope._extras import require
-from reluscope._lazy import late
+from reluscope._lazy import in_child, late
 from reluscope.budget import Budget
 from reluscope.errors import InputError, WorkerError
 from reluscope.threads import Halt, OutOfTimeError, blas_threads, deadline, deadline_at_hand, look, stoppable
@@ -62,6 +62,9 @@ _PATIENCE = 10.0
 _LARGE = 1 << 20
 """Bytes of a task from which on it does not pass through the scheduler of a cluster."""
 
+_REST = 5.0
+"""Seconds after which worker threads without work end."""
+
 _DESERTED = 60.0
 """Seconds without any worker in a cluster after which nobody waits any longer."""
 
@@ -71,6 +74,7 @@ _IDLE = 120
 
 class _Here(threading.local):
     worker: bool = False
+    waiting: SimpleQueue[Any] | None = None
     jobs: int | None = None
 
 
@@ -488,6 +492,11 @@ def on_cluster() -> bool:
     return not _HERE.worker and _dask_client() is not None
 
 
+def more_wanted() -> bool:
+    """In a worker thread: whether no task waits for the next worker that is free, so that work should be passed on."""
+    return _HERE.waiting is not None and _HERE.waiting.empty()
+
+
 def alone(jobs: int) -> bool:
     """Whether the work is done in the thread of the caller."""
     return _HERE.worker or (jobs == 1 and _dask_client() is None)
@@ -501,6 +510,46 @@ def _over(budget: Budget | None) -> Callable[[], bool] | None:
     if before is None:
         return lambda: budget.spent() is not None
     return lambda: before() or budget.spent() is not None
+
+
+class _Hand:
+    """A thread that works for one crew after another, and ends after some seconds without any.
+
+    To start a thread takes as long as many a task; and what a thread has freed it gets again without the system.
+    """
+
+    resting: ClassVar[deque[_Hand]] = deque()
+
+    def __init__(self) -> None:
+        self._orders: SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]]] = SimpleQueue()
+        # A daemon: a kernel that nobody waits for any more must not keep the process alive.
+        threading.Thread(target=self._serve, name="reluscope worker", daemon=True).start()
+
+    @classmethod
+    def hire(cls, loop: Callable[..., None], *arguments: Any) -> None:
+        """Run this loop in a thread that rests, or in a new one."""
+        try:
+            hand = cls.resting.pop()
+        except IndexError:
+            hand = cls()
+        hand._orders.put((loop, arguments))
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                loop, arguments = self._orders.get(timeout=_REST)
+            except Empty:
+                try:
+                    self.resting.remove(self)
+                except ValueError:  # not at rest: just hired
+                    continue
+                return
+            loop(*arguments)
+            del loop, arguments
+            self.resting.append(self)
+
+
+in_child(_Hand.resting.clear)
 
 
 class _Threads:
@@ -518,13 +567,12 @@ class _Threads:
         """Hand out a task; with it so many are out."""
         if self._started < min(busy, self._jobs):
             self._started += 1
-            # A daemon: a kernel that nobody waits for any more must not keep the process alive.
-            name, queues = f"reluscope worker {self._started}", (self._work, self._tasks, self._done)
-            threading.Thread(target=self._loop, args=queues, name=name, daemon=True).start()
+            _Hand.hire(self._loop, self._work, self._tasks, self._done)
         self._tasks.put((number, task))
 
     @staticmethod
     def _loop(work: Callable[[Any], Any], tasks: SimpleQueue[Any], done: SimpleQueue[Any]) -> None:
+        _HERE.waiting = tasks
         while (given := tasks.get()) is not None:
             number, task = given
             try:
@@ -533,6 +581,7 @@ class _Threads:
                 outcome = _Outcome(error=error)
             done.put((number, outcome))
             del given, task, outcome  # not to be kept until the next task
+        _HERE.waiting = None
 
     def finished(self) -> dict[int, _Outcome]:
         """What has been done since; nothing if that takes long."""
@@ -546,7 +595,7 @@ class _Threads:
         return out
 
     def leave(self) -> None:
-        """All threads end after the tasks at hand."""
+        """All threads are free after the tasks at hand."""
         with suppress(Empty):
             while True:
                 self._tasks.get_nowait()

@@ -43,7 +43,7 @@ from reluscope.cells.split import Geometry, Index, Split
 from reluscope.cells.wide import FirstLayer, Listed, is_wide
 from reluscope.network import Layer, Network, Pattern
 from reluscope.threads import OutOfTimeError, blas_threads, deadline
-from reluscope.workers import Unfolding, alone, on_cluster, unfold
+from reluscope.workers import Unfolding, alone, more_wanted, on_cluster, unfold
 
 BATCH_NUMBERS = 1 << 20
 """Numbers in the affine maps of one batch of cells, at most: a balance between the cache and Python's share of the
@@ -544,6 +544,9 @@ _AT_ONCE = 0.02
 _AT_ONCE_FAR = 0.5
 """Seconds that a worker walks before it says what it has found and what is left; on a cluster."""
 
+_AT_LEAST = 0.002
+"""Seconds that it walks even if others have nothing to do."""
+
 
 Path = tuple[int, ...]
 """Where a batch stands in the tree of one search, two numbers for each cut above it and two for itself: its place
@@ -665,9 +668,11 @@ def _some(
 ) -> tuple[list[_Event], list[_Node]]:
     """What a worker does: walk the tree below a batch for a while; what happened, and what waits then, in order.
 
-    The first cut of a tree is passed on at once: until then all others wait. Cells that nothing cuts any more stay.
+    The first cut of a tree is passed on at once: until then all others wait; so is the rest as soon as others have
+    nothing to do. Cells that nothing cuts any more stay.
     """
-    until = time.monotonic() + (0.0 if alone and node.depth == 0 else seconds)
+    begun = time.monotonic()
+    until = begun + (0.0 if alone and node.depth == 0 else seconds)
     stack, events = [node], list[_Event]()
     later = _Later()
     tree = tree._replace(plan=tree.plan.asking(cast("Doubts", later) if doubtful else None))
@@ -675,6 +680,8 @@ def _some(
         node = stack.pop()
         n, out, waiting = tree.opened(node)
         stack += waiting
+        if len(stack) > 1 and more_wanted():
+            until = min(until, begun + _AT_LEAST)
         looks, later.looks = later.looks, []
         events.append(_Event(n, out, node.path, node if keep else None, looks))
     return events, stack[::-1]

@@ -540,7 +540,7 @@ def _shared(
         frontier.waiting[:] = [_with(cast("Waiting", node.item), plan) for node in stack]
 
 
-_AT_ONCE = 0.02
+_AT_ONCE = 0.05
 _AT_ONCE_FAR = 0.5
 """Seconds that a worker walks before it says what it has found and what is left; on a cluster."""
 

@@ -155,7 +155,8 @@ _ROOM = _Room()
 
 
 def _grown(a: npt.NDArray[Any], times: int) -> npt.NDArray[Any]:
-    """The same rows, and room for as many more."""
+    """The same rows, and room for so many times as many: less where the buffer would be too large to be kept."""
+    times = max(2, min(times, _MOST_KEPT // max(a.nbytes, 1)))
     out = np.empty((times * len(a), *a.shape[1:]), a.dtype)
     out[: len(a)] = a
     return out

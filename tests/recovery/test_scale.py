@@ -16,6 +16,7 @@ from reluscope.recovery.labels import Boundary
 from reluscope.recovery.one_layer import Units, matched_share, sharpened, units_on_chords
 from reluscope.recovery.parts import _joined, _short, settled_by_parts
 from reluscope.recovery.peel import Candidate, Evidence, Grid, of_linear
+from reluscope.recovery.refine import Model
 from reluscope.recovery.slopes import settled_by_slopes
 from reluscope.recovery.trunk import Stage, Trunk
 from reluscope.recovery.view import look
@@ -155,6 +156,30 @@ def test_a_unit_with_a_tiny_outgoing_weight_is_found_among_others():
     found = rs.recover(rs.Oracle(faint), BOX, rng=0, check=2000)
     assert found and found.layers == (20,)
     assert found.sampled.largest < 1e-11
+
+
+def test_refinement_never_makes_the_misfit_larger(monkeypatch):
+    """Refined on some samples, a model may be wrong at others: trained 5-12-10-8-1 went from 2e-10 to 0.01 so."""
+    net = random_net((4, 6, 1), 0, bias=0.5)
+    view = look(rs.Oracle(net), np.full(4, -2.0), np.full(4, 2.0), np.random.default_rng(0))
+    pool = Pool.empty(view, np.random.default_rng(0), parse_budget(None))
+    pool.sample(3000)
+    layer = net.layers[0]
+    trunk = Trunk(4).grown(np.column_stack([2 * layer.dense(), layer.bias + 1e-7]))
+    model = Model(trunk, exact.fit_outputs(trunk, pool.samples, pool.values, 1e-3).rows)
+    before = exact._misfit(pool, model)
+    assert exact._misfit(pool, exact._refined(pool, model)) < 1e-12 < before
+    real, asked = exact.refine, []
+
+    def worse_at_first(model, U, Y):
+        asked.append(len(U))
+        better, residual = real(model, U, Y)
+        return (Model(better.trunk, better.rows + 0.1), residual) if len(asked) == 1 else (better, residual)
+
+    monkeypatch.setattr(exact, "refine", worse_at_first)
+    assert exact._misfit(pool, exact._refined(pool, model)) < 1e-12 and asked[1] > asked[0]
+    monkeypatch.setattr(exact, "refine", lambda model, U, Y: (Model(model.trunk, model.rows + 0.1), Y))
+    assert exact._misfit(pool, exact._refined(pool, model)) == before
 
 
 # -- no biases, trained weights --------------------------------------------------------------------------------------

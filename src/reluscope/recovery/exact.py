@@ -432,17 +432,18 @@ def _refined(pool: Pool, model: Model) -> Model:
         better = Model(model.trunk, fit.rows)
         return better if _misfit(pool, better) < _misfit(pool, model) else model
     some = _telling(model, pool.samples, pool.rng)
-    model, _ = refine(model, pool.samples[some], pool.values[some])
-    for _ in range(_MOST_REFINED):
-        residual = np.abs(model(pool.samples) - pool.values).max(axis=1)
-        if residual.max() <= 100 * pool.view.noise:
+    best, least = model, _misfit(pool, model)
+    for k in range(1 + _MOST_REFINED):
+        better, _ = refine(best, pool.samples[some], pool.values[some])
+        residual = np.abs(better(pool.samples) - pool.values).max(axis=1)
+        largest, before = float(residual.max()), least
+        if largest < least:
+            best, least = better, largest
+        if least <= 100 * pool.view.noise or (k > 0 and largest > 0.5 * before):
             break
-        some = np.union1d(some, np.argsort(-residual)[:_WORST])  # places the samples so far did not tell apart
-        better, _ = refine(model, pool.samples[some], pool.values[some])
-        if _misfit(pool, better) > 0.5 * residual.max():
-            return better if _misfit(pool, better) < residual.max() else model
-        model = better
-    return model
+        # Places that the samples so far did not tell apart: there it may be worse than before.
+        some = np.union1d(some, np.argsort(-residual)[:_WORST])
+    return best
 
 
 def _misfit(pool: Pool, model: Model) -> float:

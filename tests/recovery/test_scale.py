@@ -10,6 +10,7 @@ from nets import random_net, trained_net
 from reluscope.budget import parse_budget
 from reluscope.errors import InputError
 from reluscope.recovery import critical, exact
+from reluscope.recovery.corner import inner_units, with_inner_unit
 from reluscope.recovery.critical import Chords, chord_normals, find_bends, gradients, normals, random_chords
 from reluscope.recovery.exact import Pool, _unbroken
 from reluscope.recovery.labels import Boundary
@@ -156,6 +157,33 @@ def test_a_unit_with_a_tiny_outgoing_weight_is_found_among_others():
     found = rs.recover(rs.Oracle(faint), BOX, rng=0, check=2000)
     assert found and found.layers == (20,)
     assert found.sampled.largest < 1e-11
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 10])
+def test_a_unit_of_an_inner_layer_that_acts_in_a_corner_is_found_from_the_misfit(seed):
+    """Through the layer above it is seen with another factor in each region, and not alone where that one switches."""
+    rng = np.random.default_rng(seed)
+    net = random_net((4, 7, 6, 5, 1), seed, bias=0.3)
+    weights = [(layer.dense().copy(), layer.bias.copy()) for layer in net.layers]
+    X = rng.uniform(-2, 2, (20_000, 4))
+    h = np.maximum(X @ weights[0][0].T + weights[0][1], 0) @ weights[1][0].T
+    weights[1][1][2] = -np.quantile(h[:, 2], 0.995)
+    weights[2][0][:, 2] *= 5
+    net = rs.Network(weights)
+    view = look(rs.Oracle(net), np.full(4, -2.0), np.full(4, 2.0), rng)
+    pool = Pool.empty(view, rng, parse_budget(None))
+    pool.sample(20_000)
+    (W0, b0), (W1, b1), (W2, b2), (W3, b3) = weights
+    known = [k for k in range(6) if k != 2]
+    stages = Stage(2 * W0, b0, np.ones(7, bool)), Stage(W1[known], b1[known], np.ones(5, bool))
+    trunk = Trunk(4, stages).grown(np.column_stack([W2[:, known], b2]))
+    model = Model(trunk, np.column_stack([W3, np.zeros((1, 5)), b3]))
+    misfit = (pool.values - model(pool.samples)) @ view.mix
+    assert 0.9 < (np.abs(misfit) < 1e-9).mean() < 1.0
+    rows = list(inner_units(view, Trunk(4, stages[:1]), model, pool.samples, misfit, 1e-9, rng))
+    found = [with_inner_unit(model, 1, row, pool.samples, pool.values) for row in rows]
+    assert [stage.n_units for stage in found[0].trunk.stages] == [7, 6, 5]
+    assert min(exact._misfit(pool, more) for more in found) < 1e-7 < 0.01 < exact._misfit(pool, model)
 
 
 def test_refinement_never_makes_the_misfit_larger(monkeypatch):

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.budget import Budget
-from reluscope.recovery.corner import corner_unit
+from reluscope.recovery.corner import corner_unit, inner_units, with_inner_unit
 from reluscope.recovery.critical import Bends, Chords, chord_normals, find_bends, normals, random_chords
 from reluscope.recovery.follow import Followed, follow, units_at
 from reluscope.recovery.last_layer import OutputFit, fit_outputs
@@ -302,6 +302,8 @@ def recover_exact(
                     trunk, fit, complete = _checked(pool, trunk, fit, fits)
                 if not complete and layers and fit.share > _ALL_BUT_A_CORNER and view.relative <= _NOISY:
                     layers, trunk, fit = _with_corner(pool, layers, trunk, fit, fits)
+                    if fit.residual.max() > fits and pool.open():
+                        layers, trunk, fit = _with_inner(pool, layers, trunk, fit, fits)
                     complete = bool(fit.residual.max() <= fits)
                     if complete:
                         trunk, fit, complete = _checked(pool, trunk, fit, fits)
@@ -786,6 +788,39 @@ def _with_corner(
         pool.samples, pool.values = before
         return layers, trunk, fit
     return found, grown, best
+
+
+def _with_inner(
+    pool: Pool, layers: list[Peeled], trunk: Trunk, fit: OutputFit, fits: float
+) -> tuple[list[Peeled], Trunk, OutputFit]:
+    """A unit added to a layer before the last one that acts where the outputs do not fit yet, if they do then."""
+    model = Model(trunk, fit.rows)
+    misfit = (pool.values - model(pool.samples)) @ pool.view.mix
+    for k in range(len(trunk.stages) - 2, -1, -1):
+        below, rows = Trunk(pool.view.n, trunk.stages[:k]), list[FloatArray]()
+        with pool.asking("values"):
+            rows = list(inner_units(pool.view, below, model, pool.samples, misfit, fits, pool.rng))
+        for row in rows:
+            grown, its_fit = _fitted(pool, with_inner_unit(model, k, row, pool.samples, pool.values).trunk, fits)
+            if its_fit.residual.max() <= fits:
+                return _standing_on(layers, grown, k), grown, its_fit
+    return layers, trunk, fit
+
+
+def _standing_on(layers: list[Peeled], trunk: Trunk, k: int) -> list[Peeled]:
+    """The layers as this trunk has them, with one unit more in layer k."""
+    stages = trunk.stages
+    return [
+        replace(
+            layer,
+            trunk=Trunk(trunk.n_inputs, stages[:i]),
+            rows=np.column_stack([stages[i].weight, stages[i].bias])[: stages[i].n_units],
+            firm=layer.firm + (i == k),
+        )
+        if i >= k
+        else layer
+        for i, layer in enumerate(layers)
+    ]
 
 
 def _around(pool: Pool, fit: OutputFit, fits: float) -> FloatArray:

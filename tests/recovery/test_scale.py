@@ -17,7 +17,7 @@ from reluscope.recovery.labels import Boundary
 from reluscope.recovery.one_layer import Units, matched_share, sharpened, units_on_chords
 from reluscope.recovery.parts import _joined, _short, settled_by_parts
 from reluscope.recovery.peel import Candidate, Evidence, Grid, of_linear
-from reluscope.recovery.refine import Model
+from reluscope.recovery.refine import Model, refine
 from reluscope.recovery.slopes import settled_by_slopes
 from reluscope.recovery.trunk import Stage, Trunk
 from reluscope.recovery.view import look
@@ -208,6 +208,25 @@ def test_refinement_never_makes_the_misfit_larger(monkeypatch):
     assert exact._misfit(pool, exact._refined(pool, model)) < 1e-12 and asked[1] > asked[0]
     monkeypatch.setattr(exact, "refine", lambda model, U, Y: (Model(model.trunk, model.rows + 0.1), Y))
     assert exact._misfit(pool, exact._refined(pool, model)) == before
+
+
+def test_a_unit_that_hardly_shows_does_not_keep_the_others_from_being_refined():
+    """Its row hardly changes the outputs: scaled up, what rounding says of it moved it far, and no step was taken."""
+    largest = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        U = rng.uniform(-1, 1, (2000, 3))
+        first = np.column_stack([rng.normal(size=(6, 3)), 0.3 * rng.normal(size=6)])
+        second = np.column_stack([rng.normal(size=(5, 6)), np.zeros((5, 3)), rng.normal(size=5)])
+        below = Trunk(3).grown(first)
+        second[4, -1] = -(below.features(U) @ second[4, :-1]).min()
+        outputs = np.concatenate([rng.normal(size=4), [1e-13], np.zeros(10)])[None]
+        near = second + 1e-8 * rng.normal(size=second.shape) * (np.arange(5) < 4)[:, None]
+        start = Model(Trunk(3).grown(first + 1e-8 * rng.normal(size=first.shape)).grown(near), outputs)
+        values = Model(below.grown(second), outputs)(U)
+        assert np.abs(start(U) - values).max() > 1e-9
+        largest.append(np.abs(refine(start, U, values)[1]).max())
+    assert max(largest) < 1e-12
 
 
 # -- no biases, trained weights --------------------------------------------------------------------------------------

@@ -434,15 +434,16 @@ def _refined(pool: Pool, model: Model) -> Model:
         better = Model(model.trunk, fit.rows)
         return better if _misfit(pool, better) < _misfit(pool, model) else model
     some = _telling(model, pool.samples, pool.rng)
-    best, least = model, _misfit(pool, model)
-    for k in range(1 + _MOST_REFINED):
+    best, least, before = model, _misfit(pool, model), np.inf
+    for _ in range(1 + _MOST_REFINED):
         better, _ = refine(best, pool.samples[some], pool.values[some])
         residual = np.abs(better(pool.samples) - pool.values).max(axis=1)
-        largest, before = float(residual.max()), least
+        largest = float(residual.max())
         if largest < least:
             best, least = better, largest
-        if least <= 100 * pool.view.noise or (k > 0 and largest > 0.5 * before):
+        if least <= 100 * pool.view.noise or largest > 0.5 * before:
             break
+        before = largest
         # Places that the samples so far did not tell apart: there it may be worse than before.
         some = np.union1d(some, np.argsort(-residual)[:_WORST])
     return best
@@ -793,18 +794,52 @@ def _with_corner(
 def _with_inner(
     pool: Pool, layers: list[Peeled], trunk: Trunk, fit: OutputFit, fits: float
 ) -> tuple[list[Peeled], Trunk, OutputFit]:
-    """A unit added to a layer before the last one that acts where the outputs do not fit yet, if they do then."""
-    model = Model(trunk, fit.rows)
+    """Layers before the last one with units added that act where the outputs do not fit yet, if they do then."""
+    before = pool.samples, pool.values  # those added below crowd in one corner: few others would be outvoted
+    state, first = (layers, trunk, fit), True
+    for _ in range(2 * _MOST_CORNERS if len(trunk.stages) > 1 else 0):
+        if not pool.open():
+            break
+        pool.sample(_CHECKS // 4)
+        state = state[0], *_fitted(pool, state[1], fits)
+        if state[2].residual.max() > fits:
+            around = _around(pool, state[2], fits)
+            pool.add(around[::2])
+            state = state[0], *_fitted(pool, state[1], fits)
+            better = _one_inner(pool, *state, fits)
+            if better is None:
+                break
+            pool.add(around[1::2])  # it must hold where it was not looked for
+            better = better[0], *_fitted(pool, better[1], fits)
+        else:
+            better = state
+        if better[2].residual.max() <= fits:
+            return better
+        # Once more with these samples, which may tell the rest of its row; then as it is, for there may be another.
+        state, first = (state, False) if first else (better, True)
+    pool.samples, pool.values = before
+    return layers, trunk, fit
+
+
+def _one_inner(
+    pool: Pool, layers: list[Peeled], trunk: Trunk, fit: OutputFit, fits: float
+) -> tuple[list[Peeled], Trunk, OutputFit] | None:
+    """One such unit: the first with which the outputs fit, else that with which most of those samples do that did not.
+    None if none of them explains half of them."""
+    model, best = Model(trunk, fit.rows), None
     misfit = (pool.values - model(pool.samples)) @ pool.view.mix
+    most = 0.5 + 0.5 * fit.share
     for k in range(len(trunk.stages) - 2, -1, -1):
         below, rows = Trunk(pool.view.n, trunk.stages[:k]), list[FloatArray]()
         with pool.asking("values"):
             rows = list(inner_units(pool.view, below, model, pool.samples, misfit, fits, pool.rng))
         for row in rows:
             grown, its_fit = _fitted(pool, with_inner_unit(model, k, row, pool.samples, pool.values).trunk, fits)
+            if its_fit.share > most:
+                most, best = its_fit.share, (_standing_on(layers, grown, k), grown, its_fit)
             if its_fit.residual.max() <= fits:
-                return _standing_on(layers, grown, k), grown, its_fit
-    return layers, trunk, fit
+                return best
+    return best
 
 
 def _standing_on(layers: list[Peeled], trunk: Trunk, k: int) -> list[Peeled]:

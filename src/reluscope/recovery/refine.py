@@ -19,6 +19,11 @@ _NUMBERS = 1 << 21
 """Derivatives held at a time: 16 MB."""
 
 
+_FAINT = 1e-7
+"""Parameters that show less than so (relative to the one that shows most) take smaller steps: else rounding moves them
+far, and with them every unit that they switch."""
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A complete model in unit-box coordinates: a trunk and output rows (outputs, features + 1)."""
@@ -49,7 +54,7 @@ def refine(model: Model, U: FloatArray, Y: FloatArray, steps: int = 12) -> tuple
     for _ in range(steps):
         G, pull = _normal_equations(best, U, residual)
         size = np.sqrt(G.diagonal())
-        size[size == 0] = 1.0
+        size = np.maximum(size, _FAINT * size.max() or 1.0)
         G /= size[:, None] * size
         G[np.diag_indices_from(G)] += damping * len(U)
         try:

@@ -144,16 +144,22 @@ def _widened(
     return found
 
 
+def _square(A: FloatArray) -> FloatArray:
+    """A square matrix with the singular values and right vectors of one with more rows, and zeros below others."""
+    R = np.linalg.qr(A, mode="r")
+    return np.concatenate([R, np.zeros((max(0, A.shape[1] - len(R)), A.shape[1]))])
+
+
 def _direction(M: FloatArray, m: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """The theta of which all misfits are multiples, of about their size, and the directions that it says nothing about;
     None if there is none."""
     along = m / np.linalg.norm(m, axis=1, keepdims=True)
     aside = M - along[:, :, None] * np.einsum("ij,ijk->ik", along, M)[:, None]
     aside /= np.linalg.norm(M, axis=(1, 2))[:, None, None]
-    s, Vt = np.linalg.svd(np.concatenate(M), full_matrices=True)[1:]
+    s, Vt = np.linalg.svd(_square(np.concatenate(M)))[1:]
     rank = int((s > 1e-9 * s[0]).sum())
     shown = Vt[:rank].T
-    left, turn = np.linalg.svd(np.concatenate(aside) @ shown)[1:]
+    left, turn = np.linalg.svd(_square(np.concatenate(aside) @ shown))[1:]
     if rank > 1 and left[-1] > _AGREE * left[-2]:  # no direction, or more than one
         return None
     theta = shown @ turn[-1]

@@ -110,7 +110,8 @@ _MOST_RIVALS, _SHORT = 8, 1e-5
 """Units beside whose surface a candidate is looked at, and the length of the differences there."""
 
 _FEW_INPUTS = 6
-"""Up to so many inputs surfaces are cut into many pieces, and more rivals are looked at."""
+"""Up to so many inputs surfaces are cut into many pieces, more rivals are looked at, and derivatives are cheap enough
+to look for units of inner layers in corners."""
 
 _NEARLY_ALWAYS = 0.97
 """Share of samples at which a unit must have one state to be put beside the linear functions that stood for it."""
@@ -302,7 +303,7 @@ def recover_exact(
                     trunk, fit, complete = _checked(pool, trunk, fit, fits)
                 if not complete and layers and fit.share > _ALL_BUT_A_CORNER and view.relative <= _NOISY:
                     layers, trunk, fit = _with_corner(pool, layers, trunk, fit, fits)
-                    if fit.residual.max() > fits and pool.open():
+                    if fit.residual.max() > fits and pool.open() and view.n <= _FEW_INPUTS:
                         layers, trunk, fit = _with_inner(pool, layers, trunk, fit, fits)
                     complete = bool(fit.residual.max() <= fits)
                     if complete:

@@ -541,7 +541,7 @@ class _Hand:
             except Empty:
                 try:
                     self.resting.remove(self)
-                except ValueError:  # not at rest: just hired
+                except (ValueError, IndexError):  # not at rest: just hired; or others came and went meanwhile
                     continue
                 return
             loop(*arguments)

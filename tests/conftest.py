@@ -6,9 +6,10 @@ import itertools
 import os
 import signal
 import sys
+import threading
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,14 @@ def _local_cluster(workers: int) -> Iterator[Any]:
             distributed.Client(cluster, set_as_default=False) as client,
         ):
             yield client
+
+
+@pytest.fixture
+def threads_at_work() -> Callable[[], int]:
+    """How many threads there are, without worker threads that rest."""
+    from reluscope.workers import _Hand
+
+    return lambda: threading.active_count() - len(_Hand.resting)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -168,18 +167,18 @@ def test_a_dask_cluster_gives_the_same_answers(dask_client):
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_ctrl_c_keeps_the_regions_that_were_found(jobs):
+def test_ctrl_c_keeps_the_regions_that_were_found(jobs, threads_at_work):
     def stop(done: int, text: str) -> None:
         if done > 2000:
             raise KeyboardInterrupt
 
-    before = threading.active_count()
+    before = threads_at_work()
     found = rs.regions(network(2, 60, 60, 1), (-3, 3), jobs=jobs, progress=stop)
     assert len(found) and not found.complete and "interrupted" in found.stopped
     until = time.monotonic() + 2
-    while threading.active_count() > before + 1 and time.monotonic() < until:
+    while threads_at_work() > before + 1 and time.monotonic() < until:
         time.sleep(0.01)
-    assert threading.active_count() <= before + 1
+    assert threads_at_work() <= before + 1
 
 
 def test_ctrl_c_keeps_the_masses_that_were_measured():

@@ -134,7 +134,7 @@ def test_a_budget_ends_the_work_and_keeps_what_was_there(jobs):
 
 
 @pytest.mark.parametrize("work", [spin, spin_on_budget])
-def test_threads_stop_when_the_caller_leaves(work):
+def test_threads_stop_when_the_caller_leaves(work, threads_at_work):
     before = threads_at_work()
     timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
     timer.start()
@@ -146,10 +146,6 @@ def test_threads_stop_when_the_caller_leaves(work):
     while threads_at_work() > before and time.monotonic() < until:
         time.sleep(0.01)
     assert threads_at_work() <= before
-
-
-def threads_at_work():
-    return threading.active_count() - len(workers._Hand.resting)
 
 
 def test_worker_threads_serve_one_crew_after_another_and_end_without_work(monkeypatch):

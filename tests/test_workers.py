@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -151,6 +152,9 @@ def test_threads_stop_when_the_caller_leaves(work, threads_at_work):
 def test_worker_threads_serve_one_crew_after_another_and_end_without_work(monkeypatch):
     """Handed out while they are about to end, too: the pause is as long as their patience."""
     list(run(slow_square, range(8), jobs=2))
+    until = time.monotonic() + 2
+    while len(workers._Hand.resting) < 2 and time.monotonic() < until:  # they come to rest after the last result
+        time.sleep(0.001)
     names = {thread.ident for thread in threading.enumerate() if thread.name == "reluscope worker"}
     found = set(run(lambda _: (time.sleep(0.01), threading.get_ident())[1], range(8), jobs=2))
     assert found <= names
@@ -405,6 +409,21 @@ def test_a_cluster_without_workers_is_not_waited_for_without_end(local_cluster, 
         client.cluster.scale(0)
         with pytest.raises(rs.WorkerError, match=r"the cluster has had no worker for \d+ s: start workers"):
             list(results)
+
+
+def test_time_without_workers_begins_when_none_is_seen(monkeypatch):
+    """Not when the last answer came: the caller may have taken long over a result."""
+    seen, clock = iter([{}, {"a": 1}, {}, {}, {}]), iter([1000.0, 1050.0, 1100.0, 1140.0, 1170.0])
+    crew = workers._Crew(slow_square, 2, "threads", (), None)
+    scheduler = SimpleNamespace(ncores=None)
+    crew._kind = "dask"
+    crew._client = SimpleNamespace(scheduler=scheduler, sync=lambda call, callback_timeout: next(seen))
+    crew._asked = 0.0
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for _ in range(4):
+        crew._go_on_waiting()
+    with pytest.raises(rs.WorkerError, match="no worker for 70 s"):
+        crew._go_on_waiting()
 
 
 def test_a_cluster_is_named_by_its_address(dask_client):

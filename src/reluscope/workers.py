@@ -627,7 +627,8 @@ class _Crew:
         self._halt = Halt()
         self._on_exit = ExitStack()
         self._name = f"reluscope-{uuid.uuid4().hex}"
-        self._asked = self._seen = time.monotonic()
+        self._asked = time.monotonic()
+        self._deserted: float | None = None  # since when the cluster has been seen without a worker
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -739,11 +740,12 @@ class _Crew:
         except (OSError, TimeoutError, AttributeError):  # the scheduler itself is gone
             any_worker = False
         if any_worker:
-            self._seen = now
-        elif now - self._seen > _DESERTED:
-            raise WorkerError(
-                f"the cluster has had no worker for {now - self._seen:.0f} s: start workers and ask again"
-            )
+            self._deserted = None
+        elif self._deserted is None:
+            self._deserted = now
+        elif now - self._deserted > _DESERTED:
+            since = now - self._deserted
+            raise WorkerError(f"the cluster has had no worker for {since:.0f} s: start workers and ask again")
 
     def _done(self) -> dict[int, _Outcome]:
         """What other processes have done since; nothing if that takes long."""

@@ -61,7 +61,7 @@ def corner_unit(
     theta = np.linalg.lstsq(rows, wanted, rcond=1e-9)[0]
     if np.abs(rows @ theta - wanted).max() > _AGREE * size:
         return None
-    s, Vt = np.linalg.svd(rows, full_matrices=True)[1:]
+    s, Vt = np.linalg.svd(_square(rows))[1:]
     open_ = Vt[int((s > 1e-9 * s[0]).sum()) :].T
     row = _off_elsewhere(side * theta, open_, with_one(below.features(U[side * misfit <= fits])), 2 * fits)
     return None if row is None else row / np.linalg.norm(row)
@@ -217,8 +217,8 @@ class _Outgoing:
         self.stage, self.upper = model.trunk.stages[layer + 1], model.trunk.stages[layer + 2 :]
         z = Trunk(model.trunk.n_inputs, model.trunk.stages[: layer + 1]).features(U)
         on = z[:, unit] > 0
-        self.z, self.u, self.Y = z[on], z[on][:, unit], Y[on]
-        self.h = self.z @ self.stage.weight.T + self.stage.bias
+        self.u, self.Y = z[on, unit], Y[on]
+        self.h = z[on] @ self.stage.weight.T + self.stage.bias
         self.n = self.stage.n_units + (0 if copy is None else len(model.rows))
 
     def made(self, v: FloatArray) -> Model:

@@ -19,7 +19,7 @@ import reluscope as rs
 from reluscope import workers
 from reluscope.budget import Budget, parse_budget
 from reluscope.threads import OutOfTimeError, look, stopped
-from reluscope.workers import resolve_jobs, run, run_as_finished, unfold
+from reluscope.workers import at_once, resolve_jobs, run, run_as_finished, unfold
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +54,42 @@ def test_a_setting_that_means_nothing_is_refused(bad, monkeypatch):
     monkeypatch.setenv("RELUSCOPE_JOBS", bad)
     with pytest.raises(rs.InputError, match="RELUSCOPE_JOBS must be"):
         resolve_jobs(None)
+
+
+# -- short calls -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_short_calls_come_back_in_their_order_and_are_shared(jobs):
+    by = set()
+    met = threading.Barrier(min(jobs, 3))  # so many threads must be at work together, or nobody passes
+
+    def call(k):
+        by.add(threading.get_ident())
+        if k < min(jobs, 3):
+            met.wait(timeout=30)
+        return k * k
+
+    assert at_once([lambda k=k: call(k) for k in range(9)], jobs=jobs) == [k * k for k in range(9)]
+    assert min(jobs, 3) <= len(by) <= jobs
+    assert at_once([], jobs=jobs) == []
+
+
+@pytest.mark.parametrize("where", ["caller", "helper"])
+def test_an_error_in_a_short_call_ends_the_others(where):
+    here, later = threading.get_ident(), []
+    met = threading.Barrier(2)
+
+    def fail():
+        met.wait(timeout=30)
+        if (threading.get_ident() == here) == (where == "caller"):
+            raise ValueError("no")
+        time.sleep(0.2)  # the other one has failed by then
+
+    with pytest.raises(ValueError, match="no"):
+        at_once([fail, fail, *[lambda: later.append(1)] * 5], jobs=2)
+    if where == "caller":
+        assert not later
 
 
 # -- a map ---------------------------------------------------------------------------------------------------------

@@ -552,6 +552,44 @@ class _Hand:
 in_child(_Hand.resting.clear)
 
 
+def at_once(calls: Iterable[Callable[[], Given]], *, jobs: int) -> list[Given]:
+    """What some short calls give, made by this thread and by `jobs - 1` others that rest.
+
+    For a few milliseconds of work in which the interpreter is free: to put a crew together takes as long.
+    """
+    left, found = deque(enumerate(calls)), dict[int, Given]()
+
+    def take() -> None:
+        with suppress(IndexError):  # no more of them
+            while True:
+                number, call = left.popleft()
+                found[number] = call()
+
+    def help_out(ended: SimpleQueue[BaseException | None]) -> None:
+        error = None
+        try:
+            take()
+        except BaseException as caught:
+            error = caught
+        ended.put(error)
+
+    helpers = min(jobs, len(left)) - 1
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+    for _ in range(helpers):
+        _Hand.hire(help_out, ended)
+    try:
+        take()
+    except BaseException:
+        left.clear()  # of what follows, nothing is wanted any more
+        raise
+    for _ in range(helpers):
+        error = ended.get()
+        if error is not None:
+            left.clear()
+            raise error
+    return [found[number] for number in range(len(found))]
+
+
 class _Threads:
     """Worker threads that take tasks from one queue and put outcomes into another.
 

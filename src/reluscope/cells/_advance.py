@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -142,9 +143,42 @@ def _add_units(by_unit, listed, n, maps, p, size2, to, to_error2, c):  # type: i
                 to_error2[c, k] += a * (by_unit[h, k] * by_unit[h, k])
 
 
+@inner
+def _longer(pattern, root, parent, piece):  # type: ignore[no-untyped-def]
+    n, before, units = len(parent), pattern.shape[1], piece.shape[1]
+    out, roots = np.empty((n, before + units), np.uint8), np.empty(n, np.int64)
+    for i in range(n):
+        p = parent[i]
+        roots[i] = root[p]
+        for j in range(before):
+            out[i, j] = pattern[p, j]
+        for j in range(units):
+            out[i, before + j] = piece[i, j]
+    return out, roots
+
+
 @kernel
-def through_relus(maps, error2, top, parent, piece, by_unit, bias, with_errors):  # type: ignore[no-untyped-def]
-    """The maps of the layer after one of ReLUs for each child, and their squared errors.
+def longer(pattern, root, parent, piece):  # type: ignore[no-untyped-def]
+    """The patterns of the parents, each followed by the pieces of the child, and the roots."""
+    return _longer(pattern, root, parent, piece)
+
+
+@kernel
+def tolerances(error2, times):  # type: ignore[no-untyped-def]
+    """`times` the probable errors, from their squares."""
+    n, m = error2.shape
+    out = np.empty((n, m))
+    for i in range(n):
+        for j in range(m):
+            out[i, j] = times * math.sqrt(error2[i, j])
+    return out
+
+
+@kernel
+def through_relus(  # type: ignore[no-untyped-def]
+    maps, error2, top, parent, piece, by_unit, bias, with_errors, pattern, root
+) -> Any:
+    """The maps of the layer after one of ReLUs for each child, their squared errors; patterns and roots as `longer`.
 
     Children of one cell, which follow one another, differ in the few units that cross it: what the others give is
     summed up once for all. The terms are those of the whole product, and none is taken away again: sums that are exact
@@ -196,50 +230,125 @@ def through_relus(maps, error2, top, parent, piece, by_unit, bias, with_errors):
                 own[mine] = varied[q]
                 mine += piece[c, varied[q]]
             _add_units(by_unit, own, mine, maps, p, size2, out, out_error2, c)
-    return out, out_error2
+    new, roots = _longer(pattern, root, parent, piece)
+    return out, out_error2, new, roots
 
 
 @kernel
-def from_lists(first, settled, ends, listed, starts, step, rise, piece, by_unit, with_errors):  # type: ignore[no-untyped-def]
+def filled_up(listed, starts, maps, tolerance, level):  # type: ignore[no-untyped-def]
+    """Maps (nodes, rows, longest) and tolerances (nodes, longest) of the units on the lists of some nodes.
+
+    Node k has the units `listed[starts[k]:starts[k + 1]]`. Lists shorter than the longest are filled up with units that
+    are below the break point everywhere.
+    """
+    nodes, rows, longest = len(starts) - 1, maps.shape[0], np.int64(1)
+    for k in range(nodes):
+        longest = max(longest, starts[k + 1] - starts[k])
+    out, out_tolerance = np.zeros((nodes, rows, longest)), np.zeros((nodes, longest))
+    for k in range(nodes):
+        own = starts[k + 1] - starts[k]
+        for q in range(own):
+            j = listed[starts[k] + q]
+            for r in range(rows):
+                out[k, r, q] = maps[r, j]
+            out_tolerance[k, q] = tolerance[j]
+        for q in range(own, longest):
+            out[k, rows - 1, q] = level - 1.0
+    return out, out_tolerance
+
+
+@kernel
+def named(labels, offsets, parent, listed, starts, begin):  # type: ignore[no-untyped-def]
+    """Labels of facets; those from `begin` on count the units on the list of the node that a cell is from."""
+    out = np.empty(len(labels), np.int32)
+    for c in range(len(parent)):
+        first = starts[parent[c]]
+        for i in range(offsets[c], offsets[c + 1]):
+            out[i] = labels[i] if labels[i] < begin else listed[first + (labels[i] - begin)]
+    return out
+
+
+@kernel
+def in_all(known, listed, starts, piece, ends):  # type: ignore[no-untyped-def]
+    """The pieces of all units on the children of some nodes: those that are known, and those of units on lists."""
+    units = known.shape[1]
+    out = np.empty((len(piece), units), np.uint8)
+    for k in range(len(known)):
+        for i in range(ends[k], ends[k + 1]):
+            for j in range(units):
+                out[i, j] = known[k, j]
+            for q in range(starts[k + 1] - starts[k]):
+                out[i, listed[starts[k] + q]] = piece[i, q]
+    return out
+
+
+@kernel
+def from_lists(  # type: ignore[no-untyped-def]
+    points, corners, known, listed, starts, piece, ends, before, after, by_unit, with_errors
+) -> Any:
     """Maps and squared errors of the children of some nodes, those of node k at `ends[k]:ends[k + 1]`.
 
-    They are `first[k]` and `settled[k]`, and what the units on the list of the node, `listed[starts[k]:starts[k + 1]]`,
-    add where they are above their break point: unit u adds `step[0, :, u]` and `rise[k, u]` before the following layer.
+    What is the same on all children of a node is summed up once: the units that `known` has on piece 1. Then each child
+    adds those units of the node's list, `listed[starts[k]:starts[k + 1]]`, that are on piece 1. Unit j adds
+    `step[0, :, j]` to the maps before the following layer, and to their squared errors, of the size that it has at the
+    vertices `points[corners[k]:corners[k + 1]]` of the node.
+
+    `before` are the first layer's maps and squared errors, the squares of slopes (2, units) and of shifts (2, units) of
+    both pieces; `after` the second layer's maps where all units are on piece 0, the squares of its biases, and `step`.
     """
-    n, rows, m = len(piece), first.shape[1], first.shape[2]
-    out = np.empty((n, rows, m))
-    out_error2 = np.empty((n if with_errors else 0, m))
-    own = np.empty(piece.shape[1], np.uint64)
-    for node in range(len(first)):
-        begin, units = starts[node], starts[node + 1] - starts[node]
-        for i in range(ends[node], ends[node + 1]):
-            for r in range(rows):
-                for k in range(m):
-                    out[i, r, k] = first[node, r, k]
-            for k in range(m if with_errors else 0):
-                out_error2[i, k] = settled[node, k]
+    maps, error2, slope2, shift2 = before
+    first, bias2, step = after
+    n, d, units, m = len(piece), points.shape[1], maps.shape[1], by_unit.shape[1]
+    out = np.empty((n + 1, d + 1, m))  # the last row is the node at hand
+    out_error2 = np.empty((n + 1 if with_errors else 0, m))
+    own = np.empty(units, np.uint64)
+    rise, value, top = np.zeros(units), np.empty(units), np.empty(units)
+    for node in range(len(known)):
+        for r in range(d + 1):
+            for k in range(m):
+                out[n, r, k] = first[r, k]
+        if with_errors:
+            for j in range(units):
+                top[j] = 0.0
+            for v in range(corners[node], corners[node + 1]):
+                for j in range(units):
+                    value[j] = maps[d, j]
+                for r in range(d):
+                    x = points[v, r]
+                    for j in range(units):
+                        value[j] += x * maps[r, j]
+                for j in range(units):
+                    top[j] = max(top[j], abs(value[j]))
+            for k in range(m):
+                out_error2[n, k] = bias2[k]
+            for j in range(units):
+                size2 = error2[j] + EPS * EPS * top[j] * top[j]
+                least = slope2[0, j] * size2 + EPS * EPS * shift2[0, j]
+                rise[j] = slope2[1, j] * size2 + EPS * EPS * shift2[1, j] - least
+                if least != 0.0:
+                    for k in range(m):
+                        out_error2[n, k] += least * (by_unit[j, k] * by_unit[j, k])
+        for i in range(ends[node] - 1, ends[node + 1]):
             mine = np.int64(0)
-            for q in range(units):
-                own[mine] = listed[begin + q]
-                mine += piece[i, q]
-            _add_units(by_unit, own, mine, step, np.int64(0), rise[node], out, out_error2, i)
+            if i < ends[node]:
+                to = n
+                for j in range(units):
+                    own[mine] = j
+                    mine += known[node, j] == 1
+            else:
+                to = i
+                for r in range(d + 1):
+                    for k in range(m):
+                        out[to, r, k] = out[n, r, k]
+                for k in range(m if with_errors else 0):
+                    out_error2[to, k] = out_error2[n, k]
+                for q in range(starts[node + 1] - starts[node]):
+                    own[mine] = listed[starts[node] + q]
+                    mine += piece[i, q]
+            _add_units(by_unit, own, mine, step, np.int64(0), rise, out, out_error2, to)
             for k in range(m if with_errors else 0):
-                out_error2[i, k] = max(out_error2[i, k], 0.0)
-    return out, out_error2
-
-
-@kernel
-def longer(pattern, parent, piece):  # type: ignore[no-untyped-def]
-    """The patterns of the parents, each followed by the pieces of the child."""
-    n, before, units = len(parent), pattern.shape[1], piece.shape[1]
-    out = np.empty((n, before + units), np.uint8)
-    for i in range(n):
-        p = parent[i]
-        for j in range(before):
-            out[i, j] = pattern[p, j]
-        for j in range(units):
-            out[i, before + j] = piece[i, j]
-    return out
+                out_error2[to, k] = max(out_error2[to, k], 0.0)
+    return out[:n], out_error2[: n if with_errors else 0]
 
 
 @kernel

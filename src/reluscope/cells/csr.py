@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reluscope.workers import jobs_at_hand, on_cluster, run
+from reluscope.workers import at_once, jobs_at_hand, on_cluster
 
 Index = npt.NDArray[np.int64]
 
@@ -29,31 +30,23 @@ def joined(parts: Sequence[Index]) -> Index:
     )
 
 
-_MANY_BYTES = 1 << 22
-"""From here on several workers copy."""
+_PORTION = 1 << 21
+"""Bytes that one worker copies at a time."""
 
 
 def stacked(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Arrays one after the other.
-
-    Long ones are copied by the workers of the call at hand: memory that the system gives out page by page can take as
-    long as finding the regions.
-    """
-    jobs, size = jobs_at_hand(), sum(part.nbytes for part in parts)
-    if jobs == 1 or size < _MANY_BYTES or on_cluster():
-        return np.concatenate(parts)
+    """Arrays one after the other, copied by the workers of the call at hand."""
     ends = np.cumsum([0, *(len(part) for part in parts)])
     out = np.empty((int(ends[-1]), *parts[0].shape[1:]), parts[0].dtype)
-    weights = np.cumsum([part.nbytes for part in parts])
-    cuts = np.unique(np.searchsorted(weights, np.linspace(0, size, 4 * jobs + 1)[1:-1]))
-    places = itertools.pairwise([0, *cuts[cuts > 0].tolist(), len(parts)])
+    filled = np.cumsum([0, *(part.nbytes for part in parts)])
+    starts = np.unique(np.searchsorted(filled[:-1], np.arange(0, max(int(filled[-1]), 1), _PORTION)))
 
     def copy(place: tuple[int, int]) -> None:
         first, last = place
         np.concatenate(parts[first:last], out=out[ends[first] : ends[last]])
 
-    for _ in run(copy, places, jobs=jobs):
-        pass
+    places = itertools.pairwise([*starts[starts < len(parts)].tolist(), len(parts)])
+    at_once([partial(copy, place) for place in places], jobs=1 if on_cluster() else jobs_at_hand())
     return out
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope._kernels import kernel
+from reluscope._kernels import inner, kernel
 from reluscope.cells.csr import joined, places, stacked
 from reluscope.cells.split import SHALLOW, Split, for_reading
 
@@ -196,12 +196,12 @@ def _split_polygons(
 
     given = points, labels, offsets, maps, tolerance, breaks, first_label
     scratch = low, high, state, top, near, item_unit, item_break, piece, frame, frame_piece
-    n_out, v_out, c = 0, 0, 0
-    while c < n:
-        # One call for all cells: it comes back only when a buffer is full, which then grows.
+    n_out, v_out, c, full = 0, 0, 0, 1
+    while full != 0:
+        # One call for all cells: it comes back earlier only when a buffer is full, which then grows.
         buffers = work, work_label, beta, side, pool, pool_label
         out = out_v, out_label, out_offset, out_parent, out_piece
-        c, n_out, v_out, full = _split_from(c, n_out, v_out, given, scratch, buffers, out)
+        c, n_out, v_out, full, close, found = _split_all(c, n_out, v_out, given, scratch, buffers, out)
         times = min(max(2, 3 * n // (2 * c + 2)), 16)  # what the cells so far foretell
         if full == _WORK_FULL:
             size = 2 * work.shape[1]
@@ -214,14 +214,28 @@ def _split_polygons(
         elif full == _CELLS_FULL:
             out_offset, out_parent, out_piece = (_grown(a, times) for a in (out_offset, out_parent, out_piece))
 
-    found = _copied(n_out, v_out, out_v, out_label, out_offset, out_parent, out_piece)
     _ROOM.keep(v=out_v, label=out_label, offset=out_offset, parent=out_parent, piece=out_piece)
-    return (*found, top, near)
+    return (*found, top, near if close else None)
 
 
 @kernel
-def _copied(n, v, points, labels, offsets, parents, pieces):  # type: ignore[no-untyped-def]
-    """The used part of each buffer, in one go: each array that Python copies means to wait for the other threads."""
+def _split_all(begin, n_out, v_out, given, scratch, buffers, out):  # type: ignore[no-untyped-def]
+    """What `_split_from` gives, whether a unit is close to any cell, and the children once all cells are split.
+
+    One kernel for all of it: after each of them a thread waits for the interpreter.
+    """
+    c, n, v, full = _split_from(begin, n_out, v_out, given, scratch, buffers, out)
+    close, near = False, scratch[4]
+    for i in range(len(near) if full == 0 else 0):
+        close |= near[i] != 0
+    children = _copied(n if full == 0 else 0, v if full == 0 else 0, out)
+    return c, n, v, full, close, children
+
+
+@inner
+def _copied(n, v, out):  # type: ignore[no-untyped-def]
+    """The used part of each buffer."""
+    points, labels, offsets, parents, pieces = out
     out_v, out_label = np.empty((v, 2)), np.empty(v, np.int32)
     out_offset, out_parent, out_piece = (
         np.empty(n + 1, np.int64),
@@ -239,7 +253,7 @@ def _copied(n, v, points, labels, offsets, parents, pieces):  # type: ignore[no-
     return out_v, out_label, out_offset, out_parent, out_piece
 
 
-@kernel
+@inner
 def _split_from(begin, n_out, v_out, given, scratch, buffers, out):  # type: ignore[no-untyped-def]
     """Split cells `begin`, `begin + 1`, ...; returns the next cell, the ends of the output, and which buffer is full.
 

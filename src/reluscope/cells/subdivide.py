@@ -27,7 +27,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -177,10 +177,11 @@ class CutPlan:
     def __post_init__(self) -> None:
         check_range(self.net)
 
-    def asking(self, doubts: Doubts | None) -> CutPlan:
-        """This plan with other `doubts`; the network is not checked again."""
+    def but(self, **changes: Any) -> CutPlan:
+        """This plan with some fields changed; the network is not checked again."""
         other = copy(self)
-        object.__setattr__(other, "doubts", doubts)
+        for name, value in changes.items():
+            object.__setattr__(other, name, value)
         return other
 
     @cached_property
@@ -268,6 +269,8 @@ class CutPlan:
 
     def cut(self, batch: Batch) -> list[Waiting]:
         """Split a batch by the next units of its layer; the children come in batches, last first."""
+        from reluscope.cells._advance import tolerances
+
         layer, begin = batch.layer, batch.piece.shape[1]
         breaks = self.net.layers[layer].units.breaks
         end = begin + self.group(layer, begin, len(batch.cells))
@@ -275,8 +278,7 @@ class CutPlan:
         units = slice(begin, end) if order is None else order[begin:end]
         label = self.labels[layer] + begin * breaks.shape[1]
         maps = np.ascontiguousarray(batch.maps[:, :, units])
-        tolerance = np.sqrt(batch.error2[:, units], order="C")
-        tolerance *= PROBABLE_ERRORS
+        tolerance = tolerances(np.ascontiguousarray(batch.error2[:, units]), PROBABLE_ERRORS)
         found = batch.cells.split(maps, tolerance, breaks[units], label)
         piece, top = found.piece, found.top
         if self.doubts is not None:
@@ -304,19 +306,16 @@ class CutPlan:
 
     def advance(self, waiting: Waiting) -> Batch:
         """Affine maps, probable errors and patterns of the children, for the units of the following layer."""
-        from reluscope.cells._advance import longer
-
         before, cells, parent, piece = waiting
         layer, top, order = before.layer, before.top, self.order[before.layer]
         if order is not None:
             back = np.argsort(order)
             piece, top = np.ascontiguousarray(piece[:, back]), np.ascontiguousarray(top[:, back])
         errors = self.output_errors or layer + 1 < self.depth
-        maps, error2 = next_maps(self.net, layer, before.maps, before.error2, top, parent, piece, errors)
+        known = before.maps, before.error2, top, parent, piece
+        new = _through(self.net, layer, known, before.pattern, before.root, errors)
         n = len(parent)
-        pattern = longer(before.pattern, parent, piece)
-        none = np.zeros((n, 0), np.uint8)
-        return Batch(self, layer + 1, cells, maps, error2, pattern, before.root[parent], none, np.zeros((n, 0)))
+        return Batch(self, layer + 1, cells, *new, np.zeros((n, 0), np.uint8), np.zeros((n, 0)))
 
 
 # -- in which order ------------------------------------------------------------------------------------------------
@@ -675,7 +674,7 @@ def _some(
     until = begun + (0.0 if alone and node.depth == 0 else seconds)
     stack, events = [node], list[_Event]()
     later = _Later()
-    tree = tree._replace(plan=tree.plan.asking(cast("Doubts", later) if doubtful else None))
+    tree = tree._replace(plan=tree.plan.but(doubts=cast("Doubts", later) if doubtful else None))
     while stack and (not events or tree.is_last(stack[-1]) or time.monotonic() < until):
         node = stack.pop()
         n, out, waiting = tree.opened(node)
@@ -713,7 +712,7 @@ def _together(
         stack[::-1],
         jobs=jobs,
         shared=(
-            tree._replace(plan=tree.plan.asking(None)),
+            tree._replace(plan=tree.plan.but(doubts=None)),
             _AT_ONCE_FAR if on_cluster() else _AT_ONCE,
             keep,
             doubts is not None,
@@ -808,7 +807,7 @@ def subdivide(
         waiting: Sequence[Waiting | Listed | list[Listed]] = [_with(one, _NO_PLAN) for one in starting]
         first = None
         if is_wide(net, cells):
-            plan = replace(plan, size=batch or max(128, BATCH_NUMBERS // ((cells.dimension + 2) * max(net.widths[2:]))))
+            plan = plan.but(size=batch or max(128, BATCH_NUMBERS // ((cells.dimension + 2) * max(net.widths[2:]))))
             whole = starting[0].before
             first = FirstLayer(
                 net,
@@ -820,7 +819,7 @@ def subdivide(
             waiting = _by_length([first.root(cells)], plan.size)
         tree = _Tree(plan, first)
         stack = _after(tree, _numbered(waiting, -1, ()), trail)
-        tree = tree._replace(plan=plan.asking(doubts if start is None else None))
+        tree = tree._replace(plan=plan.but(doubts=doubts if start is None else None))
         # A single wide layer is cut in steps too short for workers to share.
         one = alone(jobs) or (first is not None and plan.depth == 1)
         walk = _in_order(tree, stack, stop) if one else _together(tree, stack, stop, jobs, keep=False)
@@ -891,14 +890,34 @@ def next_maps(
 
     Child i has the pieces `piece[i]` and the maps, errors and scales `top` of cell `parent[i]`.
     """
-    from reluscope.cells._advance import through_relus
+    n = len(maps)
+    nothing = np.zeros((n, 0), np.uint8), np.zeros(n, np.int64)
+    return _through(net, layer, (maps, error2, top, parent, piece), *nothing, errors)[:2]
+
+
+def _through(
+    net: Network,
+    layer: int,
+    known: tuple[FloatArray, FloatArray, FloatArray, Index, Pattern],
+    pattern: Pattern,
+    root: Index,
+    errors: bool,
+) -> tuple[FloatArray, FloatArray, Pattern, Index]:
+    """What `next_maps` gives, and the patterns and roots of the children.
+
+    One call of a kernel where it can be: after each of them threads wait for the interpreter, which takes longer than
+    to copy a pattern.
+    """
+    from reluscope.cells._advance import longer, through_relus
 
     units, following = net.layers[layer].units, net.layers[layer + 1]
     weight: Any = following.weight
+    parent, piece = known[3:]
     if units.is_relu and not sparse.issparse(weight) and weight.size <= _CACHED:
-        new, new_error2 = through_relus(maps, error2, top, parent, piece, following.by_unit, following.bias, errors)
-        return new, new_error2 if errors else np.zeros((len(parent), 0))
-    return _one_by_one(units, following, maps, error2, top, parent, piece, errors)
+        maps, error2, *whose = through_relus(*known, following.by_unit, following.bias, errors, pattern, root)
+        return maps, error2 if errors else np.zeros((len(parent), 0)), *whose
+    maps, error2 = _one_by_one(units, following, *known, errors)
+    return maps, error2, *longer(pattern, root, parent, piece)
 
 
 def _one_by_one(

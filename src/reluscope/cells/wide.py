@@ -30,8 +30,6 @@ _SHORT = {2: 64, 3: 16}
 _FEWEST = {2: 8, 3: 4}
 _MOST = {2: 32, 3: 8}
 """Units that cut together before that."""
-_MOST_NUMBERS = 1 << 22
-"""Numbers in a table for all units, 32 MB; larger layers make it for each list."""
 _LABELS = 1 << 30
 """Labels from here on number the units of a list."""
 
@@ -123,25 +121,19 @@ class FirstLayer:
         """
         if len(nodes) == 1 or len(self._levels) != 1:
             return FirstCells.join([self._finish_one(node, doubts) for node in nodes])
-        lengths = np.array([len(node.units) for node in nodes])
-        listed = np.arange(max(1, int(lengths.max()))) < lengths[:, None]
-        units = np.zeros(listed.shape, np.int64)
-        units[listed] = np.concatenate([node.units for node in nodes])
-        maps = np.where(listed[:, None, :], self.maps[:, units].transpose(1, 0, 2), 0.0)
-        maps[:, -1][~listed] = self._levels - 1.0  # below the break point, everywhere
-        tolerance = np.where(listed, self.tolerance[units], 0.0)
-        breaks = np.full((listed.shape[1], 1), self._levels)
+        from reluscope.cells._advance import filled_up, named
+
+        listed, starts = _lists(nodes)
+        maps, tolerance = filled_up(listed, starts, self.maps, self.tolerance, self._levels[0])
         start = type(nodes[0].cell).join([node.cell for node in nodes])
-        found: Any = start.split(np.ascontiguousarray(maps), tolerance, breaks, _LABELS)
+        found: Any = start.split(maps, tolerance, np.full((maps.shape[2], 1), self._levels), _LABELS)
         labels, offsets = found.cells.facet_labels()
-        cell_of_label = np.repeat(found.parent, np.diff(offsets))
-        inner = labels >= _LABELS
-        named = np.where(inner, units[cell_of_label, np.where(inner, labels - _LABELS, 0)], labels).astype(np.int32)
+        own = named(labels, offsets, found.parent, listed, starts, _LABELS)
         if doubts is not None and found.near is not None:
             for k in np.flatnonzero(found.near).tolist():
                 self._split(nodes[k], nodes[k].units, doubts)  # for what it says of this one alone
         ends = np.searchsorted(found.parent, np.arange(len(nodes) + 1))
-        cells = found.cells.relabelled(lambda _: named)
+        cells = found.cells.relabelled(lambda _: own)
         return self._listed(nodes, start, cells, found.piece, ends)
 
     def _finish_one(self, node: Listed, doubts: Doubts | None) -> FirstCells:
@@ -152,10 +144,13 @@ class FirstLayer:
         self, nodes: Sequence[Listed], start: Geometry, cells: Geometry, piece: Pattern, ends: Index
     ) -> FirstCells:
         """The children of nodes, those of node k at `ends[k]:ends[k + 1]`, from the pieces of the units on its list."""
-        pattern = np.repeat(np.stack([node.piece for node in nodes]), np.diff(ends), axis=0)
-        for node, begin, end in zip(nodes, ends[:-1], ends[1:], strict=True):
-            pattern[begin:end, node.units] = piece[begin:end, : len(node.units)]
-        return FirstCells(cells, pattern, *self._after(nodes, start, piece, ends))
+        from reluscope.cells._advance import in_all
+
+        known = np.stack([node.piece for node in nodes])
+        lists = _lists(nodes)
+        piece = np.ascontiguousarray(piece)
+        pattern = in_all(known, *lists, piece, ends)
+        return FirstCells(cells, pattern, *self._after(nodes, known, lists, start, piece, ends))
 
     def _split(self, node: Listed, units: Index, doubts: Doubts | None) -> Split[Geometry]:
         maps = np.ascontiguousarray(self.maps[None, :, units])
@@ -178,6 +173,16 @@ class FirstLayer:
             cut = Cut(0, [0, len(node.piece)], np.zeros((1, 0), np.uint8), bounding[None])
             doubts.look(cut, units, maps, tolerance, found)
         return found
+
+
+Lists = tuple[npt.NDArray[np.uint64], Index]
+
+
+def _lists(nodes: Sequence[Listed]) -> Lists:
+    """The units on the lists of nodes, back to back, and where each list starts."""
+    return np.concatenate([node.units for node in nodes]).astype(np.uint64), np.cumsum(
+        [0, *(len(node.units) for node in nodes)]
+    )
 
 
 def _settled(
@@ -207,15 +212,15 @@ class _After:
             return
         base = maps * self.slopes[:, 0]
         base[-1] += self.shifts[:, 0]
-        self.first = (self.next.weight @ base.T).T
-        self.first[-1] += self.next.bias
-        self.step = maps * (self.slopes[:, 1] - self.slopes[:, 0])
-        self.step[-1] += self.shifts[:, 1] - self.shifts[:, 0]
-        all_units = np.arange(maps.shape[1])
-        self.table = self._table(all_units) if maps.size * self.next.width <= _MOST_NUMBERS else None
+        first = np.ascontiguousarray((self.next.weight @ base.T).T)
+        first[-1] += self.next.bias
+        step = maps * (self.slopes[:, 1] - self.slopes[:, 0])
+        step[-1] += self.shifts[:, 1] - self.shifts[:, 0]
+        squares = (np.ascontiguousarray(both.T**2) for both in (self.slopes, self.shifts))
+        self.given = (maps, error2, *squares), (first, (EPS * self.next.bias) ** 2, step[None])
 
     def __call__(
-        self, nodes: Sequence[Listed], start: Geometry, piece: Pattern, ends: Index
+        self, nodes: Sequence[Listed], known: Pattern, lists: Lists, start: Geometry, piece: Pattern, ends: Index
     ) -> tuple[FloatArray, FloatArray]:
         if self.by_unit is not None:
             each = [
@@ -225,31 +230,9 @@ class _After:
             return np.concatenate([maps for maps, _ in each]), np.concatenate([error2 for _, error2 in each])
         from reluscope.cells._advance import from_lists
 
-        known = np.stack([node.piece for node in nodes])
-        known = np.where(known == UNKNOWN, 0, known).astype(np.float64)
-        if self.table is not None:
-            first = self.first.reshape(-1) + known @ self.table
-        else:
-            first = np.stack([(self.first + (self.next.weight @ (self.step * row).T).T).reshape(-1) for row in known])
-        first = first.reshape(len(nodes), *self.first.shape)
-        rise = settled = np.zeros((len(nodes), 0))
-        if self.errors:
-            points, offsets = start.corners()
-            top = np.maximum.reduceat(np.abs(points @ self.maps[:-1] + self.maps[-1]), offsets[:-1])
-            size2 = self.error2 + EPS * EPS * top * top
-            (s0, s1), (t0, t1) = self.slopes.T**2, EPS * EPS * self.shifts.T**2
-            rise = (s1 - s0) * size2 + (t1 - t0)
-            settled = (s0 * size2 + t0 + known * rise) @ self.next.squares.T + EPS * EPS * self.next.bias**2
-        listed = np.concatenate([node.units for node in nodes]).astype(np.uint64)
-        starts = np.cumsum([0, *(len(node.units) for node in nodes)])
-        given = self.step[None], rise, np.ascontiguousarray(piece), self.next.by_unit
-        maps, error2 = from_lists(first, settled, ends, listed, starts, *given, self.errors)
+        given = (*start.corners(), known, *lists, piece, ends, *self.given, self.next.by_unit)
+        maps, error2 = from_lists(*given, self.errors)
         return maps, error2 if self.errors else np.zeros((len(piece), 0))
-
-    def _table(self, units: Index) -> FloatArray:
-        """What units on piece 1 add to the maps, (units, rows * width)."""
-        part: Any = self.next.weight[:, units]
-        return np.asarray((self.step[:, units].T[:, :, None] * part.T[:, None, :]).reshape(len(units), -1))
 
     def _sparse_node(self, node: Listed, piece: Pattern) -> tuple[FloatArray, FloatArray]:
         """The same for one node, by the weights that are not zero."""

@@ -240,3 +240,34 @@ def test_a_nested_stop_ends_with_the_outer_one():
     clock.go_on()
     time.sleep(0.01)
     assert clock() > held
+
+
+LATER = """
+import sys
+import numpy as np
+from threadpoolctl import threadpool_info
+from reluscope.threads import blas_threads
+
+def most():
+    return sorted(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas")
+
+own = most()
+with blas_threads(0):
+    assert most() == [1], most()
+if sys.argv[1] == "before":
+    import scipy.linalg
+with blas_threads(0):
+    import scipy.linalg  # a BLAS of its own, in wheels
+    with blas_threads(0):
+        assert set(most()) == {1}, most()
+assert set(most()) == set(own), most()
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "inside"])
+def test_a_blas_that_comes_later_is_pinned_too(when):
+    given = [sys.executable, "-c", LATER, when]
+    done = subprocess.run(
+        given, capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "2"}, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ cores). `blas_threads` pins it to one thread for the length of a block.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,16 +52,18 @@ class _Pinned:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._limit: Any = None
+        self._limits: list[Any] = []
         self._controller: Any = None
+        self._imported = 0
 
     def enter(self) -> None:
-        if self._controller is None:  # outside of the lock: the import has a lock of its own
-            self._controller = late("threadpoolctl").ThreadpoolController()
+        make = late("threadpoolctl").ThreadpoolController  # outside of the lock: imports have a lock of their own
         with self._lock:
-            if self._inside == 0:
-                self._limit = self._controller.limit(limits=1, user_api="blas")
-                self._limit.__enter__()
+            new = self._imported != len(sys.modules)  # one of these may have brought a BLAS of its own, as SciPy does
+            if new:
+                self._imported, self._controller = len(sys.modules), make()
+            if new or self._inside == 0:
+                self._limits.append(self._controller.limit(limits=1, user_api="blas"))
             self._inside += 1
 
     def renew(self) -> None:
@@ -70,8 +73,8 @@ class _Pinned:
     def leave(self) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside == 0:
-                self._limit.__exit__(None, None, None)
+            while self._inside == 0 and self._limits:
+                self._limits.pop().restore_original_limits()
 
 
 _PINNED = _Pinned()

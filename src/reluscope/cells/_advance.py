@@ -235,6 +235,64 @@ def through_relus(  # type: ignore[no-untyped-def]
 
 
 @kernel
+def passed_on(points, corners, piece, chosen, listed, known, maps, tolerance, level, unknown):  # type: ignore[no-untyped-def]
+    """What is left to do in the parts of a cell that some units of its list, `chosen`, have cut.
+
+    The parts have the vertices `points[corners[i]:corners[i + 1]]` and the pieces `piece` of those units. Each gets the
+    piece of every unit, `unknown` for those others of the list that may cross it, and these units back to back, with
+    where each part's start. Both lists of units increase.
+    """
+    n, d, units = len(corners) - 1, points.shape[1], len(known)
+    rest, some = np.empty(len(listed) - len(chosen), np.int64), np.int64(0)
+    for q in range(len(listed)):
+        if some < len(chosen) and listed[q] == chosen[some]:
+            some += 1
+        else:
+            rest[q - some] = listed[q]
+    m = len(rest)
+    slope, offset, wide = np.empty((d, m)), np.empty(m), np.empty(m)
+    for q in range(m):
+        j = rest[q]
+        offset[q], wide[q] = maps[d, j] - level[j], 2.0 * tolerance[j]
+        for r in range(d):
+            slope[r, q] = maps[r, j]
+    value, low, high, state = np.empty(m), np.empty(m), np.empty(m), np.empty(m, np.uint8)
+    out, starts = np.empty((n, units), np.uint8), np.zeros(n + 1, np.int64)
+    for i in range(n):
+        for q in range(m):
+            low[q], high[q] = np.inf, -np.inf
+        for v in range(corners[i], corners[i + 1]):
+            for q in range(m):
+                value[q] = offset[q]
+            for r in range(d):
+                x = points[v, r]
+                for q in range(m):
+                    value[q] += x * slope[r, q]
+            for q in range(m):
+                low[q] = value[q] if value[q] < low[q] else low[q]
+                high[q] = value[q] if value[q] > high[q] else high[q]
+        for q in range(m):
+            state[q] = 0 if high[q] < -wide[q] else (1 if low[q] > wide[q] else unknown)
+        for j in range(units):
+            out[i, j] = known[j]
+        for q in range(len(chosen)):
+            out[i, chosen[q]] = piece[i, q]
+        own = np.int64(0)
+        for q in range(m):
+            out[i, rest[q]] = state[q]
+            own += state[q] == unknown
+        starts[i + 1] = starts[i] + own
+    left = np.empty(starts[n], np.int64)
+    for i in range(n):
+        own = starts[i]
+        for q in range(m):
+            if out[i, rest[q]] == unknown:
+                left[own] = rest[q]
+                own += 1
+    return out, left, starts
+
+
+@kernel
 def filled_up(listed, starts, maps, tolerance, level):  # type: ignore[no-untyped-def]
     """Maps (nodes, rows, longest) and tolerances (nodes, longest) of the units on the lists of some nodes.
 

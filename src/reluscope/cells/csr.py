@@ -36,17 +36,20 @@ _PORTION = 1 << 21
 
 def stacked(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Arrays one after the other, copied by the workers of the call at hand."""
+    jobs, size = jobs_at_hand(), sum(part.nbytes for part in parts)
+    if jobs == 1 or size < 2 * _PORTION or on_cluster():
+        return np.concatenate(parts)
     ends = np.cumsum([0, *(len(part) for part in parts)])
     out = np.empty((int(ends[-1]), *parts[0].shape[1:]), parts[0].dtype)
     filled = np.cumsum([0, *(part.nbytes for part in parts)])
-    starts = np.unique(np.searchsorted(filled[:-1], np.arange(0, max(int(filled[-1]), 1), _PORTION)))
+    starts = np.unique(np.searchsorted(filled[:-1], np.arange(0, size, _PORTION)))
 
     def copy(place: tuple[int, int]) -> None:
         first, last = place
         np.concatenate(parts[first:last], out=out[ends[first] : ends[last]])
 
     places = itertools.pairwise([*starts[starts < len(parts)].tolist(), len(parts)])
-    at_once([partial(copy, place) for place in places], jobs=1 if on_cluster() else jobs_at_hand())
+    at_once([partial(copy, place) for place in places], jobs=jobs)
     return out
 
 

@@ -9,6 +9,7 @@ list's cell, and then, for its children, over the list alone.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -90,6 +91,7 @@ class FirstLayer:
         self, net: Network, maps: FloatArray, error2: FloatArray, *, tolerance: FloatArray, errors: bool
     ) -> None:
         self.maps, self.tolerance, self.breaks = maps, tolerance, net.hidden[0].units.breaks
+        self._level = np.ascontiguousarray(self.breaks[:, 0])
         self._levels = np.unique(self.breaks[np.isfinite(self.breaks)])
         self._after = _After(net, maps, error2, errors)
 
@@ -102,17 +104,16 @@ class FirstLayer:
 
     def cut(self, node: Listed, doubts: Doubts | None) -> list[Listed]:
         """A cell with a long list, cut by a few units of it."""
+        from reluscope.cells._advance import passed_on
+
         d, n = node.cell.dimension, len(node.units)
         few = min(_MOST[d], max(_FEWEST[d], n // _SHORT[d]))
         chosen = node.units[(np.arange(few) * n) // few]
-        rest = np.setdiff1d(node.units, chosen, assume_unique=True)
         found = self._split(node, chosen, doubts)
-        below, above = _settled(found.cells, self.maps[:, rest], self.tolerance[rest], self.breaks[rest, 0])
-        mine = np.repeat(node.piece[None], len(found.parent), axis=0)
-        mine[:, chosen] = found.piece
-        mine[:, rest] = np.where(below, 0, np.where(above, 1, UNKNOWN))
-        left = ~(below | above)
-        return [Listed(found.cells.part(i, i + 1), rest[left[i]], mine[i]) for i in range(len(mine))]
+        known = node.piece, self.maps, self.tolerance, self._level, UNKNOWN
+        piece, units, starts = passed_on(*found.cells.corners(), found.piece, chosen, node.units, *known)
+        ends = itertools.pairwise(starts.tolist())
+        return [Listed(found.cells.part(i, i + 1), units[a:b], piece[i]) for i, (a, b) in enumerate(ends)]
 
     def finish(self, nodes: Sequence[Listed], doubts: Doubts | None) -> FirstCells:
         """The cells of the first layer in some cells with short lists.
@@ -182,18 +183,6 @@ def _lists(nodes: Sequence[Listed]) -> Lists:
     """The units on the lists of nodes, back to back, and where each list starts."""
     return np.concatenate([node.units for node in nodes]).astype(np.uint64), np.cumsum(
         [0, *(len(node.units) for node in nodes)]
-    )
-
-
-def _settled(
-    cells: Geometry, maps: FloatArray, tolerance: FloatArray, t: FloatArray
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which units are clearly below, and clearly above, their break point all over each cell, (cells, units) each."""
-    points, offsets = cells.corners()
-    value = points @ maps[:-1] + (maps[-1] - t)
-    return (
-        np.maximum.reduceat(value, offsets[:-1]) < -2.0 * tolerance,
-        np.minimum.reduceat(value, offsets[:-1]) > 2.0 * tolerance,
     )
 
 

@@ -4,7 +4,7 @@ Random He nets; box [-5, 5]^2 for two inputs, [-1, 1]^d otherwise. `--quick` lea
 `--compare` needs no peers: it times cells with vertices against cells as half-spaces, to see where the first get slow.
 `--planes` needs no peers either: planes through three random points of [0, 1]^3072 in image networks, from the folder
 named by RELUSCOPE_DATA. Beside the default stands the plain traversal, in which every unit of a layer looks at every
-cell and takes part in every product.
+cell and takes part in every product. `--wide`: one wide layer in [-5, 5]^2, streamed, and two networks of three layers.
 """
 
 import argparse
@@ -47,6 +47,8 @@ COMPARED = [
     (20, 10, 5, 1),
 ]
 MOST_INPUTS_WITH_VERTICES = 8
+WIDE = (100, 500, 1000, 2000, 4000)
+DEEP = ((2, 64, 64, 64, 1), (2, 128, 128, 128, 1))
 IMAGE_NETWORKS = ("cifar_base_kw", "cifar_wide_kw", "cifar_deep_kw")
 
 
@@ -177,6 +179,30 @@ def planes() -> None:
             print(text, flush=True)
 
 
+def wide() -> None:
+    """CPU seconds, and microseconds per region, where the first layer is wide; regions per second of deep networks."""
+    print(f"{'net':>12} {'regions':>10} {'CPU s':>8} {'us/region':>9}")
+    for width in WIDE:
+        net = random_net((2, width, 1))
+
+        def streamed(net=net):
+            return sum(len(batch) for batch in rs.stream_regions(net, (-5, 5)))
+
+        seconds, count = cpu_seconds(streamed, 1 + 3000 // width)
+        print(f"{f'2-{width}':>12} {count:>10,} {seconds:>8.3f} {seconds / count * 1e6:>9.2f}", flush=True)
+    for widths in DEEP:
+        net = random_net(widths)
+
+        def listed(net=net):
+            found = rs.regions(net, (-5, 5), progress=None)
+            return len(found), found.interior
+
+        listed()
+        seconds, (count, _) = cpu_seconds(listed, 15)
+        name = "-".join(map(str, widths[:-1]))
+        print(f"{name:>12} {count:>10,} {seconds:>8.3f}  {count / seconds:,.0f} a second", flush=True)
+
+
 def plain_plane(net: Any, half: float, count: int, ours: float) -> str:
     """Regions per second without the lists of a wide first layer and without leaving units out."""
     cell = starting_cell(2, box=(np.full(2, -half), np.full(2, half)))
@@ -195,7 +221,11 @@ def main() -> None:
     options.add_argument("--quick", action="store_true", help="leave out what takes the peers minutes")
     options.add_argument("--compare", action="store_true", help="cells with vertices against cells as half-spaces")
     options.add_argument("--planes", action="store_true", help="planes through image networks")
+    options.add_argument("--wide", action="store_true", help="wide first layers in the plane")
     chosen = options.parse_args()
+    if chosen.wide:
+        wide()
+        return
     if chosen.planes:
         planes()
         return

@@ -184,31 +184,17 @@ def _split_polygons(
     out_offset[0] = 0
     top, near = np.empty((n, m)), np.zeros(n, np.int8)
 
-    low, high, state = np.empty(m), np.empty(m), np.empty(m, np.int8)
-    item_unit, item_break = np.empty(most, np.int64), np.empty(most, np.int64)
-    # `work` holds three polygons: the one at hand and its two parts; `pool` is the stack of those put aside.
-    work, work_label = np.empty((3, 64, 2)), np.empty((3, 64), np.int32)
-    beta, side = np.empty(64), np.empty(64, np.int8)
-    pool, pool_label = np.empty((1024, 2)), np.empty(1024, np.int32)
-    frame = np.empty((most + 2, 2), np.int64)
-    frame_piece = np.empty((most + 2, m), np.uint8)
-    piece = np.empty(m, np.uint8)
-
     given = points, labels, offsets, maps, tolerance, breaks, first_label
-    scratch = low, high, state, top, near, item_unit, item_break, piece, frame, frame_piece
-    n_out, v_out, c, full = 0, 0, 0, 1
+    n_out, v_out, c, full, size, pool = 0, 0, 0, 1, 64, 1024
     while full != 0:
         # One call for all cells: it comes back earlier only when a buffer is full, which then grows.
-        buffers = work, work_label, beta, side, pool, pool_label
         out = out_v, out_label, out_offset, out_parent, out_piece
-        c, n_out, v_out, full, close, found = _split_all(c, n_out, v_out, given, scratch, buffers, out)
+        c, n_out, v_out, full, close, found = _split_all(c, n_out, v_out, given, top, near, size, pool, out)
         times = min(max(2, 3 * n // (2 * c + 2)), 16)  # what the cells so far foretell
         if full == _WORK_FULL:
-            size = 2 * work.shape[1]
-            work, work_label = np.empty((3, size, 2)), np.empty((3, size), np.int32)
-            beta, side = np.empty(size), np.empty(size, np.int8)
+            size *= 2
         elif full == _POOL_FULL:
-            pool, pool_label = np.empty((2 * len(pool), 2)), np.empty(2 * len(pool), np.int32)
+            pool *= 2
         elif full == _VERTICES_FULL:
             out_v, out_label = _grown(out_v, times), _grown(out_label, times)
         elif full == _CELLS_FULL:
@@ -219,13 +205,24 @@ def _split_polygons(
 
 
 @kernel
-def _split_all(begin, n_out, v_out, given, scratch, buffers, out):  # type: ignore[no-untyped-def]
+def _split_all(begin, n_out, v_out, given, top, near, size, room, out):  # type: ignore[no-untyped-def]
     """What `_split_from` gives, whether a unit is close to any cell, and the children once all cells are split.
 
-    One kernel for all of it: after each of them a thread waits for the interpreter.
+    One kernel for all of it: after each of them a thread waits for the interpreter. Polygons may have `size` vertices,
+    those put aside `room` together.
     """
+    m, steps = given[3].shape[2], given[5].shape[1]
+    most = m * max(steps, 1)
+    items = np.empty(most, np.int64), np.empty(most, np.int64)
+    # `work` holds three polygons: the one at hand and its two parts; `pool` is the stack of those put aside.
+    work, work_label = np.empty((3, size, 2)), np.empty((3, size), np.int32)
+    pool, pool_label = np.empty((room, 2)), np.empty(room, np.int32)
+    frame, frame_piece = np.empty((most + 2, 2), np.int64), np.empty((most + 2, m), np.uint8)
+    ranges = np.empty(m), np.empty(m), np.empty(m, np.int8), top, near
+    scratch = (*ranges, *items, np.empty(m, np.uint8), frame, frame_piece)
+    buffers = work, work_label, np.empty(size), np.empty(size, np.int8), pool, pool_label
     c, n, v, full = _split_from(begin, n_out, v_out, given, scratch, buffers, out)
-    close, near = False, scratch[4]
+    close = False
     for i in range(len(near) if full == 0 else 0):
         close |= near[i] != 0
     children = _copied(n if full == 0 else 0, v if full == 0 else 0, out)

@@ -1,0 +1,412 @@
+"""Networks without biases in the plane: a fan of rays, and a network that has the same fan.
+
+Without biases `f(t x) - f(0) = t (f(x) - f(0))` for t >= 0: in the plane f is known once it is known along a curve
+around 0. It is linear in the cones between K rays from 0. Each ray says one thing about the rows behind it, too little
+to find them (`peel.py`); but it says all about the function. So the fan is found as such:
+
+1. `_homogeneous`: 25 queries tell whether f is of this kind; with biases that ends it.
+2. Chords around 0 are searched for bends (`critical.py`). Each gives a ray.
+3. In each cone a linear function is fitted to all samples there; a ray is where those of its two cones are equal.
+4. Samples that do not fit say where a ray is missing; chords across that place find it.
+
+The network (`fan_trunk`): beside `relu(x_1), relu(-x_1), relu(x_2), relu(-x_2)`, which give the values on the axes and
+interpolate between them, one unit of the second layer for each ray r in a quadrant with signs s,
+
+    relu(min(p, q)) = relu(p - relu(p - q)),      p = |r_2| s_1 x_1,  q = |r_1| s_2 x_2,
+
+which is 0 outside the quadrant and on the axes, and bends along r only: `p - q` is 0 on the line of r. No weight is
+larger than 1, however close two rays are.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from reluscope._check import FloatArray
+from reluscope.recovery.critical import Chords, find_bends
+from reluscope.recovery.last_layer import OutputFit, fit_outputs
+from reluscope.recovery.trunk import Stage, Trunk
+from reluscope.recovery.view import View
+from reluscope.threads import look
+
+_TRIED = 12
+"""Pairs of points, on one ray from 0 each, that tell whether a function is homogeneous."""
+
+_TRIPLES = 64
+"""Second differences that the noise is measured by."""
+
+_CHORDS, _NOISY_CHORDS, _OVERLAP = 128, 24, (0.02, 0.2)
+"""Chords around 0 at first: fewer with noise, which asks for longer differences; and how far they go beyond
+their ends, as a share of their angle."""
+
+_NOISY = 1e-12
+"""Relative noise from which it counts."""
+
+_AT_APEX = 16
+"""Values at the origin itself, from which all others are measured."""
+
+_FIRST, _AROUND, _INSIDE = 2000, 18_000, 18_000
+"""Values around the box at first; and those a fan must fit, around the box and in it."""
+
+_EACH, _MARGIN = 8, 0.05
+"""Values taken in every cone, and the share of its angle at either side that is left out: there its rays may lie."""
+
+_BESIDE = (1e-3, 1e-6)
+"""Angles from every ray, on both sides, at which a fan is looked at too."""
+
+_MOST_FITTED = 2000
+"""Samples of one cone that its linear function is fitted to."""
+
+_ROUNDS, _IDLE, _MOST_PLACES = 16, 3, 40
+"""How often rays are looked for where samples do not fit, how often in a row in vain, and at how many places at a
+time."""
+
+_SLACK = 20.0
+"""Multiples of the noise that count as equal: a sample and the linear function of its cone; the values before and
+after a ray is moved onto the line of another."""
+
+_PLACED = 1000.0
+"""Error of the place of a bend on a chord, over the noise by the size of the bend."""
+
+
+class Pool(Protocol):
+    """What is asked of everything learnt so far (`exact.Pool`)."""
+
+    view: View
+    rng: np.random.Generator
+    samples: FloatArray
+    values: FloatArray
+
+    def asking(self, what: str) -> AbstractContextManager[None]:
+        """Count the queries of a step."""
+
+    def sample(self, count: int) -> None:
+        """Have at least so many values."""
+
+    def add(self, U: FloatArray) -> None:
+        """Values at given points."""
+
+    def open(self) -> bool:
+        """Whether more may be asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rays:
+    """Rays from the apex: unit directions `r` (k, 2) by their angle, and the sizes of the bends, `jump` (k,)."""
+
+    r: FloatArray
+    jump: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.r)
+
+    @property
+    def angle(self) -> FloatArray:
+        """In [-pi, pi], ascending."""
+        return np.arctan2(self.r[:, 1], self.r[:, 0])
+
+    @property
+    def width(self) -> FloatArray:
+        """The angle from each ray to the next."""
+        return np.diff(self.angle, append=self.angle[:1] + 2 * np.pi)
+
+    def cone(self, V: FloatArray) -> tuple[npt.NDArray[np.intp], FloatArray]:
+        """For each direction the ray before it, and where it is between that one (0) and the next (1)."""
+        angle = np.arctan2(V[:, 1], V[:, 0])
+        before = (np.searchsorted(self.angle, angle, side="right") - 1) % len(self)
+        return before, np.mod(angle - self.angle[before], 2 * np.pi) / np.maximum(self.width[before], 1e-300)
+
+    def take(self, which: npt.NDArray[np.bool_]) -> Rays:
+        """Some of the rays."""
+        return Rays(self.r[which], self.jump[which])
+
+
+@dataclass(frozen=True, eq=False)
+class Fan:
+    """What was found: the `rays`, the features `trunk` (unit-box coordinates) and the outputs fitted to them.
+
+    `rows` (units, 3) is given if one hidden layer is enough: then each line bends the function alike on both sides of
+    0, and `trunk` has one stage of these rows. Two layers are looked at again, at many more samples; `fits` says whether
+    that was possible and all of them fit.
+    """
+
+    rays: Rays
+    trunk: Trunk
+    fit: OutputFit
+    rows: FloatArray | None
+    fits: bool
+
+
+def find_fan(pool: Pool, most: float) -> Fan | None:
+    """The fan of a function that is homogeneous about the origin; `most` is the error that a sample may show.
+
+    None if it is not of that kind, if there are not two inputs, or if the origin is not inside the box. (If it is not,
+    the line of each ray meets the box in one piece, and one hidden layer is enough; `one_layer.py` finds that.)
+    Costs 25 queries if it is not homogeneous, else about 40,000, of which 36,000 are a check.
+    """
+    view = pool.view
+    apex = -view.centre / view.half
+    if view.n != 2 or np.abs(apex).max() >= 1 or not _homogeneous(pool, apex):
+        return None
+    noise = _noise(pool, apex)
+    count = _NOISY_CHORDS if view.relative > _NOISY else _CHORDS
+    edges = np.linspace(-np.pi, np.pi, count + 1) + pool.rng.uniform(0, 2 * np.pi)
+    rays = _searched(pool, noise, apex, edges[:-1], edges[1:])
+    pool.add(np.tile(apex, (_AT_APEX, 1)))
+    pool.add(around(apex, pool.rng.uniform(-np.pi, np.pi, _FIRST)))
+    fan, wanted, idle = None, 0, 0
+    for _ in range(_ROUNDS):
+        look()
+        if len(rays) < 2 or not pool.open():
+            break
+        rays = _located(pool, noise, apex, rays)
+        fan = _fitted(pool, noise, apex, rays, most)
+        bad = fan.fit.residual > most
+        if not bad.any():
+            if wanted or fan.rows is not None:  # one layer is looked at again as any other is
+                break
+            wanted = len(pool.samples) + _AROUND + _INSIDE
+            _look_again(pool, apex, rays)
+            fan = _fitted(pool, noise, apex, rays, most)
+            bad = fan.fit.residual > most
+            if not bad.any():
+                break
+        if not pool.open():
+            break
+        known = len(rays)
+        found = _searched(pool, noise, apex, *_places(pool, apex, bad, fan.fit.residual))
+        rays = _joined(rays, found, noise)
+        idle = idle + 1 if len(rays) == known else 0
+        if idle == _IDLE:  # what does not fit is no ray
+            break
+    if fan is None:
+        return None
+    good = bool(wanted) and len(pool.samples) >= wanted and not (fan.fit.residual > most).any()
+    return Fan(fan.rays, fan.trunk, fan.fit, fan.rows, good)
+
+
+def _homogeneous(pool: Pool, apex: FloatArray) -> bool:
+    """Whether `f(apex + t v) - f(apex) = t (f(apex + v) - f(apex))` at some pairs of points, up to noise."""
+    view, rng = pool.view, pool.rng
+    far = around(apex, rng.uniform(-np.pi, np.pi, _TRIED))
+    t = np.linspace(0.1, 0.9, _TRIED)
+    values = np.zeros(0)
+    with pool.asking("homogeneity"):
+        values = view.values(np.concatenate([apex[None], far, apex + t[:, None] * (far - apex)]))
+    if not len(values):
+        return False
+    centre, out, within = values[0], values[1 : 1 + _TRIED], values[1 + _TRIED :]
+    return bool((np.abs(within - centre - t * (out - centre)) <= _SLACK * view.noise).all())
+
+
+def _noise(pool: Pool, apex: FloatArray) -> float:
+    """The error of a value, from second differences along rays: nothing bends there, so all that is left is noise. The
+    first look asks within the box; rounding grows towards its sides."""
+    far = around(apex, pool.rng.uniform(-np.pi, np.pi, _TRIPLES)) - apex
+    t = pool.rng.uniform(0.5, 1.0, (_TRIPLES, 1))
+    values = np.zeros((3, 0))
+    with pool.asking("homogeneity"):
+        rows = apex + np.stack([far, t * far, (2 * t - 1) * far])
+        values = pool.view.values(rows.reshape(-1, 2)).reshape(3, _TRIPLES)
+    left = np.abs(values[0] + values[2] - 2 * values[1])
+    return max(pool.view.noise, float(left.max(initial=0.0)) / 3)
+
+
+def around(apex: FloatArray, angle: FloatArray) -> FloatArray:
+    """The points of the unit box furthest from the apex at given angles, (k, 2)."""
+    d = np.column_stack([np.cos(angle), np.sin(angle)])
+    with np.errstate(divide="ignore"):
+        reach = np.where(d != 0, (np.sign(d) - apex) / d, np.inf).min(axis=1)
+    return np.asarray(np.clip(apex + reach[:, None] * d, -1, 1))
+
+
+def _searched(pool: Pool, noise: float, apex: FloatArray, low: FloatArray, high: FloatArray) -> Rays:
+    """The rays that chords around the apex meet, from angle `low` to `high` each and a little beyond."""
+    more = pool.rng.uniform(*_OVERLAP, len(low)) * (high - low)  # not at the same places again
+    start = around(apex, low - more)
+    chords = Chords(start, around(apex, high + more) - start)
+    r, jump = np.zeros((0, 2)), np.zeros(0)
+    with pool.asking("critical points"):
+        found = find_bends(replace(pool.view, noise=noise), chords, pool.rng)
+        v, way = found.x - apex, chords.way[found.line]
+        size = np.maximum(np.linalg.norm(v, axis=1), 1e-300)
+        r = v / size[:, None]
+        # A chord that meets the ray at a small angle bends less than the gradient does.
+        sine = np.abs(r[:, 0] * way[:, 1] - r[:, 1] * way[:, 0]) / np.linalg.norm(way, axis=1)
+        jump = np.abs(found.jump) / np.maximum(sine, 1e-300)
+    return _joined(Rays(np.zeros((0, 2)), np.zeros(0)), Rays(r, jump), noise)
+
+
+def _joined(old: Rays, new: Rays, noise: float) -> Rays:
+    """Old and new rays by their angle; of those that cannot be told apart one, and rather an old one."""
+    r, jump = np.concatenate([old.r, new.r]), np.concatenate([old.jump, new.jump])
+    error = _PLACED * noise / np.maximum(jump, 1e-300)
+    error[: len(old)] = 0.0  # these were located by all samples
+    kept: list[int] = []
+    for i in [*range(len(old)), *(len(old) + np.argsort(error[len(old) :], kind="stable"))]:
+        gap = np.linalg.norm(r[kept] - r[i], axis=1)
+        if i < len(old) or (gap > 1e-12 + error[kept] + error[i]).all():
+            kept.append(int(i))
+    at = np.array(kept, dtype=np.intp)
+    at = at[np.argsort(np.arctan2(r[at, 1], r[at, 0]))]
+    return Rays(r[at], jump[at])
+
+
+def _located(pool: Pool, noise: float, apex: FloatArray, rays: Rays) -> Rays:
+    """The rays as the places where the linear functions of neighbouring cones are equal. Rays at which nothing bends
+    are left out."""
+    width = rays.width
+    inside = np.linspace(_MARGIN, 1 - _MARGIN, _EACH)
+    pool.add(around(apex, (rays.angle[:, None] + inside * width[:, None]).reshape(-1)))
+    while True:
+        look()
+        g = _slopes(pool, noise, apex, rays)  # (cones, outputs, 2)
+        change = g - np.roll(g, 1, axis=0)  # at each ray, from the cone before it to the one behind
+        _, size, Vt = np.linalg.svd(change)
+        narrower = np.minimum(rays.width, np.roll(rays.width, 1))
+        shown = size[:, 0] * np.minimum(narrower, 1.0)
+        weak = shown <= _SLACK * noise
+        weak &= (shown <= np.roll(shown, 1)) & (shown <= np.roll(shown, -1))  # neighbours in turn
+        if not weak.any() or len(rays) <= 2:
+            break
+        rays = rays.take(~weak)
+    along = np.column_stack([-Vt[:, 0, 1], Vt[:, 0, 0]])
+    along *= np.sign((along * rays.r).sum(axis=1))[:, None]
+    turned = np.linalg.norm(along - rays.r, axis=1)
+    r = np.where((turned < 0.5 * narrower)[:, None], along, rays.r)
+    order = np.argsort(np.arctan2(r[:, 1], r[:, 0]))
+    return Rays(r[order], size[order, 0])
+
+
+def _slopes(pool: Pool, noise: float, apex: FloatArray, rays: Rays) -> FloatArray:
+    """The linear function of each cone, (cones, outputs, 2): what most samples there agree on."""
+    V = pool.samples - apex
+    centre = _at_apex(pool, V)
+    cone, place = rays.cone(V)
+    fair = (place > 0.9 * _MARGIN) & (place < 1 - 0.9 * _MARGIN)
+    g = np.zeros((len(rays), pool.values.shape[1], 2))
+    near = _SLACK * noise
+    for j in range(len(rays)):
+        here = np.flatnonzero(fair & (cone == j))[-_MOST_FITTED:]  # the last ones lie in all cones
+        A, B = V[here], pool.values[here] - centre
+        weight = np.ones((len(here), 1))
+        for _ in range(12):
+            found = np.linalg.lstsq(weight * A, weight * B, rcond=None)[0]
+            residual = np.abs(A @ found - B).max(axis=1, initial=0.0)
+            if (residual <= near).all():
+                break
+            weight = np.sqrt(1 / np.maximum(residual, near))[:, None]
+        agree = residual <= near
+        if 3 <= agree.sum() < len(here):
+            found = np.linalg.lstsq(A[agree], B[agree], rcond=None)[0]
+        g[j] = found.T
+    return g
+
+
+def _at_apex(pool: Pool, V: FloatArray) -> FloatArray:
+    """The mean of the values at the apex, (outputs,)."""
+    return np.asarray(pool.values[~V.any(axis=1)].mean(axis=0))
+
+
+def _look_again(pool: Pool, apex: FloatArray, rays: Rays) -> None:
+    """Values at many more points: around the box, in it, and close to every ray on both sides."""
+    close = rays.angle[:, None] + np.concatenate([_BESIDE, np.negative(_BESIDE)])
+    side = pool.rng.uniform(-1, 1, (_AROUND, 2))
+    which = pool.rng.integers(2, size=_AROUND)
+    side[np.arange(_AROUND), which] = np.sign(side[np.arange(_AROUND), which])
+    pool.add(np.concatenate([side, around(apex, close.reshape(-1))]))
+    pool.sample(len(pool.samples) + _INSIDE)
+
+
+def _places(
+    pool: Pool, apex: FloatArray, bad: npt.NDArray[np.bool_], residual: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Where samples do not fit: from the angle of the last that does to that of the next, the worst places first."""
+    V = pool.samples - apex
+    angle = np.arctan2(V[:, 1], V[:, 0])
+    order = np.argsort(angle, kind="stable")
+    first = np.flatnonzero(~bad[order])
+    if not len(first):
+        edges = np.linspace(-np.pi, np.pi, _MOST_PLACES + 1)
+        return edges[:-1], edges[1:]
+    order = np.roll(order, -first[0])
+    good = np.append(np.flatnonzero(~bad[order]), len(order))
+    turn = np.unwrap(np.append(angle[order], angle[order[0]]))
+    low, high = good[:-1], good[1:]
+    gap = high > low + 1
+    worst = np.array([residual[order[i + 1 : j]].max() for i, j in zip(low[gap], high[gap], strict=True)])
+    chosen = np.argsort(-worst, kind="stable")[:_MOST_PLACES]
+    low, high = turn[low[gap][chosen]], turn[high[gap][chosen]]
+    # A chord of a wide angle would pass by the apex.
+    parts = np.maximum(np.ceil((high - low) / (np.pi / 8)), 1).astype(np.intp)
+    at = np.concatenate([np.arange(k) for k in parts])
+    low, step = np.repeat(low, parts), np.repeat((high - low) / parts, parts)
+    return low + at * step, low + (at + 1) * step
+
+
+def _fitted(pool: Pool, noise: float, apex: FloatArray, rays: Rays, most: float) -> Fan:
+    """Units for the rays and the outputs fitted to them: one layer if that is enough."""
+    line, normal = _lines(rays, noise)
+    rows = np.column_stack([normal, -normal @ apex])
+    single = Trunk(2).grown(rows)
+    fit = fit_outputs(single, pool.samples, pool.values, most)
+    if fit.residual.max() <= most:
+        return Fan(rays, single, fit, rows, False)
+    off = np.abs(rays.r).min(axis=1) * rays.jump > _SLACK * noise  # the axes bend anyway
+    used, line = np.unique(line[off], return_inverse=True)
+    trunk = fan_trunk(rays.r[off], line, normal[used], apex)
+    return Fan(rays, trunk, fit_outputs(trunk, pool.samples, pool.values, most), None, False)
+
+
+def _lines(rays: Rays, noise: float) -> tuple[npt.NDArray[np.intp], FloatArray]:
+    """For each ray its line, and the unit normals of the lines: opposite rays share one if neither has to be moved by
+    more than shows."""
+    line = np.full(len(rays), -1)
+    normal: list[FloatArray] = []
+    for k in np.argsort(-rays.jump, kind="stable"):
+        if line[k] >= 0:
+            continue
+        n = np.array([-rays.r[k, 1], rays.r[k, 0]])
+        same = (rays.r @ rays.r[k] < 0) & (np.abs(rays.r @ n) * rays.jump <= _SLACK * noise) & (line < 0)
+        same[k] = True
+        line[same] = len(normal)
+        normal.append(n)
+    return line, np.array(normal)
+
+
+def fan_trunk(r: FloatArray, line: npt.NDArray[np.intp], normal: FloatArray, apex: FloatArray) -> Trunk:
+    """Features whose affine combinations are all continuous functions that are linear between rays and axes.
+
+    Parameters
+    ----------
+    r : (k, 2) array
+        Unit directions of the rays, none on an axis.
+    line : (k,) array
+        The line of each ray.
+    normal : (lines, 2) array
+        Unit normals of the lines.
+    apex : (2,) array
+        Where all rays begin.
+
+    Returns
+    -------
+    Trunk
+        Two layers of `4 + lines` and `4 + k` units, all of them ReLUs.
+    """
+    first = np.concatenate([[[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], normal])
+    n = normal[line]
+    # p - q has the signs of (s_1, -s_2). Where the line's normal is turned the other way, q - relu(q - p) is the same.
+    turned = n[:, 0] * r[:, 0] < 0
+    axis = np.where(turned, 2 + (r[:, 1] < 0), 0 + (r[:, 0] < 0))
+    second = np.zeros((4 + len(r), len(first)))
+    second[np.arange(4), np.arange(4)] = 1.0  # what is positive passes a ReLU
+    k = np.arange(len(r))
+    second[4 + k, axis] = np.abs(n[k, turned.astype(np.intp)])
+    second[4 + k, 4 + line] = -1.0
+    stages = [(first, -first @ apex), (second, np.zeros(len(second)))]
+    return Trunk(2, tuple(Stage(weight, bias, np.ones(len(bias), dtype=bool)) for weight, bias in stages))

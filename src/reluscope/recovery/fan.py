@@ -7,7 +7,7 @@ to find them (`peel.py`); but it says all about the function. So the fan is foun
 1. `_homogeneous`: 25 queries tell whether f is of this kind; with biases that ends it.
 2. Chords around 0 are searched for bends (`critical.py`). Each gives a ray.
 3. In each cone a linear function is fitted to all samples there; a ray is where those of its two cones are equal.
-4. Samples that do not fit say where a ray is missing; chords across that place find it.
+4. Samples that do not fit say where a ray is missing.
 
 The network (`fan_trunk`): beside `relu(x_1), relu(-x_1), relu(x_2), relu(-x_2)`, which give the values on the axes and
 interpolate between them, one unit of the second layer for each ray r in a quadrant with signs s,
@@ -47,6 +47,9 @@ their ends, as a share of their angle."""
 _NOISY = 1e-12
 """Relative noise from which it counts."""
 
+_ANYWHERE = 8
+"""Rays to begin with, beside those that are found."""
+
 _AT_APEX = 16
 """Values at the origin itself, from which all others are measured."""
 
@@ -59,19 +62,28 @@ _EACH, _MARGIN = 8, 0.05
 _BESIDE = (1e-3, 1e-6)
 """Angles from every ray, on both sides, at which a fan is looked at too."""
 
-_MOST_FITTED = 2000
-"""Samples of one cone that its linear function is fitted to."""
+_MOST_FITTED, _PARTS, _FEWEST = 2000, (2, 4, 8, 16, 32), 4
+"""Samples of one cone that its linear function is fitted to; stretches that are tried where they disagree, as one over
+their share of the cone; and samples that a stretch must have."""
 
-_ROUNDS, _IDLE, _MOST_PLACES = 16, 3, 40
-"""How often rays are looked for where samples do not fit, how often in a row in vain, and at how many places at a
-time."""
+_POLISHED = 4
+"""How often all rays are moved in the end."""
+
+_AIM = 60.0
+"""Multiples of the noise that no sample is to miss by: as long as one does, and more may be allowed, a ray that bends
+the function slightly may be missing."""
+
+_ROUNDS, _IDLE, _MOST_PLACES, _CLOSER = 16, 3, 40, 40
+"""How often rays are looked for where samples do not fit, how often in a row in vain, at how many places at a time, and
+by how many more samples each."""
 
 _SLACK = 20.0
 """Multiples of the noise that count as equal: a sample and the linear function of its cone; the values before and
 after a ray is moved onto the line of another."""
 
-_PLACED = 1000.0
-"""Error of the place of a bend on a chord, over the noise by the size of the bend."""
+_PLACED, _LOOSE = 1000.0, 3.0
+"""Error of the place of a bend on a chord, over the noise by the size of the bend; and that of the end of a stretch,
+over the angle between the samples on its two sides."""
 
 
 class Pool(Protocol):
@@ -97,10 +109,12 @@ class Pool(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Rays:
-    """Rays from the apex: unit directions `r` (k, 2) by their angle, and the sizes of the bends, `jump` (k,)."""
+    """Rays from the apex: unit directions `r` (k, 2) by their angle, the sizes of the bends, `jump` (k,), and how far
+    each may be from its true place, `error` (k,)."""
 
     r: FloatArray
     jump: FloatArray
+    error: FloatArray
 
     def __len__(self) -> int:
         return len(self.r)
@@ -121,9 +135,18 @@ class Rays:
         before = (np.searchsorted(self.angle, angle, side="right") - 1) % len(self)
         return before, np.mod(angle - self.angle[before], 2 * np.pi) / np.maximum(self.width[before], 1e-300)
 
-    def take(self, which: npt.NDArray[np.bool_]) -> Rays:
+    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Rays:
         """Some of the rays."""
-        return Rays(self.r[which], self.jump[which])
+        return Rays(self.r[which], self.jump[which], self.error[which])
+
+    def ordered(self) -> Rays:
+        """The same by their angle."""
+        return self.take(np.argsort(self.angle, kind="stable"))
+
+    def beside(self, more: Rays) -> Rays:
+        """These and more."""
+        parts = ((self.r, more.r), (self.jump, more.jump), (self.error, more.error))
+        return Rays(*(np.concatenate(part) for part in parts)).ordered()
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +154,7 @@ class Fan:
     """What was found: the `rays`, the features `trunk` (unit-box coordinates) and the outputs fitted to them.
 
     `rows` (units, 3) is given if one hidden layer is enough: then each line bends the function alike on both sides of
-    0, and `trunk` has one stage of these rows. Two layers are looked at again, at many more samples; `fits` says whether
+    0, and `trunk` has one stage of these rows. Two layers are looked at again at many more samples; `fits` says whether
     that was possible and all of them fit.
     """
 
@@ -139,7 +162,12 @@ class Fan:
     trunk: Trunk
     fit: OutputFit
     rows: FloatArray | None
-    fits: bool
+    fits: bool = False
+
+    @property
+    def worst(self) -> float:
+        """The largest misfit of a sample."""
+        return float(self.fit.residual.max())
 
 
 def find_fan(pool: Pool, most: float) -> Fan | None:
@@ -157,37 +185,36 @@ def find_fan(pool: Pool, most: float) -> Fan | None:
     count = _NOISY_CHORDS if view.relative > _NOISY else _CHORDS
     edges = np.linspace(-np.pi, np.pi, count + 1) + pool.rng.uniform(0, 2 * np.pi)
     rays = _searched(pool, noise, apex, edges[:-1], edges[1:])
+    if view.relative > _NOISY:  # not all bends may stand out of it; where nothing bends, these are left out again
+        none = np.zeros(_ANYWHERE)
+        rays = rays.beside(Rays(_towards(np.linspace(-np.pi, np.pi, _ANYWHERE, endpoint=False)), none, none))
     pool.add(np.tile(apex, (_AT_APEX, 1)))
     pool.add(around(apex, pool.rng.uniform(-np.pi, np.pi, _FIRST)))
-    fan, wanted, idle = None, 0, 0
+    fan: Fan | None = None
+    aim, wanted, idle, before = min(most, _AIM * noise), 0, 0, np.inf
     for _ in range(_ROUNDS):
         look()
         if len(rays) < 2 or not pool.open():
             break
-        rays = _located(pool, noise, apex, rays)
-        fan = _fitted(pool, noise, apex, rays, most)
-        bad = fan.fit.residual > most
-        if not bad.any():
+        inside = np.linspace(_MARGIN, 1 - _MARGIN, _EACH)
+        pool.add(around(apex, (rays.angle[:, None] + inside * rays.width[:, None]).reshape(-1)))
+        fan = _fitted(pool, noise, apex, _located(pool, noise, apex, rays), most)
+        idle, before = 0 if fan.worst < 0.5 * before else idle + 1, min(fan.worst, before)
+        if fan.worst <= aim or (fan.worst <= most and idle >= _IDLE):
             if wanted or fan.rows is not None:  # one layer is looked at again as any other is
                 break
-            wanted = len(pool.samples) + _AROUND + _INSIDE
-            _look_again(pool, apex, rays)
-            fan = _fitted(pool, noise, apex, rays, most)
-            bad = fan.fit.residual > most
-            if not bad.any():
+            wanted, idle, before = len(pool.samples) + _AROUND + _INSIDE, 0, np.inf
+            _look_again(pool, apex, fan.rays)
+            fan = _fitted(pool, noise, apex, fan.rays, most)
+            if fan.worst <= aim:
                 break
         if not pool.open():
             break
-        known = len(rays)
-        found = _searched(pool, noise, apex, *_places(pool, apex, bad, fan.fit.residual))
-        rays = _joined(rays, found, noise)
-        idle = idle + 1 if len(rays) == known else 0
-        if idle == _IDLE:  # what does not fit is no ray
-            break
+        rays = fan.rays.beside(_missing(pool, noise, apex, fan.rays, aim))
     if fan is None:
         return None
-    good = bool(wanted) and len(pool.samples) >= wanted and not (fan.fit.residual > most).any()
-    return Fan(fan.rays, fan.trunk, fan.fit, fan.rows, good)
+    fan = _polished(pool, noise, apex, _fitted(pool, noise, apex, fan.rays, most), most)
+    return replace(fan, fits=bool(wanted) and len(pool.samples) >= wanted and fan.worst <= most)
 
 
 def _homogeneous(pool: Pool, apex: FloatArray) -> bool:
@@ -201,7 +228,9 @@ def _homogeneous(pool: Pool, apex: FloatArray) -> bool:
     if not len(values):
         return False
     centre, out, within = values[0], values[1 : 1 + _TRIED], values[1 + _TRIED :]
-    return bool((np.abs(within - centre - t * (out - centre)) <= _SLACK * view.noise).all())
+    # Where the function is 0 nearly everywhere, the first look sees less than the rounding of the other values.
+    noise = max(view.noise, float(np.finfo(view.oracle.dtype).eps * np.abs(values).max()))
+    return bool((np.abs(within - centre - t * (out - centre)) <= _SLACK * noise).all())
 
 
 def _noise(pool: Pool, apex: FloatArray) -> float:
@@ -217,9 +246,14 @@ def _noise(pool: Pool, apex: FloatArray) -> float:
     return max(pool.view.noise, float(left.max(initial=0.0)) / 3)
 
 
+def _towards(angle: FloatArray) -> FloatArray:
+    """Unit directions, (k, 2)."""
+    return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
 def around(apex: FloatArray, angle: FloatArray) -> FloatArray:
     """The points of the unit box furthest from the apex at given angles, (k, 2)."""
-    d = np.column_stack([np.cos(angle), np.sin(angle)])
+    d = _towards(angle)
     with np.errstate(divide="ignore"):
         reach = np.where(d != 0, (np.sign(d) - apex) / d, np.inf).min(axis=1)
     return np.asarray(np.clip(apex + reach[:, None] * d, -1, 1))
@@ -239,30 +273,17 @@ def _searched(pool: Pool, noise: float, apex: FloatArray, low: FloatArray, high:
         # A chord that meets the ray at a small angle bends less than the gradient does.
         sine = np.abs(r[:, 0] * way[:, 1] - r[:, 1] * way[:, 0]) / np.linalg.norm(way, axis=1)
         jump = np.abs(found.jump) / np.maximum(sine, 1e-300)
-    return _joined(Rays(np.zeros((0, 2)), np.zeros(0)), Rays(r, jump), noise)
-
-
-def _joined(old: Rays, new: Rays, noise: float) -> Rays:
-    """Old and new rays by their angle; of those that cannot be told apart one, and rather an old one."""
-    r, jump = np.concatenate([old.r, new.r]), np.concatenate([old.jump, new.jump])
     error = _PLACED * noise / np.maximum(jump, 1e-300)
-    error[: len(old)] = 0.0  # these were located by all samples
-    kept: list[int] = []
-    for i in [*range(len(old)), *(len(old) + np.argsort(error[len(old) :], kind="stable"))]:
-        gap = np.linalg.norm(r[kept] - r[i], axis=1)
-        if i < len(old) or (gap > 1e-12 + error[kept] + error[i]).all():
+    kept: list[int] = []  # a bend that two chords met is one, and rather the clearer
+    for i in np.argsort(error, kind="stable"):
+        if (np.linalg.norm(r[kept] - r[i], axis=1) > 1e-12 + error[kept] + error[i]).all():
             kept.append(int(i))
-    at = np.array(kept, dtype=np.intp)
-    at = at[np.argsort(np.arctan2(r[at, 1], r[at, 0]))]
-    return Rays(r[at], jump[at])
+    return Rays(r, jump, error).take(np.array(kept, dtype=np.intp)).ordered()
 
 
 def _located(pool: Pool, noise: float, apex: FloatArray, rays: Rays) -> Rays:
     """The rays as the places where the linear functions of neighbouring cones are equal. Rays at which nothing bends
     are left out."""
-    width = rays.width
-    inside = np.linspace(_MARGIN, 1 - _MARGIN, _EACH)
-    pool.add(around(apex, (rays.angle[:, None] + inside * width[:, None]).reshape(-1)))
     while True:
         look()
         g = _slopes(pool, noise, apex, rays)  # (cones, outputs, 2)
@@ -278,34 +299,44 @@ def _located(pool: Pool, noise: float, apex: FloatArray, rays: Rays) -> Rays:
     along = np.column_stack([-Vt[:, 0, 1], Vt[:, 0, 0]])
     along *= np.sign((along * rays.r).sum(axis=1))[:, None]
     turned = np.linalg.norm(along - rays.r, axis=1)
-    r = np.where((turned < 0.5 * narrower)[:, None], along, rays.r)
-    order = np.argsort(np.arctan2(r[:, 1], r[:, 0]))
-    return Rays(r[order], size[order, 0])
+    moved = turned <= rays.error  # further off, it is where other pieces would meet: one between them is missing
+    return Rays(np.where(moved[:, None], along, rays.r), size[:, 0], rays.error).ordered()
 
 
 def _slopes(pool: Pool, noise: float, apex: FloatArray, rays: Rays) -> FloatArray:
-    """The linear function of each cone, (cones, outputs, 2): what most samples there agree on."""
+    """The linear function of each cone, (cones, outputs, 2)."""
     V = pool.samples - apex
-    centre = _at_apex(pool, V)
+    H = pool.values - _at_apex(pool, V)
     cone, place = rays.cone(V)
     fair = (place > 0.9 * _MARGIN) & (place < 1 - 0.9 * _MARGIN)
-    g = np.zeros((len(rays), pool.values.shape[1], 2))
-    near = _SLACK * noise
+    g = np.zeros((len(rays), H.shape[1], 2))
     for j in range(len(rays)):
-        here = np.flatnonzero(fair & (cone == j))[-_MOST_FITTED:]  # the last ones lie in all cones
-        A, B = V[here], pool.values[here] - centre
-        weight = np.ones((len(here), 1))
-        for _ in range(12):
-            found = np.linalg.lstsq(weight * A, weight * B, rcond=None)[0]
-            residual = np.abs(A @ found - B).max(axis=1, initial=0.0)
-            if (residual <= near).all():
-                break
-            weight = np.sqrt(1 / np.maximum(residual, near))[:, None]
-        agree = residual <= near
-        if 3 <= agree.sum() < len(here):
-            found = np.linalg.lstsq(A[agree], B[agree], rcond=None)[0]
-        g[j] = found.T
+        here = np.flatnonzero(fair & (cone == j))[-_MOST_FITTED:]
+        here = here[np.argsort(place[here])]
+        g[j] = _agreed(V[here], H[here], _SLACK * noise)
     return g
+
+
+def _agreed(V: FloatArray, H: FloatArray, near: float) -> FloatArray:
+    """The linear function (outputs, 2) that most of the samples, in order of their angle, agree on up to `near`.
+
+    That of all of them, or if they disagree (a ray is missing) of shorter and shorter stretches of them: where pieces
+    are linear, a stretch within the longest one agrees with all of it.
+    """
+    best = np.linalg.lstsq(V, H, rcond=None)[0]
+    agree = np.abs(V @ best - H).max(axis=1, initial=0.0) <= near
+    for parts in _PARTS:
+        size = len(V) // parts
+        if 2 * agree.sum() > len(V) or size < _FEWEST:
+            break
+        for start in range(0, len(V) - size + 1, size // 2):
+            found = np.linalg.lstsq(V[start : start + size], H[start : start + size], rcond=None)[0]
+            also = np.abs(V @ found - H).max(axis=1) <= near
+            if also.sum() > agree.sum():
+                best, agree = found, also
+    if _FEWEST <= agree.sum() < len(V):
+        best = np.linalg.lstsq(V[agree], H[agree], rcond=None)[0]
+    return np.asarray(best.T)
 
 
 def _at_apex(pool: Pool, V: FloatArray) -> FloatArray:
@@ -323,30 +354,56 @@ def _look_again(pool: Pool, apex: FloatArray, rays: Rays) -> None:
     pool.sample(len(pool.samples) + _INSIDE)
 
 
-def _places(
-    pool: Pool, apex: FloatArray, bad: npt.NDArray[np.bool_], residual: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Where samples do not fit: from the angle of the last that does to that of the next, the worst places first."""
+def _polished(pool: Pool, noise: float, apex: FloatArray, fan: Fan, most: float) -> Fan:
+    """The fan with each ray where its two pieces meet, however far, as long as the samples fit better."""
+    for _ in range(_POLISHED):
+        free = np.minimum(fan.rays.width, np.roll(fan.rays.width, 1)) / 2
+        better = _fitted(pool, noise, apex, _located(pool, noise, apex, replace(fan.rays, error=free)), most)
+        if better.worst >= fan.worst:
+            break
+        fan = better
+    return fan
+
+
+def _missing(pool: Pool, noise: float, apex: FloatArray, rays: Rays, aim: float) -> Rays:
+    """Rays at both ends of every stretch, by angle, in which samples differ from what most of their cone agree on: a
+    piece of the function is missing there. The worst stretches first, and each looked at more closely before.
+
+    An end is known only as well as samples are dense. That is enough to fit the missing piece, and `_located` then
+    moves the ray to its place.
+    """
+    angle, low, high = _stretches(pool, noise, apex, rays, aim)
+    inside = (np.arange(_CLOSER) + 0.5) / _CLOSER
+    pool.add(around(apex, (angle[low] + inside[:, None] * (angle[high] - angle[low])).reshape(-1)))
+    angle, low, high = _stretches(pool, noise, apex, rays, aim)
+    first, last = np.concatenate([angle[low], angle[high - 1]]), np.concatenate([angle[low + 1], angle[high]])
+    fresh = rays.cone(_towards(first))[0] == rays.cone(_towards(last))[0]  # else a known ray is the end
+    r = _towards(0.5 * (first + last)[fresh])
+    return Rays(r, np.zeros(len(r)), _LOOSE * (last - first)[fresh] + _PLACED * noise)
+
+
+def _stretches(
+    pool: Pool, noise: float, apex: FloatArray, rays: Rays, aim: float
+) -> tuple[FloatArray, npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The angles of all samples once around, and those (as indices) of the last before and the first behind each
+    stretch that does not fit. All angles begin at a sample that fits; without any there is nothing to tell."""
     V = pool.samples - apex
+    g = _slopes(pool, noise, apex, rays)[rays.cone(V)[0]]
+    residual = np.abs(np.einsum("soi,si->so", g, V) + _at_apex(pool, V) - pool.values).max(axis=1)
     angle = np.arctan2(V[:, 1], V[:, 0])
     order = np.argsort(angle, kind="stable")
-    first = np.flatnonzero(~bad[order])
+    first = np.flatnonzero(residual[order] <= aim)
     if not len(first):
-        edges = np.linspace(-np.pi, np.pi, _MOST_PLACES + 1)
-        return edges[:-1], edges[1:]
+        return np.zeros(1), np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
     order = np.roll(order, -first[0])
-    good = np.append(np.flatnonzero(~bad[order]), len(order))
-    turn = np.unwrap(np.append(angle[order], angle[order[0]]))
+    order = np.append(order, order[0])
+    turn = np.unwrap(angle[order])
+    good = np.flatnonzero(residual[order] <= aim)
     low, high = good[:-1], good[1:]
-    gap = high > low + 1
-    worst = np.array([residual[order[i + 1 : j]].max() for i, j in zip(low[gap], high[gap], strict=True)])
+    low, high = low[high > low + 1], high[high > low + 1]
+    worst = np.array([residual[order[i + 1 : j]].max() for i, j in zip(low, high, strict=True)])
     chosen = np.argsort(-worst, kind="stable")[:_MOST_PLACES]
-    low, high = turn[low[gap][chosen]], turn[high[gap][chosen]]
-    # A chord of a wide angle would pass by the apex.
-    parts = np.maximum(np.ceil((high - low) / (np.pi / 8)), 1).astype(np.intp)
-    at = np.concatenate([np.arange(k) for k in parts])
-    low, step = np.repeat(low, parts), np.repeat((high - low) / parts, parts)
-    return low + at * step, low + (at + 1) * step
+    return turn, low[chosen], high[chosen]
 
 
 def _fitted(pool: Pool, noise: float, apex: FloatArray, rays: Rays, most: float) -> Fan:
@@ -354,13 +411,13 @@ def _fitted(pool: Pool, noise: float, apex: FloatArray, rays: Rays, most: float)
     line, normal = _lines(rays, noise)
     rows = np.column_stack([normal, -normal @ apex])
     single = Trunk(2).grown(rows)
-    fit = fit_outputs(single, pool.samples, pool.values, most)
+    fit = fit_outputs(single, pool.samples, pool.values, most, rounds=1)
     if fit.residual.max() <= most:
-        return Fan(rays, single, fit, rows, False)
+        return Fan(rays, single, fit, rows)
     off = np.abs(rays.r).min(axis=1) * rays.jump > _SLACK * noise  # the axes bend anyway
     used, line = np.unique(line[off], return_inverse=True)
     trunk = fan_trunk(rays.r[off], line, normal[used], apex)
-    return Fan(rays, trunk, fit_outputs(trunk, pool.samples, pool.values, most), None, False)
+    return Fan(rays, trunk, fit_outputs(trunk, pool.samples, pool.values, most), None)
 
 
 def _lines(rays: Rays, noise: float) -> tuple[npt.NDArray[np.intp], FloatArray]:

@@ -417,7 +417,7 @@ def _fitted(pool: Pool, noise: float, apex: FloatArray, rays: Rays, most: float)
     off = np.abs(rays.r).min(axis=1) * rays.jump > _SLACK * noise  # the axes bend anyway
     used, line = np.unique(line[off], return_inverse=True)
     trunk = fan_trunk(rays.r[off], line, normal[used], apex)
-    return Fan(rays, trunk, fit_outputs(trunk, pool.samples, pool.values, most), None)
+    return Fan(rays, trunk, fit_outputs(trunk, pool.samples, pool.values, most, rounds=1), None)
 
 
 def _lines(rays: Rays, noise: float) -> tuple[npt.NDArray[np.intp], FloatArray]:

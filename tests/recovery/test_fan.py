@@ -221,14 +221,14 @@ def test_a_limit_on_queries_leaves_it_incomplete(limit):
 
 def test_networks_with_biases_go_the_usual_way():
     net = random_net((2, 8, 4, 1), 1, bias=0.5)
-    found = rs.recover(rs.Oracle(net, limit=12_000), BOX, rng=0, check=0)
+    found = rs.recover(rs.Oracle(net, limit=6000), BOX, rng=0, check=0)
     assert found.rays is None and found.queries["homogeneity"] == 25
 
 
 def test_small_biases_are_seen():
     """A fan would be wrong by 1e-6 only, and near 0 most of all."""
     net = random_net((2, 6, 4, 1), 0, bias=1e-6)
-    found = rs.recover(rs.Oracle(net, limit=12_000), BOX, rng=0, check=0)
+    found = rs.recover(rs.Oracle(net, limit=6000), BOX, rng=0, check=0)
     assert found.rays is None and not found
 
 
@@ -244,7 +244,7 @@ def test_a_bump_between_the_rays_is_no_fan():
     def bumped(X):
         return net(X)[:, 0] + np.maximum(0.0, 0.05 - np.abs(X - [0.6, 0.5]).sum(axis=1))
 
-    found = rs.recover(rs.Oracle(bumped, 2, limit=60_000), ([-2.0, -2.0], [2.0, 2.0]), rng=0, check=0)
+    found = rs.recover(rs.Oracle(bumped, 2, limit=46_000), ([-2.0, -2.0], [2.0, 2.0]), rng=0, check=0)
     assert not found
     assert found.queries["homogeneity"] == 25 + 192  # it was taken for a fan at first
 

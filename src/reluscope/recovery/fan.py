@@ -411,9 +411,11 @@ def _fitted(pool: Pool, noise: float, apex: FloatArray, rays: Rays, most: float)
     line, normal = _lines(rays, noise)
     rows = np.column_stack([normal, -normal @ apex])
     single = Trunk(2).grown(rows)
-    fit = fit_outputs(single, pool.samples, pool.values, most, rounds=1)
-    if fit.residual.max() <= most:
-        return Fan(rays, single, fit, rows)
+    some = fit_outputs(single, pool.samples[-_FIRST:], pool.values[-_FIRST:], most, rounds=1)
+    if some.residual.max() <= most:
+        fit = fit_outputs(single, pool.samples, pool.values, most, rounds=1)
+        if fit.residual.max() <= most:
+            return Fan(rays, single, fit, rows)
     off = np.abs(rays.r).min(axis=1) * rays.jump > _SLACK * noise  # the axes bend anyway
     used, line = np.unique(line[off], return_inverse=True)
     trunk = fan_trunk(rays.r[off], line, normal[used], apex)

@@ -286,7 +286,8 @@ def recover(
     confidence at most `1 - 0.01^(1 / check)` of the box then differs by more (10,000 points: 0.05 %). "exact"
     takes about 45,000 to 130,000 queries, 38,000 to 44,000 of them a check, and a few seconds for some dozens of
     units; one hidden layer on many inputs takes about four gradients a unit (784-32-1: 131,000 queries, 5 CPU seconds).
-    Units that never switch in the box look affine and are folded into the rest. A smooth oracle (tanh) is
+    Units that never switch in the box look affine and are folded into the rest. Several layers without biases on two
+    inputs give the function, not the weights: a network with the same `rays`. A smooth oracle (tanh) is
     recognised and reported; with a noisy one, `statement` says what could still be recovered.
 
     Examples

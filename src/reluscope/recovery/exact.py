@@ -1,8 +1,8 @@
 """`method="exact"`: the weights up to permutation and positive scaling, layer by layer.
 
 1. Search chords of the box for critical points (`critical.py`). One hidden layer follows from the gradients along them
-   (`one_layer.py`); so does a network without biases on two inputs (`fan.py`); where neither explains the outputs,
-   there are deeper layers:
+   (`one_layer.py`), and without biases in the plane a fan of rays from bends around 0 (`fan.py`); where neither
+   explains the outputs, there are deeper layers:
 2. Peel: find the units of the next layer from the points no known unit explains (`peel.py`); settle the signs of the
    layer before (`signs.py`); repeat until the outputs are affine in the features (`last_layer.py`).
 3. Refine all parameters on values (`refine.py`).

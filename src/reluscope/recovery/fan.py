@@ -40,7 +40,7 @@ _TRIED = 12
 _TRIPLES = 64
 """Second differences that the noise is measured by."""
 
-_CHORDS, _NOISY_CHORDS, _OVERLAP = 128, 24, (0.02, 0.2)
+_CHORDS, _NOISY_CHORDS, _OVERLAP = 128, 24, 0.1
 """Chords around 0 at first: fewer with noise, which asks for longer differences; and how far they go beyond
 their ends, as a share of their angle."""
 
@@ -59,8 +59,9 @@ _FIRST, _AROUND, _INSIDE = 2000, 18_000, 18_000
 _EACH, _MARGIN = 8, 0.05
 """Values taken in every cone, and the share of its angle at either side that is left out: there its rays may lie."""
 
-_BESIDE = (1e-3, 1e-6)
-"""Angles from every ray, on both sides, at which a fan is looked at too."""
+_BESIDE = np.geomspace(1e-7, 0.1, 32)
+"""Angles from every ray, on both sides, at which a fan is looked at too: two rays that were taken for one lie there, at
+about as far from it as from one another."""
 
 _MOST_FITTED, _PARTS, _FEWEST = 2000, (2, 4, 8, 16, 32), 4
 """Samples of one cone that its linear function is fitted to; stretches that are tried where they disagree, as one over
@@ -173,13 +174,15 @@ class Fan:
 def find_fan(pool: Pool, most: float) -> Fan | None:
     """The fan of a function that is homogeneous about the origin; `most` is the error that a sample may show.
 
-    None if it is not of that kind, if there are not two inputs, or if the origin is not inside the box. (If it is not,
-    the line of each ray meets the box in one piece, and one hidden layer is enough; `one_layer.py` finds that.)
-    Costs 25 queries if it is not homogeneous, else about 40,000, of which 36,000 are a check.
+    None if it is not of that kind or affine, if there are not two inputs, or if the origin is not inside the box. (If
+    it is not, the line of each ray meets the box on one side of it only, and one hidden layer is enough.)
+    Costs 25 queries if it is not homogeneous, else about 41,000, of which 36,000 and 64 a ray are a check.
     """
     view = pool.view
     apex = -view.centre / view.half
     if view.n != 2 or np.abs(apex).max() >= 1 or not _homogeneous(pool, apex):
+        return None
+    if fit_outputs(Trunk(2), pool.samples, pool.values, most, rounds=1).residual.max() <= most:
         return None
     noise = _noise(pool, apex)
     count = _NOISY_CHORDS if view.relative > _NOISY else _CHORDS
@@ -194,11 +197,14 @@ def find_fan(pool: Pool, most: float) -> Fan | None:
     aim, wanted, idle, before = min(most, _AIM * noise), 0, 0, np.inf
     for _ in range(_ROUNDS):
         look()
-        if len(rays) < 2 or not pool.open():
+        if not len(rays) or not pool.open():
             break
         inside = np.linspace(_MARGIN, 1 - _MARGIN, _EACH)
         pool.add(around(apex, (rays.angle[:, None] + inside * rays.width[:, None]).reshape(-1)))
-        fan = _fitted(pool, noise, apex, _located(pool, noise, apex, rays), most)
+        rays = _located(pool, noise, apex, rays)
+        if not len(rays):
+            break
+        fan = _fitted(pool, noise, apex, rays, most)
         idle, before = 0 if fan.worst < 0.5 * before else idle + 1, min(fan.worst, before)
         if fan.worst <= aim or (fan.worst <= most and idle >= _IDLE):
             if wanted or fan.rows is not None:  # one layer is looked at again as any other is
@@ -261,7 +267,7 @@ def around(apex: FloatArray, angle: FloatArray) -> FloatArray:
 
 def _searched(pool: Pool, noise: float, apex: FloatArray, low: FloatArray, high: FloatArray) -> Rays:
     """The rays that chords around the apex meet, from angle `low` to `high` each and a little beyond."""
-    more = pool.rng.uniform(*_OVERLAP, len(low)) * (high - low)  # not at the same places again
+    more = _OVERLAP * (high - low)
     start = around(apex, low - more)
     chords = Chords(start, around(apex, high + more) - start)
     r, jump = np.zeros((0, 2)), np.zeros(0)
@@ -293,7 +299,7 @@ def _located(pool: Pool, noise: float, apex: FloatArray, rays: Rays) -> Rays:
         shown = size[:, 0] * np.minimum(narrower, 1.0)
         weak = shown <= _SLACK * noise
         weak &= (shown <= np.roll(shown, 1)) & (shown <= np.roll(shown, -1))  # neighbours in turn
-        if not weak.any() or len(rays) <= 2:
+        if not weak.any():
             break
         rays = rays.take(~weak)
     along = np.column_stack([-Vt[:, 0, 1], Vt[:, 0, 0]])
@@ -345,12 +351,13 @@ def _at_apex(pool: Pool, V: FloatArray) -> FloatArray:
 
 
 def _look_again(pool: Pool, apex: FloatArray, rays: Rays) -> None:
-    """Values at many more points: around the box, in it, and close to every ray on both sides."""
-    close = rays.angle[:, None] + np.concatenate([_BESIDE, np.negative(_BESIDE)])
-    side = pool.rng.uniform(-1, 1, (_AROUND, 2))
-    which = pool.rng.integers(2, size=_AROUND)
-    side[np.arange(_AROUND), which] = np.sign(side[np.arange(_AROUND), which])
-    pool.add(np.concatenate([side, around(apex, close.reshape(-1))]))
+    """Values at many more points: along the sides of the box, in it, and beside every ray."""
+    close = rays.angle[:, None] + np.concatenate([_BESIDE, -_BESIDE])
+    along = 8 * (np.arange(_AROUND) + pool.rng.uniform(size=_AROUND)) / _AROUND  # one in each of so many equal parts
+    place, side = np.mod(along, 2) - 1, (along // 2).astype(np.intp)
+    sides = np.where((side % 2 == 0)[:, None], [1.0, 0.0], [0.0, 1.0]) * place[:, None]
+    sides += np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])[side]
+    pool.add(np.concatenate([sides, around(apex, close.reshape(-1))]))
     pool.sample(len(pool.samples) + _INSIDE)
 
 
@@ -358,7 +365,8 @@ def _polished(pool: Pool, noise: float, apex: FloatArray, fan: Fan, most: float)
     """The fan with each ray where its two pieces meet, however far, as long as the samples fit better."""
     for _ in range(_POLISHED):
         free = np.minimum(fan.rays.width, np.roll(fan.rays.width, 1)) / 2
-        better = _fitted(pool, noise, apex, _located(pool, noise, apex, replace(fan.rays, error=free)), most)
+        rays = _located(pool, noise, apex, replace(fan.rays, error=free))
+        better = _fitted(pool, noise, apex, rays, most) if len(rays) else fan
         if better.worst >= fan.worst:
             break
         fan = better

@@ -152,6 +152,15 @@ def test_rays_that_no_chord_showed_are_found_from_the_samples(monkeypatch):
     assert np.abs(found(X) - net(X)).max() < 1e-12
 
 
+def test_a_cone_that_no_sample_met_is_found_beside_the_rays():
+    """Two rays so close that no chord, sample or cone has a point between them; with two outputs they are no one ray."""
+    net, box = random_net((2, 8, 8, 8, 2), 137, bias=0.0), ([-0.1, -2.0], [3.0, 0.7])
+    found = rs.recover(rs.Oracle(net, limit=60_000), box, rng=137, check=2000)
+    assert found and found.rays == 54
+    X = hard_points(net, box)
+    assert np.abs(found(X) - net(X)).max() < 1e-11
+
+
 def test_one_seed_one_answer():
     net = random_net((2, 6, 4, 1), 2, bias=0.0)
     first, second = (rs.recover(rs.Oracle(net), BOX, rng=4, check=0) for _ in range(2))

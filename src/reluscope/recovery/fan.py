@@ -350,14 +350,18 @@ def _at_apex(pool: Pool, V: FloatArray) -> FloatArray:
     return np.asarray(pool.values[~V.any(axis=1)].mean(axis=0))
 
 
+def _beside(apex: FloatArray, rays: Rays) -> FloatArray:
+    """Points on both sides of every ray, ever closer."""
+    return around(apex, (rays.angle[:, None] + np.concatenate([_BESIDE, -_BESIDE])).reshape(-1))
+
+
 def _look_again(pool: Pool, apex: FloatArray, rays: Rays) -> None:
     """Values at many more points: along the sides of the box, in it, and beside every ray."""
-    close = rays.angle[:, None] + np.concatenate([_BESIDE, -_BESIDE])
     along = 8 * (np.arange(_AROUND) + pool.rng.uniform(size=_AROUND)) / _AROUND  # one in each of so many equal parts
     place, side = np.mod(along, 2) - 1, (along // 2).astype(np.intp)
     sides = np.where((side % 2 == 0)[:, None], [1.0, 0.0], [0.0, 1.0]) * place[:, None]
     sides += np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])[side]
-    pool.add(np.concatenate([sides, around(apex, close.reshape(-1))]))
+    pool.add(np.concatenate([sides, _beside(apex, rays)]))
     pool.sample(len(pool.samples) + _INSIDE)
 
 
@@ -381,6 +385,9 @@ def _missing(pool: Pool, noise: float, apex: FloatArray, rays: Rays, aim: float)
     moves the ray to its place.
     """
     angle, low, high = _stretches(pool, noise, apex, rays, aim)
+    if not len(low):  # what is missing lies between the samples
+        pool.add(_beside(apex, rays))
+        angle, low, high = _stretches(pool, noise, apex, rays, aim)
     inside = (np.arange(_CLOSER) + 0.5) / _CLOSER
     pool.add(around(apex, (angle[low] + inside[:, None] * (angle[high] - angle[low])).reshape(-1)))
     angle, low, high = _stretches(pool, noise, apex, rays, aim)

@@ -153,7 +153,7 @@ def test_rays_that_no_chord_showed_are_found_from_the_samples(monkeypatch):
 
 
 def test_a_cone_that_no_sample_met_is_found_beside_the_rays():
-    """Two rays so close that no chord, sample or cone has a point between them; with two outputs they are no one ray."""
+    """Two rays so close that no chord, sample or cone lies between them; with two outputs they are no one ray."""
     net, box = random_net((2, 8, 8, 8, 2), 137, bias=0.0), ([-0.1, -2.0], [3.0, 0.7])
     found = rs.recover(rs.Oracle(net, limit=60_000), box, rng=137, check=2000)
     assert found and found.rays == 54

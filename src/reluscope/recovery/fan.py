@@ -216,7 +216,7 @@ def find_fan(pool: Pool, most: float) -> Fan | None:
                 break
         if not pool.open():
             break
-        rays = fan.rays.beside(_missing(pool, noise, apex, fan.rays, aim))
+        rays = fan.rays.beside(_missing(pool, noise, apex, fan.rays, aim, closer=fan.worst > most))
     if fan is None:
         return None
     fan = _polished(pool, noise, apex, _fitted(pool, noise, apex, fan.rays, most), most)
@@ -377,15 +377,15 @@ def _polished(pool: Pool, noise: float, apex: FloatArray, fan: Fan, most: float)
     return fan
 
 
-def _missing(pool: Pool, noise: float, apex: FloatArray, rays: Rays, aim: float) -> Rays:
+def _missing(pool: Pool, noise: float, apex: FloatArray, rays: Rays, aim: float, closer: bool) -> Rays:
     """Rays at both ends of every stretch, by angle, in which samples differ from what most of their cone agree on: a
     piece of the function is missing there. The worst stretches first, and each looked at more closely before.
 
-    An end is known only as well as samples are dense. That is enough to fit the missing piece, and `_located` then
-    moves the ray to its place.
+    If there is none, `closer` asks for samples beside all rays first. An end is known only as well as samples are
+    dense. That is enough to fit the missing piece, and `_located` then moves the ray to its place.
     """
     angle, low, high = _stretches(pool, noise, apex, rays, aim)
-    if not len(low):  # what is missing lies between the samples
+    if closer and not len(low):  # what is missing lies between the samples
         pool.add(_beside(apex, rays))
         angle, low, high = _stretches(pool, noise, apex, rays, aim)
     inside = (np.arange(_CLOSER) + 0.5) / _CLOSER

@@ -1,7 +1,8 @@
 """`method="exact"`: the weights up to permutation and positive scaling, layer by layer.
 
 1. Search chords of the box for critical points (`critical.py`). One hidden layer follows from the gradients along them
-   (`one_layer.py`); where that does not explain the outputs, there are deeper layers:
+   (`one_layer.py`), and without biases in the plane a fan of rays from bends around 0 (`fan.py`); where neither
+   explains the outputs, there are deeper layers:
 2. Peel: find the units of the next layer from the points no known unit explains (`peel.py`); settle the signs of the
    layer before (`signs.py`); repeat until the outputs are affine in the features (`last_layer.py`).
 3. Refine all parameters on values (`refine.py`).
@@ -23,6 +24,7 @@ from reluscope._check import FloatArray
 from reluscope.budget import Budget
 from reluscope.recovery.corner import corner_unit, inner_units, with_inner_unit
 from reluscope.recovery.critical import Bends, Chords, chord_normals, find_bends, normals, random_chords
+from reluscope.recovery.fan import Fan, find_fan
 from reluscope.recovery.follow import Followed, follow, units_at
 from reluscope.recovery.last_layer import OutputFit, fit_outputs
 from reluscope.recovery.one_layer import FirstLook, Units, sharpened, units_on_chords
@@ -249,7 +251,8 @@ class Exact:
     """What came out: a model (in unit-box coordinates), whether the outputs fit, and the story.
 
     `layers` has one entry per layer found: units and whether its signs are settled. `residual` is the largest misfit at
-    the samples, `share` the share of samples that fit. `left_over` counts critical points that no unit explains.
+    the samples, `share` the share of samples that fit. `left_over` counts critical points that no unit explains. `rays`
+    is given where the model is the fan of a function in the plane (`fan.py`), not the layers of the network.
     """
 
     model: Model
@@ -262,6 +265,7 @@ class Exact:
     left_over: int
     stopped: str | None
     queries: dict[str, int]
+    rays: int | None = None
 
 
 def recover_exact(
@@ -284,6 +288,12 @@ def recover_exact(
             if single is not None:
                 layers, trunk, fit = single
                 trunk, fit, complete = _checked(pool, trunk, fit, fits)
+            fan = None if complete or not pool.open() else find_fan(pool, _most(view))
+            if fan is not None and fan.rows is not None:
+                layers, trunk, fit = [Peeled(Trunk(view.n), fan.rows, True, len(fan.rows))], fan.trunk, fan.fit
+                trunk, fit, complete = _checked(pool, trunk, fit, fits)
+            elif fan is not None and (fan.fits or not pool.open()):
+                return _as_fan(pool, fan)
             more = max(more - len(pool.chords), _FEW_CHORDS)
             while not complete and pool.open():
                 restarts += 1
@@ -326,7 +336,7 @@ def recover_exact(
         model, resolved = _finished(pool, model, complete, pair_error)
     signs = [layer.resolved for layer in layers[1:]] + [resolved]
     residual = np.abs(model(pool.samples) - pool.values)
-    if complete and residual.max() > max(1e-9 * view.scale, 100 * view.noise):
+    if complete and residual.max() > _most(view):
         complete, pool.stopped = False, f"after refinement it still misses by {residual.max():.1e} at some samples"
     known = explained(trunk, pool.evidence.x, near)
     return Exact(
@@ -340,6 +350,28 @@ def recover_exact(
         int((~known).sum()),
         None if complete else pool.stopped,
         dict(pool.queries),
+    )
+
+
+def _most(view: View) -> float:
+    """The largest error at a sample that what is complete may have."""
+    return float(max(1e-9 * view.scale, 100 * view.noise))
+
+
+def _as_fan(pool: Pool, fan: Fan) -> Exact:
+    """The network that has the same fan: neither signs nor rows are left to be found or refined."""
+    return Exact(
+        Model(fan.trunk, fan.fit.rows),
+        fan.fits,
+        tuple((stage.n_units, True) for stage in fan.trunk.stages),
+        float(fan.fit.residual.max(initial=0.0)),
+        float((fan.fit.residual <= _most(pool.view)).mean()),
+        0,
+        len(fan.rays),
+        0,
+        None if fan.fits else pool.stopped,
+        dict(pool.queries),
+        len(fan.rays),
     )
 
 

@@ -92,6 +92,9 @@ class Recovered:
         "exact": units recovered per hidden layer.
     seed : int or None
         Repeats the recovery as `rng=`.
+    rays : int or None
+        "exact", two inputs, no biases: the rays from 0 along which the function bends. Then `result` is a network with
+        the same rays, in a form of its own. None where the layers are those of the network.
     """
 
     method: str
@@ -107,6 +110,7 @@ class Recovered:
     noise: float
     layers: tuple[int, ...]
     seed: int | None
+    rays: int | None = None
 
     def __bool__(self) -> bool:
         """Whether the method reached its goal."""
@@ -160,11 +164,14 @@ class Recovered:
             "restarts": self.restarts,
             "noise": self.noise,
             "seed": self.seed,
+            "rays": self.rays,
         }
 
     def __repr__(self) -> str:
         state = "complete" if self.complete else "incomplete"
-        if self.complete and isinstance(self.result, Network):
+        if self.rays is not None:
+            state += f"{' as a function' if self.complete else ''}, a fan of {self.rays} rays"
+        elif self.complete and isinstance(self.result, Network):
             linear = [i for i, layer in enumerate(self.result.hidden) if (layer.units.pieces == 1).any()]
             state += f" as a function, {_open_words(linear)}" if linear else ""
         return f"Recovered({self.method}: {self.result!r}, {state}, {self.total_queries:,} queries)"
@@ -279,7 +286,8 @@ def recover(
     confidence at most `1 - 0.01^(1 / check)` of the box then differs by more (10,000 points: 0.05 %). "exact"
     takes about 45,000 to 130,000 queries, 38,000 to 44,000 of them a check, and a few seconds for some dozens of
     units; one hidden layer on many inputs takes about four gradients a unit (784-32-1: 131,000 queries, 5 CPU seconds).
-    Units that never switch in the box look affine and are folded into the rest. A smooth oracle (tanh) is
+    Units that never switch in the box look affine and are folded into the rest. Several layers without biases on two
+    inputs give the function, not the weights: a network with the same `rays`. A smooth oracle (tanh) is
     recognised and reported; with a noisy one, `statement` says what could still be recovered.
 
     Examples
@@ -308,6 +316,7 @@ def recover(
     limit, (rng, seed) = parse_budget(budget), seeded(rng)
     started, before = time.perf_counter(), oracle.queries
     result: Any
+    rays: int | None = None
     with meter(progress, "recover") as report:
         if method == "labels":
             facets = find_boundary(oracle, lower, upper, rng, limit, report)
@@ -334,6 +343,7 @@ def recover(
             exact: Exact = recover_exact(view, rng, most_chords, limit, report)
             result, complete, lines = _network(exact.model, view), exact.complete, _exact_words(exact, view)
             queries, restarts, layers = exact.queries, exact.restarts, tuple(k for k, _ in exact.layers)
+            rays = exact.rays
         elif method == "regions":
             walk = walk_regions(view, rng, limit, report)
             for _ in range(_ROUNDS):  # points that fail a check go back into the walk
@@ -387,7 +397,7 @@ def recover(
             lines.append("incomplete: some fresh points disagree, so some regions are cut too little")
     return Recovered(
         method, (lower, upper), result, complete, tuple(lines), sampled, {"first look": looked, **queries}, total,
-        seconds, restarts, view.noise, layers, seed,
+        seconds, restarts, view.noise, layers, seed, rays,
     )  # fmt: skip
 
 
@@ -520,7 +530,14 @@ def _label_words(found: Found) -> tuple[str, ...]:
 def _exact_words(found: Exact, view: View) -> list[str]:
     widths = "-".join(str(k) for k, _ in found.layers) or "none"
     lines = []
-    if found.complete:
+    if found.rays is not None:
+        state = "complete as a function on the box" if found.complete else f"incomplete ({found.stopped})"
+        lines.append(f"{state}: a fan of {found.rays} rays from 0, linear in between; hidden layers {widths}")
+        lines.append(
+            "without biases all surfaces in the plane are rays from 0, and a ray says too little about the rows behind "
+            "it: the layers are not those of the network, but others with the same rays"
+        )
+    elif found.complete:
         stages = found.model.trunk.stages
         open_layers = [i for i, stage in enumerate(stages) if stage.carries]
         state = "complete" if not open_layers else f"complete as a function on the box, {_open_words(open_layers)}"

@@ -21,7 +21,7 @@ SOURCES = ROOT / "src"
 
 LAYERS = (
     "errors limits intervals activations answer budget pace progress threads workers "
-    "schema _check _kernels _columns _text _tables _files _json _npy _extras _lazy _doors _version",
+    "schema _check _kernels _lean _columns _text _tables _files _json _npy _extras _lazy _doors _version",
     "network",
     "algebra loops",
     "events inputs formats",

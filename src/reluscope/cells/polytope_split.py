@@ -17,13 +17,14 @@ The record that these functions serve is `reluscope.cells.polytope.HPolytopes`; 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope._kernels import inner, kernel
+from reluscope._kernels import apart, inner, kernel
 from reluscope.cells.grow import grow, grow_rows
 from reluscope.cells.simplex import (
     DOUBTFUL,
@@ -76,11 +77,44 @@ class _Node(NamedTuple):
     tally: Index
 
 
-@inner
+class _Work(NamedTuple):
+    """Scratch: of the simplex method, ranges of the units, and which rows of the cell are left out."""
+
+    column: FloatArray
+    low: FloatArray
+    high: FloatArray
+    dropped: Index
+    rank: Index
+
+
+class _Out(NamedTuple):
+    """The children, with room to grow; see `reluscope.cells.polytope.HPolytopes`."""
+
+    A: FloatArray
+    b: FloatArray
+    error: FloatArray
+    label: Labels
+    offset: Index
+    parent: Index
+    piece: npt.NDArray[np.uint8]
+    basis: Labels
+    clean: Labels
+    doubtful: npt.NDArray[np.bool_]
+
+
+@partial(inner, inline="always")
+def _dictionary(stack, f):  # type: ignore[no-untyped-def]
+    """The dictionary of level `f` of the stack, as views."""
+    at = stack.at
+    return Dictionary(at.D[f], at.C[f], at.basic[f], at.nonbasic[f], at.where[f])
+
+
+@partial(inner, inline="always")
 def _node(stack, f):  # type: ignore[no-untyped-def]
     """Level `f` of the stack, as views."""
-    at = Dictionary(stack.at.D[f], stack.at.C[f], stack.at.basic[f], stack.at.nonbasic[f], stack.at.where[f])
-    return _Node(at, stack.seen[f], stack.state[f], stack.cut_item[f], stack.cut_above[f], stack.tally[f])
+    at = stack.at
+    dictionary = Dictionary(at.D[f], at.C[f], at.basic[f], at.nonbasic[f], at.where[f])
+    return _Node(dictionary, stack.seen[f], stack.state[f], stack.cut_item[f], stack.cut_above[f], stack.tally[f])
 
 
 @inner
@@ -89,7 +123,7 @@ def _copy(target, source, n):  # type: ignore[no-untyped-def]
         target[i] = source[i]
 
 
-@inner
+@apart
 def load_rows(at, G, error, A, b, row_error, start, R, basis, lower, upper):  # type: ignore[no-untyped-def]
     """Rows of one cell into `G`, and its vertex into the dictionary: what `rebuild` needs to know."""
     D, C, basic, nonbasic, where = at
@@ -149,7 +183,7 @@ def is_feasible(at, n):  # type: ignore[no-untyped-def]
     return worst <= SURE
 
 
-@inner
+@apart
 def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # type: ignore[no-untyped-def]
     """The layer's units as rows without bounds; returns the numbers of rows and of items.
 
@@ -217,7 +251,7 @@ def _load_units(units, at, n, R, maps, tolerance, breaks, frame, top, near):  # 
     return n, items
 
 
-@inner
+@apart
 def _drop_redundant(at, n, units, R, b, start, dropped, limit, column):  # type: ignore[no-untyped-def]
     """Find rows of the cell that follow from the others; returns the number of rows left in the
     dictionary."""
@@ -270,7 +304,7 @@ def _ask(asked, at, q, k, c, labels, R, first_label, steps):  # type: ignore[no-
     return 1
 
 
-@inner
+@apart
 def _settle(node, units, R, items, low, high, limit, column, near, asked, c, labels, first_label, steps):  # type: ignore[no-untyped-def]
     """Decide which items cut the node. Returns one that does, -1 if none does, -2 in doubt.
 
@@ -335,7 +369,7 @@ def _settle(node, units, R, items, low, high, limit, column, near, asked, c, lab
     return chosen
 
 
-@inner
+@apart
 def _fork(lower, upper, units, R, items, a, j, first):  # type: ignore[no-untyped-def]
     """Part `lower` along item `a`, whose unit sits on the break point in column `j`: the part above goes to
     `upper`."""
@@ -381,7 +415,7 @@ def _fork(lower, upper, units, R, items, a, j, first):  # type: ignore[no-untype
     lower.tally[1], lower.tally[2] = below, cuts + 1
 
 
-@inner
+@apart
 def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, first_label, steps, basis):  # type: ignore[no-untyped-def]
     """The cuts of a part as rows from `r` on, and its vertex; returns the end of the rows, and whether the
     vertex is known.
@@ -423,6 +457,125 @@ def _write_child(node, units, R, rank, out_A, out_b, out_error, out_label, r, fi
     return r, known
 
 
+@inner
+def _cut(  # type: ignore[no-untyped-def]
+    place, A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, step_limit,
+    stop, asked, units, stack, work, out, top, near,
+):  # fmt: skip
+    """Go on with the cells where `place` says; -1 when all are done, or how many rows the output must have room for.
+
+    `place` holds the cell, the level of the stack, the numbers of children and of their rows; whether a part of the
+    cell waits to be written and, if so, the cell's items, how many of its rows are known to be facets, the limit on
+    steps, and whether the part is sure. No arrays are made here, so that none is counted.
+    """
+    n, d, m, steps = len(offsets) - 1, A.shape[1], maps.shape[2], breaks.shape[1]
+    zero = np.int64(0)  # typed: a literal would compile every callee once more
+    column, dropped, rank, tallies, states = work.column, work.dropped, work.rank, stack.tally, stack.state
+    n_out, r_out = place[2], place[3]
+    for c in range(place[0], n):
+        if stop[0] != 0:
+            break
+        start = offsets[c]
+        R = offsets[c + 1] - start
+        first = d + R
+        waits = place[4] != 0
+        frames, items, known, limit, sure = place[1], place[5], place[6], place[7], place[8] != 0
+        if not waits:
+            frames = zero
+            at = _dictionary(stack, zero)
+            rows = load_rows(at, units.G, units.error, A, b, error, start, R, basis[c], frame.lower, frame.upper)
+            rows, items = _load_units(units, at, rows, R, maps[c], tolerance[c], breaks, frame, top[c], near[c : c + 1])
+            limit = step_limit + 10 * (rows + d)
+            rows = rebuild(at, units.G, R + m, column)
+            known = np.int64(clean[c])
+            for i in range(R):
+                dropped[i] = 0
+            sure = rows >= 0 and is_feasible(at, rows)
+            if sure and known + known // 2 + 2 * d < R and items > 0:
+                rows = _drop_redundant(at, rows, units, R, b, start, dropped, limit, column)
+                if rows >= 0:
+                    known = R
+                else:
+                    sure = False
+                    for i in range(R):
+                        dropped[i] = 0
+            rank[0] = 0
+            for i in range(R):
+                rank[i + 1] = rank[i] + 1 - dropped[i]
+            known = min(known, rank[R])
+            for a in range(items):
+                states[0, a] = _UNDECIDED
+            tallies[0, 0], tallies[0, 2], tallies[0, 3] = rows, 0, 0
+            tallies[0, 1] = note(at, stack.seen[0], zero, first, zero, 0.0) if sure else zero
+
+        while stop[0] == 0:
+            node = _node(stack, frames)
+            if sure and not waits and tallies[frames, 3] > 60 + 2 * d:
+                tallies[frames, 0] = rebuild(node.at, units.G, R + m, column)
+                tallies[frames, 3] = 0
+                sure = tallies[frames, 0] >= 0
+            if sure and not waits:
+                a = _settle(
+                    node,
+                    units,
+                    R,
+                    items,
+                    work.low,
+                    work.high,
+                    limit,
+                    column,
+                    near[c : c + 1],
+                    asked,
+                    c,
+                    labels[start:],
+                    first_label,
+                    steps,
+                )
+                if a >= 0:
+                    k = units.unit[a]
+                    took, j = walk_to(node.at, tallies[frames, 0], first + k, units.level[a], limit, column)
+                    if took >= 0:
+                        tallies[frames, 3] += took + 1
+                        _fork(node, _node(stack, frames + 1), units, R, items, a, j, first)
+                        frames += 1
+                        continue
+                sure = a == -1
+
+            # All units are settled, or not sure: the part at hand is a child.
+            need = r_out + R + tallies[frames, 2]
+            if need > len(out.b) or n_out + 2 > len(out.parent):
+                place[0], place[1], place[2], place[3], place[4] = c, frames, n_out, r_out, 1
+                place[5], place[6], place[7], place[8] = items, known, limit, sure
+                return need
+            waits = False
+            for i in range(R):
+                if dropped[i] == 0:
+                    for q in range(d):
+                        out.A[r_out, q] = A[start + i, q]
+                    out.b[r_out], out.error[r_out] = b[start + i], error[start + i]
+                    out.label[r_out] = labels[start + i]
+                    r_out += 1
+            r_out, whole = _write_child(
+                node, units, R, rank, out.A, out.b, out.error, out.label, r_out, first_label, steps, out.basis[n_out]
+            )
+            out.doubtful[n_out] = not (sure and whole)
+            out.parent[n_out], out.clean[n_out] = c, known
+            for k in range(m):
+                out.piece[n_out, k] = units.fixed[k]
+            for a in range(items):
+                if states[frames, a] == _ABOVE:
+                    out.piece[n_out, units.unit[a]] += 1
+            n_out += 1
+            out.offset[n_out] = r_out
+            frames -= 1
+            sure = True
+            if frames < 0:
+                break
+        place[4] = 0
+    place[2], place[3] = n_out, r_out
+    return -1
+
+
 @kernel
 def split_polytopes(  # type: ignore[no-untyped-def]
     A,
@@ -462,8 +615,6 @@ def split_polytopes(  # type: ignore[no-untyped-def]
     out_piece, out_basis = np.empty((2 * n + 16, m), np.uint8), np.empty((2 * n + 16, d), np.int32)
     out_clean, doubtful = np.empty(2 * n + 16, np.int32), np.empty(2 * n + 16, np.bool_)
     top, near = np.empty((n, m)), np.zeros(n, np.int8)
-    zero = np.int64(0)  # typed: a literal would compile every callee once more
-    n_out, r_out = zero, zero
     out_offset[0] = 0
 
     units = _Units(
@@ -488,109 +639,26 @@ def split_polytopes(  # type: ignore[no-untyped-def]
         np.empty((depth, depth), np.int64),
         np.empty((depth, 4), np.int64),
     )
-    column, low, high = np.empty(room), np.empty(m), np.empty(m)
-    dropped, rank = np.zeros(most, np.int64), np.empty(most + 1, np.int64)
-
-    for c in range(n):
-        if stop[0] != 0:
-            break
-        start = offsets[c]
-        R = offsets[c + 1] - start
-        first = d + R
-        frames = zero
-        node = _node(stack, zero)
-        rows = load_rows(node.at, units.G, units.error, A, b, error, start, R, basis[c], frame.lower, frame.upper)
-        rows, items = _load_units(
-            units, node.at, rows, R, maps[c], tolerance[c], breaks, frame, top[c], near[c : c + 1]
+    work = _Work(np.empty(room), np.empty(m), np.empty(m), np.zeros(most, np.int64), np.empty(most + 1, np.int64))
+    place = np.zeros(9, np.int64)
+    while True:
+        out = _Out(
+            out_A, out_b, out_error, out_label, out_offset, out_parent, out_piece, out_basis, out_clean, doubtful
         )
-        limit = step_limit + 10 * (rows + d)
-        rows = rebuild(node.at, units.G, R + m, column)
-        known = np.int64(clean[c])
-        for i in range(R):
-            dropped[i] = 0
-        sure = rows >= 0 and is_feasible(node.at, rows)
-        if sure and known + known // 2 + 2 * d < R and items > 0:
-            rows = _drop_redundant(node.at, rows, units, R, b, start, dropped, limit, column)
-            if rows >= 0:
-                known = R
-            else:
-                sure = False
-                for i in range(R):
-                    dropped[i] = 0
-        rank[0] = 0
-        for i in range(R):
-            rank[i + 1] = rank[i] + 1 - dropped[i]
-        known = min(known, rank[R])
-        for a in range(items):
-            node.state[a] = _UNDECIDED
-        node.tally[0], node.tally[2], node.tally[3] = rows, 0, 0
-        node.tally[1] = note(node.at, node.seen, zero, first, zero, 0.0) if sure else zero
-
-        while stop[0] == 0:
-            node = _node(stack, frames)
-            if sure and node.tally[3] > 60 + 2 * d:
-                node.tally[0] = rebuild(node.at, units.G, R + m, column)
-                node.tally[3] = 0
-                sure = node.tally[0] >= 0
-            if sure:
-                a = _settle(
-                    node,
-                    units,
-                    R,
-                    items,
-                    low,
-                    high,
-                    limit,
-                    column,
-                    near[c : c + 1],
-                    asked,
-                    c,
-                    labels[start:],
-                    first_label,
-                    steps,
-                )
-                if a >= 0:
-                    k = units.unit[a]
-                    took, j = walk_to(node.at, node.tally[0], first + k, units.level[a], limit, column)
-                    if took >= 0:
-                        node.tally[3] += took + 1
-                        _fork(node, _node(stack, frames + 1), units, R, items, a, j, first)
-                        frames += 1
-                        continue
-                sure = a == -1
-
-            # All units are settled, or not sure: the part at hand is a child.
-            need = r_out + R + node.tally[2]
-            if need > len(out_b):
-                out_A, out_b = grow_rows(out_A, need), grow(out_b, need)
-                out_error, out_label = grow(out_error, need), grow(out_label, need)
-            if n_out + 2 > len(out_parent):
-                out_offset, out_parent = grow(out_offset, n_out + 2), grow(out_parent, n_out + 2)
-                out_piece, out_basis = grow_rows(out_piece, n_out + 2), grow_rows(out_basis, n_out + 2)
-                out_clean, doubtful = grow(out_clean, n_out + 2), grow(doubtful, n_out + 2)
-            for i in range(R):
-                if dropped[i] == 0:
-                    for q in range(d):
-                        out_A[r_out, q] = A[start + i, q]
-                    out_b[r_out], out_error[r_out] = b[start + i], error[start + i]
-                    out_label[r_out] = labels[start + i]
-                    r_out += 1
-            r_out, whole = _write_child(
-                node, units, R, rank, out_A, out_b, out_error, out_label, r_out, first_label, steps, out_basis[n_out]
-            )
-            doubtful[n_out] = not (sure and whole)
-            out_parent[n_out], out_clean[n_out] = c, known
-            for k in range(m):
-                out_piece[n_out, k] = units.fixed[k]
-            for a in range(items):
-                if node.state[a] == _ABOVE:
-                    out_piece[n_out, units.unit[a]] += 1
-            n_out += 1
-            out_offset[n_out] = r_out
-            frames -= 1
-            sure = True
-            if frames < 0:
-                break
+        need = _cut(
+            place, A, b, error, labels, offsets, basis, clean, frame, maps, tolerance, breaks, first_label, step_limit,
+            stop, asked, units, stack, work, out, top, near,
+        )  # fmt: skip
+        n_out, r_out = place[2], place[3]
+        if need < 0:
+            break
+        if need > len(out_b):
+            out_A, out_b = grow_rows(out_A, need), grow(out_b, need)
+            out_error, out_label = grow(out_error, need), grow(out_label, need)
+        if n_out + 2 > len(out_parent):
+            out_offset, out_parent = grow(out_offset, n_out + 2), grow(out_parent, n_out + 2)
+            out_piece, out_basis = grow_rows(out_piece, n_out + 2), grow_rows(out_basis, n_out + 2)
+            out_clean, doubtful = grow(out_clean, n_out + 2), grow(doubtful, n_out + 2)
 
     return (
         out_A[:r_out].copy(),

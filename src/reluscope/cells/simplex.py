@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reluscope._check import FloatArray
-from reluscope._kernels import inner
+from reluscope._kernels import apart, inner
 
 GONE = -(1 << 30)
 """`where` of a variable that is left out."""
@@ -130,7 +130,7 @@ def drop_row(at, n, r):  # type: ignore[no-untyped-def]
     return last
 
 
-@inner
+@apart
 def rebuild(at, G, functions, column):  # type: ignore[no-untyped-def]
     """Recompute the dictionary of the present nonbasic set from the data, by elimination with complete
     pivoting.
@@ -327,7 +327,7 @@ def search(at, n, variable, sign, goal, dual, limit, column, seen, n_seen, first
     return DOUBTFUL, limit, n_seen
 
 
-@inner
+@apart
 def walk_to(at, n, variable, target, limit, column):  # type: ignore[no-untyped-def]
     """Walk to a point where `variable` equals `target` and make it nonbasic there.
 
@@ -406,7 +406,7 @@ def _add_product(total, rest, a, b):  # type: ignore[no-untyped-def]
     return s, rest + (((total - (s - z)) + (p - z)) + e)
 
 
-@inner
+@apart
 def exact_value(at, G, variable, error):  # type: ignore[no-untyped-def]
     """Value of a basic variable at the present basis, to second order in the dictionary's rounding, and its
     error.
@@ -451,7 +451,7 @@ def exact_value(at, G, variable, error):  # type: ignore[no-untyped-def]
     return total + rest, moved
 
 
-@inner
+@apart
 def gets_beyond(at, n, G, variable, sign, t, tol, error, limit, column, seen, n_seen, first):  # type: ignore[no-untyped-def]
     """Whether `sign * (variable - t)` exceeds the tolerance somewhere: (BEYOND | OPTIMAL | DOUBTFUL, steps,
     n_seen).

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import numba
 import numpy as np
 import pytest
 from numba import njit

@@ -36,6 +36,8 @@ _FEW_INPUTS = 3
 
 _ROUNDS = 20
 """How often points that fail a check are fed back into the walk."""
+_NEARLY_ALL = 0.9
+"""Share of samples that fit from which it is told where the others are."""
 _FEWEST = 2500
 """Queries for the first look and a first sample."""
 
@@ -533,6 +535,9 @@ def _exact_words(found: Exact, view: View) -> list[str]:
         lines += [_not_told(i, stages[i], found.layers[i][1]) for i in open_layers]
     else:
         lines.append(f"incomplete ({found.stopped}): hidden layers so far: {widths}")
+        if found.share > _NEARLY_ALL:
+            x = np.array2string(view.centre + view.half * found.worst, precision=3, threshold=8, edgeitems=3)
+            lines.append(f"they fit {found.share:.2%} of the samples; most is missed, {found.residual:.1e}, at x = {x}")
         if found.critical:
             explained = f"{1 - found.left_over / found.critical:.1%} of {found.critical:,} critical points"
             lines.append(f"they explain {explained}")

@@ -62,8 +62,9 @@ _BATCH, _CHEAP = 120, 2500
 """Normals measured at a time: more where few inputs make them cheap (so many queries for all of them), because each
 says less."""
 
-_CHECKS = 29_000
-"""Values that a complete network must fit."""
+_CHECKS, _MORE_CHECKS = 18_000, 29_000
+"""Values that a complete network must fit; more with few inputs, where points of the box, unlike points far out, meet
+slivers of it."""
 
 _CANDIDATES, _RARE = 120_000, 1000
 """Points, and those of them where a recovered unit is in its rarest state: asked before refining."""
@@ -287,7 +288,7 @@ def recover_exact(
     layers: list[Peeled] = []
     trunk = Trunk(view.n)
     fit: OutputFit | None = None
-    restarts, more, complete, fitted, kept = -1, _FIRST_CHORDS, False, 0.0, 0.0
+    restarts, searches, more, complete, fitted, kept = -1, 0, _FIRST_CHORDS, False, 0.0, 0.0
     pool.sample(max(400, 2 * (view.n + 2)))  # more than an affine function could fit whatever they are
     try:
         with deadline(pool.late):
@@ -303,6 +304,7 @@ def recover_exact(
                     pool.search(_at_edges(pool, Model(trunk, fit.rows), fit, fits), fair=True)
                 else:
                     pool.search(_aimed(view, pool, fit, more, rng), fair=True)
+                    searches += 1
                 pool.previous = trunk if trunk.stages else None
                 again = fit is not None and max(kept, _LAST_ONLY) < fit.share  # for as long as that helps
                 kept = fit.share if fit is not None and again else kept
@@ -326,7 +328,7 @@ def recover_exact(
                     fitted, kept = 0.0, 0.0
                 if not complete and pool.stopped is None and len(pool.chords) >= most_chords:
                     pool.stopped = f"{len(pool.chords)} chords searched"
-                more = min(_FIRST_CHORDS * (restarts + 1), most_chords)
+                more = min(_FIRST_CHORDS * max(searches, 1), most_chords)
     except OutOfTimeError:  # what was found before stands
         complete = False
         if pool.latest is not None and len(pool.latest[0]) >= len(layers):
@@ -405,7 +407,8 @@ def _one_layer(
 def _checked(pool: Pool, trunk: Trunk, fit: OutputFit, fits: float) -> tuple[Trunk, OutputFit, bool]:
     """A fit looked at again at many more points: a unit that matters in a corner only shows there."""
     view = pool.view
-    wanted = min(_CHECKS, max(4 * (trunk.width + 1), _NUMBERS // view.n))
+    checks = _MORE_CHECKS if view.n <= _FEW_INPUTS else _CHECKS
+    wanted = min(checks, max(4 * (trunk.width + 1), _NUMBERS // view.n))
     pool.sample(wanted)
     U = _spread(view, min(_CANDIDATES, _NUMBERS // view.n), pool.rng)
     if view.n <= _FEW_INPUTS:

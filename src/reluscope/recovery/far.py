@@ -22,8 +22,9 @@ _DIRECTIONS, _STEPS = 6000, (40, 20, 20)
 """Directions climbed in each layer, and the steps of each climb: between them every direction takes the end that is
 furthest out of all, which is worth thousands of starts."""
 
-_WORK, _NUMBERS = 2_000_000_000, 1 << 22
-"""Weights times directions times steps in one layer, and numbers held at a time: fewer directions on large networks."""
+_WORK, _DRAWN, _NUMBERS = 1_200_000_000, 20, 1 << 22
+"""Weights times directions times steps in one layer, a random number for an input counting as so many weights; and
+numbers held at a time. So there are fewer directions on large networks."""
 
 _SHARES = (1.0, 0.5, 0.25, 0.1)
 """Shares of the inputs that one step moves."""
@@ -31,8 +32,8 @@ _SHARES = (1.0, 0.5, 0.25, 0.1)
 _FEATURES = (1.0, 0.5, 0.3)
 """Shares of the features that a random direction reads: a row may have few weights that matter."""
 
-_RARE, _WALK = 0.02, 24
-"""Share of points below which a side of a unit is rare, and the steps of a walk on it."""
+_RARE, _LOOKED_AT, _WALK = 0.02, 20_000, 24
+"""Share of points below which a side of a unit is rare, those points at most, and the steps of a walk on it."""
 
 
 def far_points(model: Model, U: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
@@ -75,7 +76,7 @@ def _directions(trunk: Trunk, k: int, U: FloatArray, count: int, rng: np.random.
     """Random directions (count, features) of layer k: half of them as the features are, half with features scaled to
     one spread, and some that read few of the features."""
     stage = trunk.stages[k]
-    spread = Trunk(trunk.n_inputs, trunk.stages[: k + 1]).features(U[:2000])[:, : stage.n_free].std(axis=0)
+    spread = _features(trunk, k, stage.n_free, U[:2000], after=True).std(axis=0)
     way = rng.normal(size=(count, stage.n_free))
     way[::2] /= np.where(spread > 1e-6 * spread.max(initial=0.0), spread, np.inf)
     return np.asarray(way * (rng.random(way.shape) < rng.choice(_FEATURES, (count, 1))))
@@ -88,7 +89,7 @@ def _furthest(
     x = U[rng.integers(len(U), size=len(way))]
     for i, steps in enumerate(_STEPS):
         if i:
-            z = _before(trunk, k, x, after)[:, : way.shape[1]]
+            z = _features(trunk, k, way.shape[1], x, after)
             most = max(1, _NUMBERS // len(z))
             x = x[np.concatenate([(way[j : j + most] @ z.T).argmax(axis=1) for j in range(0, len(way), most)])]
         x = _climbed(trunk, k, way, x, rng, after, steps)[0]
@@ -103,10 +104,8 @@ def rare_points(model: Model, U: FloatArray, count: int, rng: np.random.Generato
     """
     trunk = model.trunk
     sides = []
-    z = U
     for k, stage in enumerate(trunk.stages):
-        on = ((z @ stage.weight.T + stage.bias)[:, : stage.n_units] > 0).mean(axis=0)
-        z = stage.of(z)
+        on = (_features(trunk, k, stage.n_units, U[:_LOOKED_AT], after=False) > 0).mean(axis=0)
         sides += [(k, j, 1.0 if on[j] < 0.5 else -1.0) for j in np.flatnonzero(np.minimum(on, 1 - on) < _RARE)]
     if not sides:
         return np.zeros((0, trunk.n_inputs))
@@ -121,7 +120,7 @@ def rare_points(model: Model, U: FloatArray, count: int, rng: np.random.Generato
 
 
 def _afforded(model: Model, count: int) -> int:
-    return int(min(count, max(1, _WORK // (sum(_STEPS) * model.n_parameters))))
+    return int(min(count, max(1, _WORK // (sum(_STEPS) * (model.n_parameters + _DRAWN * model.trunk.n_inputs)))))
 
 
 def _climbed(
@@ -157,22 +156,25 @@ def _walked(trunk: Trunk, k: int, way: FloatArray, x: FloatArray, rng: np.random
     return x
 
 
-def _before(trunk: Trunk, k: int, x: FloatArray, after: bool) -> FloatArray:
-    """The features of layer k `after` its units have bent, or before."""
+def _features(trunk: Trunk, k: int, n: int, x: FloatArray, after: bool) -> FloatArray:
+    """The first n features of layer k `after` its units have bent, or before."""
     z, stage = Trunk(trunk.n_inputs, trunk.stages[:k]).features(x), trunk.stages[k]
-    return stage.of(z) if after else np.asarray(z @ stage.weight.T + stage.bias)
+    h = z @ stage.weight[:n].T + stage.bias[:n]
+    return np.where(stage.bends[:n] & (h < 0), stage.slope * h, h) if after else np.asarray(h)
 
 
 def _height(trunk: Trunk, k: int, way: FloatArray, x: FloatArray, after: bool) -> tuple[FloatArray, FloatArray]:
     """`way . z` (n,) over the first features of layer k, and its gradient (n, inputs)."""
-    z, factors = x, []
-    for i, stage in enumerate(trunk.stages[: k + 1]):
+    z, back, last = x, [], trunk.stages[k]
+    for stage in trunk.stages[:k]:
         h = z @ stage.weight.T + stage.bias
-        bends = stage.bends & (h < 0) if after or i < k else np.zeros_like(h, dtype=bool)
-        factors.append(np.where(bends, stage.slope, 1.0))
-        z = factors[-1] * h
-    n = way.shape[1]
-    height, slope = (way * z[:, :n]).sum(axis=1), np.pad(way, ((0, 0), (0, z.shape[1] - n)))
-    for stage, factor in zip(reversed(trunk.stages[: k + 1]), reversed(factors), strict=True):
+        back.append(np.where(stage.bends & (h < 0), stage.slope, 1.0))
+        z = back[-1] * h
+    n = way.shape[1]  # what else the layer carries, a copy of all inputs at times, is not climbed
+    h = z @ last.weight[:n].T + last.bias[:n]
+    slope = way * np.where(last.bends[:n] & (h < 0), last.slope, 1.0) if after else way
+    height = (slope * h).sum(axis=1)
+    slope = slope @ last.weight[:n]
+    for stage, factor in zip(reversed(trunk.stages[:k]), reversed(back), strict=True):
         slope = (slope * factor) @ stage.weight
     return height, slope

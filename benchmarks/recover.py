@@ -136,8 +136,11 @@ SCALE: dict[str, tuple[int, Callable[[int], tuple[rs.Network, rs.Oracle]]]] = {
 
 
 def scale(names: list[str]) -> None:
-    """Complete or not, queries, CPU seconds, the largest error at 100,000 fresh points (10,000 with 100 inputs and more; a
-    quarter of them corners) and at extreme points of the true network. A name may end in seeds: "trained 5-12-10-8-1 seeds 5:33"."""
+    """Complete or not, queries, CPU seconds, the largest error at 100,000 fresh points (10,000 with 100 inputs and
+    more; a quarter of them corners) and at extreme points of the true network.
+
+    A name may end in seeds, as "trained 5-12-10-8-1 seeds 5:33" does.
+    """
     print(
         "| case | complete | queries, median (largest) | CPU s, median (largest) | largest error | wrong |", flush=True
     )

@@ -85,13 +85,13 @@ def extreme_points(net: rs.Network, seed: int, starts: int = 16, passes: int = 3
         sign = np.tile([1.0, -1.0], len(unit) // 2)
         first = rng.choice(BOX, (len(unit), net.n_inputs))
         X = first.copy()
-        best = sign * _reached(net, k, X)[np.arange(len(X)), unit]
+        best = sign * reached(net, k, X)[np.arange(len(X)), unit]
         low = best
         for _, i in itertools.product(range(passes), range(net.n_inputs)):
             for value in (*BOX, None):
                 trial = X.copy()
                 trial[:, i] = rng.uniform(*BOX, len(X)) if value is None else value
-                h = sign * _reached(net, k, trial)[np.arange(len(X)), unit]
+                h = sign * reached(net, k, trial)[np.arange(len(X)), unit]
                 X, best = np.where((h > best)[:, None], trial, X), np.maximum(h, best)
         near = np.clip(X + rng.uniform(-0.4, 0.4, X.shape) * (rng.random(X.shape) < 0.3), *BOX)
         share = np.where((low < 0) & (best > 0), best / np.maximum(best - low, 1e-300), 0.5) * rng.random(len(X))
@@ -99,7 +99,7 @@ def extreme_points(net: rs.Network, seed: int, starts: int = 16, passes: int = 3
     return np.concatenate(found)
 
 
-def _reached(net: rs.Network, k: int, X: np.ndarray) -> np.ndarray:
+def reached(net: rs.Network, k: int, X: np.ndarray) -> np.ndarray:
     """The units of layer k before they bend."""
     for layer in net.hidden[:k]:
         X = layer.units(X @ layer.weight.T + layer.bias)

@@ -110,9 +110,10 @@ _LAST_ONLY = 0.9
 
 _ALL_BUT_A_CORNER, _MOST_REPAIRS = 0.98, 4
 _MOST_CORNERS, _AROUND, _MOST_LEFT_OUT = 4, 600, 3
+_OUTVOTED = 1e-3
 """Share of samples that fit from which units are looked for in what is missed, and how often before more chords are
-searched; such units at most; samples taken around the others before each; and units of the layer that are looked for
-again."""
+searched; such units at most; samples taken around the others before each; units of the layer that are looked for again;
+and the share of samples by which a fit with those around may be worse than the one before."""
 
 _MOST_RIVALS, _SHORT = 8, 1e-5
 """Units beside whose surface a candidate is looked at, and the length of the differences there."""
@@ -339,15 +340,18 @@ def recover_exact(
     if fit is None or (len(pool.samples) != len(fit.residual) and not pool.late()):
         fit = fit_outputs(trunk, pool.samples, pool.values, fits, rounds=1 if pool.late() else 12)
     report(view.oracle.queries, "refining")
-    model, resolved = Model(trunk, fit.rows), False
+    model, resolved, held = Model(trunk, fit.rows), False, False
     with suppress(OutOfTimeError), deadline(pool.over):
         model, resolved = _finished(pool, model, complete, pair_error)
         if complete:
-            model, complete = _held(pool, model)
+            model, held = _held(pool, model)
     signs = [layer.resolved for layer in layers[1:]] + [resolved]
     residual = np.abs(model(pool.samples) - pool.values)
     if complete and residual.max() > _allowed(view):
         complete, pool.stopped = False, f"after refinement it still misses by {residual.max():.1e} at some samples"
+    elif complete and not held:
+        pool.open()
+        complete, pool.stopped = False, pool.stopped or "points far out kept changing the fit"
     known = explained(trunk, pool.evidence.x, near)
     return Exact(
         model,
@@ -450,8 +454,6 @@ def _held(pool: Pool, model: Model) -> tuple[Model, bool]:
     for _ in range(_MOST_MOVED):
         missed = _missed_far(pool, model, U, _HELD, _allowed(view))
         if not missed:
-            if missed is None:
-                pool.stopped = pool.stopped or "no queries left for the last check"
             return model, missed is not None
         model = _refined(pool, model)
     return model, False
@@ -811,7 +813,7 @@ def _with_corner(
         if state[2].residual.max() <= fits or state[2].share < _ALL_BUT_A_CORNER or not pool.open():
             break
         pool.add(_around(pool, state[2], fits))
-        state = state[0], *_fitted(pool, state[1], fits)
+        state = state[0], state[1], _seen(pool, state[1], state[2].rows, fits)
         better, most = None, state[2].share
         misfit = (pool.values - Model(state[1], state[2].rows)(pool.samples)) @ pool.view.mix
         for known, missing in [*_without_rare(pool, *state, misfit, fits), (state[0], misfit)]:
@@ -829,11 +831,18 @@ def _with_corner(
         state = better
     if state[2].residual.max() > fits:
         same, again = _fitted(pool, trunk, fits)
-        if again.share > _LAST_ONLY:
+        if again.share > max(_LAST_ONLY, _seen(pool, trunk, fit.rows, fits).share - _OUTVOTED):
             return layers, same, again
         pool.samples, pool.values = before
         return layers, trunk, fit
     return state
+
+
+def _seen(pool: Pool, trunk: Trunk, rows: FloatArray, fits: float) -> OutputFit:
+    """The outputs as they were fitted to other samples, at all of them. Samples that crowd in one corner would bend the
+    outgoing weight of a unit that is rarely on elsewhere."""
+    residual = np.abs(Model(trunk, rows)(pool.samples) - pool.values).max(axis=1)
+    return OutputFit(rows, residual, float((residual <= fits).mean()))
 
 
 def _without_rare(

@@ -279,7 +279,7 @@ def recover(
     Guarantee: none by itself; `sampled` reports the error at fresh points, and `compare` certifies when the network
     is known. `complete` means that the goal was reached and all fresh points agree within the stated error; with 99 %
     confidence at most `1 - 0.01^(1 / check)` of the box then differs by more (10,000 points: 0.05 %). "exact"
-    takes about 45,000 to 130,000 queries, 38,000 to 44,000 of them a check, and a few seconds for some dozens of
+    takes about 35,000 to 120,000 queries, 28,000 to 45,000 of them checks, and some seconds for some dozens of
     units; one hidden layer on many inputs takes about four gradients a unit (784-32-1: 131,000 queries, 5 CPU seconds).
     Units that never switch in the box look affine and are folded into the rest. A smooth oracle (tanh) is
     recognised and reported; with a noisy one, `statement` says what could still be recovered.
@@ -535,7 +535,7 @@ def _exact_words(found: Exact, view: View) -> list[str]:
         lines += [_not_told(i, stages[i], found.layers[i][1]) for i in open_layers]
     else:
         lines.append(f"incomplete ({found.stopped}): hidden layers so far: {widths}")
-        if found.share > _NEARLY_ALL:
+        if _NEARLY_ALL < found.share < 1.0:
             x = np.array2string(view.centre + view.half * found.worst, precision=3, threshold=8, edgeitems=3)
             lines.append(f"they fit {found.share:.2%} of the samples; most is missed, {found.residual:.1e}, at x = {x}")
         if found.critical:

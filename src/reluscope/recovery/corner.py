@@ -122,13 +122,21 @@ def _agreeing(A: FloatArray, m: FloatArray, fits: float) -> npt.NDArray[np.intp]
     if found is None:
         return None
     g, on = found
-    for _ in range(3):  # with these, others that say nothing new
-        wider = np.union1d(on, np.flatnonzero(np.abs(A @ g - m) <= allowed))
+    for _ in range(3):  # with these, others that say nothing new: what one of them adds could not be checked
+        s, Vt = np.linalg.svd(_square(A[on]))[1:]
+        new = np.abs(A @ Vt[int((s > _RANK * s[0]).sum()) :].T).max(axis=1, initial=0.0) > _AGREE
+        wider = np.union1d(on, np.flatnonzero((np.abs(A @ g - m) <= allowed) & ~new))
         again = np.linalg.lstsq(A[wider], m[wider], rcond=_RANK)[0]
         if len(wider) == len(on) or (np.abs(A[wider] @ again - m[wider]) > allowed[wider]).any():
             break
         g, on = again, wider
-    return on
+    return on[_checked_by_others(A[on])]
+
+
+def _checked_by_others(A: FloatArray) -> npt.NDArray[np.bool_]:
+    """Which equations say nothing that no other does: a point that alone shows some weight agrees with any row."""
+    U, s, _ = np.linalg.svd(A, full_matrices=False)
+    return np.asarray((U[:, s > _RANK * s[0]] ** 2).sum(axis=1) < 1 - _AGREE)
 
 
 def inner_units(

@@ -1,8 +1,8 @@
 """A unit that acts in a corner of the box only, from what the model misses there.
 
 Where all but one unit of the last hidden layer are known, the misfit is `c relu(theta . (z, 1))`: 0 but for the corner,
-and there affine in the known features z. So its values and derivatives at a few points of the corner are linear
-equations for `c theta`. No surface has to be met by a chord, and no scale is unknown. Weights of features that never
+and there affine in the known features z. So its values at points of the corner are linear equations for `c theta`. No
+surface has to be met by a chord, and no scale is unknown. Weights of features that never
 act in the corner stay open. They must keep the unit off wherever nothing is missed, which is a linear program.
 
 A unit of an earlier layer is met through the layers above: in each of their regions the factor c is another one. Value
@@ -25,10 +25,18 @@ from reluscope.recovery.trunk import Trunk
 from reluscope.recovery.view import View
 from reluscope.threads import look
 
-_POINTS, _INNER_POINTS = 16, 128
+_ANCHORS, _NEAREST, _RANK = 24, (8, 12, 16, 24, 40, 80, 160, 320), 1e-9
+"""Missed points next to which others are asked whether they agree, how many of them in turn, and what counts as 0 in
+their equations."""
+
+_NEAR_FIT, _MOST_ROWS = 0.1, 3
+"""Share of what counts as a fit by which misfits may differ (the rest of the model is no better), and rows that are
+tried."""
+
+_INNER_POINTS = 128
 _STEPS = (1e-3, 1e-4, 1e-5)
-"""Points at which derivatives of the misfit are taken (those of an earlier layer tell less each), and the lengths of
-the differences that are tried in turn."""
+"""For a unit of an earlier layer, points at which derivatives of the misfit are taken, and the lengths of the
+differences that are tried in turn."""
 
 _AGREE = 1e-5
 """How well the equations must be solved, relative to the largest misfit."""
@@ -43,34 +51,98 @@ _FAR = 1e3
 """Size of the open weights over that of the known ones, at most."""
 
 
-def corner_unit(
-    view: View, below: Trunk, model: Model, U: FloatArray, misfit: FloatArray, fits: float, rng: np.random.Generator
-) -> FloatArray | None:
-    """The row theta (features + 1,) over the features of `below` of a unit that explains the misfit (n,) of `model` at
-    the points U next to the largest, and is off where the misfit is at most `fits`; None if there is none.
+def corner_units(
+    below: Trunk, U: FloatArray, misfit: FloatArray, fits: float, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """Rows theta (features + 1,) over the features of `below` of units each of which explains the misfit (n,) at some
+    of the points U, and is off where the misfit is at most `fits`; those that explain most first.
 
-    Costs up to `3 (2 inputs + 1)` queries for each of 16 points.
+    Points next to each other, in the features, are likely to be missed because of one unit. If more of them than the
+    equations need agree on a row, that is a group. A unit may act in several corners, each of which shows some of its
+    weights: groups that agree in what both say are put together. Nothing is asked of the oracle.
     """
-    peak = int(np.abs(misfit).argmax())
-    side = np.sign(misfit[peak])
-    each, known, _ = _equations(view, below, model, _some(U, side * misfit > fits, peak, rng))
-    if not len(each):
+    Z = with_one(below.features(U))
+    size = np.abs(Z).max(axis=0)
+    size[size == 0] = 1.0
+    clear = Z[np.abs(misfit) <= fits]
+    found: list[tuple[npt.NDArray[np.intp], FloatArray, float]] = []
+    for side in (1.0, -1.0):
+        missed = np.flatnonzero(side * misfit > fits)
+        A, m = Z[missed] / size, side * misfit[missed]
+        groups, left = list[npt.NDArray[np.intp]](), np.ones(len(m), dtype=bool)
+        for first in [*np.argsort(-m)[:1], *rng.permutation(len(m))[:_ANCHORS]]:
+            look()
+            near = np.argsort(((A - A[first]) ** 2).sum(axis=1), kind="stable")
+            together = _agreeing(A[near], m[near], fits) if left[first] else None
+            if together is not None:
+                groups.append(near[together])
+                left[groups[-1]] = False
+        for on in _merged(A, m, groups, fits):
+            theta = np.linalg.lstsq(A[on], m[on], rcond=_RANK)[0] / size
+            found.append((missed[on], theta, side))
+    for on, theta, _ in sorted(found, key=lambda one: -len(one[0]))[:_MOST_ROWS]:
+        s, Vt = np.linalg.svd(_square(Z[on] / size))[1:]
+        open_ = Vt[int((s > _RANK * s[0]).sum()) :].T / size[:, None]
+        row = _off_elsewhere(theta, open_, clear, 2 * fits)
+        if row is not None:
+            yield row / np.linalg.norm(row)
+
+
+def _merged(
+    A: FloatArray, m: FloatArray, groups: list[npt.NDArray[np.intp]], fits: float
+) -> list[npt.NDArray[np.intp]]:
+    """The groups, each with all others put to it in turn that agree with it, and say at least one thing twice."""
+    allowed, wider = np.maximum(_AGREE * m, _NEAR_FIT * fits), []
+    ranks = [np.linalg.matrix_rank(A[on], tol=_RANK * len(on)) for on in groups]
+    for k, on in enumerate(groups):
+        rank = ranks[k]
+        for other, its_rank in zip(groups, ranks, strict=True):
+            both = np.union1d(on, other)
+            if len(both) == len(on):
+                continue
+            g, _, joint, _ = np.linalg.lstsq(A[both], m[both], rcond=_RANK)
+            if joint < rank + its_rank and (np.abs(A[both] @ g - m[both]) <= allowed[both]).all():
+                on, rank = both, int(joint)
+        wider.append(on)
+    return wider
+
+
+def _agreeing(A: FloatArray, m: FloatArray, fits: float) -> npt.NDArray[np.intp] | None:
+    """Those points, given in order of their distance from the first, that lie on one affine function with it; None if
+    not even the nearest do, and two more of them than that needs."""
+    allowed, found = np.maximum(_AGREE * m, _NEAR_FIT * fits), None
+    for count in (*_NEAREST, len(m)):
+        on = np.arange(min(count, len(m)))
+        g, _, rank, _ = np.linalg.lstsq(A[on], m[on], rcond=_RANK)
+        if len(on) < rank + 2:
+            continue
+        if (np.abs(A[on] @ g - m[on]) > allowed[on]).any():
+            break
+        found = g, on
+    if found is None:
         return None
-    rows, wanted = np.concatenate(each), np.concatenate(known)
-    size = float(np.abs(wanted).max())
-    theta = np.linalg.lstsq(rows, wanted, rcond=1e-9)[0]
-    if np.abs(rows @ theta - wanted).max() > _AGREE * size:
-        return None
-    s, Vt = np.linalg.svd(_square(rows))[1:]
-    open_ = Vt[int((s > 1e-9 * s[0]).sum()) :].T
-    row = _off_elsewhere(side * theta, open_, with_one(below.features(U[side * misfit <= fits])), 2 * fits)
-    return None if row is None else row / np.linalg.norm(row)
+    g, on = found
+    for _ in range(3):  # with these, others that say nothing new: what one of them adds could not be checked
+        s, Vt = np.linalg.svd(_square(A[on]))[1:]
+        new = np.abs(A @ Vt[int((s > _RANK * s[0]).sum()) :].T).max(axis=1, initial=0.0) > _AGREE
+        wider = np.union1d(on, np.flatnonzero((np.abs(A @ g - m) <= allowed) & ~new))
+        again = np.linalg.lstsq(A[wider], m[wider], rcond=_RANK)[0]
+        if len(wider) == len(on) or (np.abs(A[wider] @ again - m[wider]) > allowed[wider]).any():
+            break
+        g, on = again, wider
+    return on[_checked_by_others(A[on])]
+
+
+def _checked_by_others(A: FloatArray) -> npt.NDArray[np.bool_]:
+    """Which equations say nothing that no other does: a point that alone shows some weight agrees with any row."""
+    U, s, _ = np.linalg.svd(A, full_matrices=False)
+    return np.asarray((U[:, s > _RANK * s[0]] ** 2).sum(axis=1) < 1 - _AGREE)
 
 
 def inner_units(
     view: View, below: Trunk, model: Model, U: FloatArray, misfit: FloatArray, fits: float, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
-    """As `corner_unit`, for a unit of a layer before the last one: `below` are the layers before it; likely ones first.
+    """As `corner_units`, for a layer before the last one: `below` are the layers before it; likely rows first.
 
     Where the unit switches others of the next layer, the misfit is no multiple of it. So points are sorted by the
     plane on which their misfit would vanish, and those with a plane in common are put together.
@@ -297,15 +369,6 @@ def _outgoing(model: Model, layer: int, unit: int, copy: int | None, U: FloatArr
             break
         v, error = better, its_error
     return fit.made(v)
-
-
-def _some(U: FloatArray, missed: npt.NDArray[np.bool_], peak: int, rng: np.random.Generator) -> FloatArray:
-    """Points that are missed: half of them next to the peak."""
-    off = np.flatnonzero(missed)
-    near = off[np.argsort(np.linalg.norm(U[off] - U[peak], axis=1))]
-    if len(near) > _POINTS:
-        near = np.unique(np.concatenate([near[: _POINTS // 2], rng.choice(near, _POINTS // 2, replace=False)]))
-    return U[near]
 
 
 def _equations(

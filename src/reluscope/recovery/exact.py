@@ -22,9 +22,10 @@ import numpy.typing as npt
 
 from reluscope._check import FloatArray
 from reluscope.budget import Budget
-from reluscope.recovery.corner import corner_unit, inner_units, with_inner_unit
+from reluscope.recovery.corner import corner_units, inner_units, with_inner_unit
 from reluscope.recovery.critical import Bends, Chords, chord_normals, find_bends, normals, random_chords
 from reluscope.recovery.fan import Fan, find_fan
+from reluscope.recovery.far import far_points, rare_points
 from reluscope.recovery.follow import Followed, follow, units_at
 from reluscope.recovery.last_layer import OutputFit, fit_outputs
 from reluscope.recovery.one_layer import FirstLook, Units, sharpened, units_on_chords
@@ -63,13 +64,19 @@ _BATCH, _CHEAP = 120, 2500
 """Normals measured at a time: more where few inputs make them cheap (so many queries for all of them), because each
 says less."""
 
-_CHECKS = 36_000
-"""Values that a complete network must fit."""
+_CHECKS, _MORE_CHECKS = 18_000, 29_000
+"""Values that a complete network must fit; more with few inputs, where points of the box, unlike points far out, meet
+slivers of it."""
 
-_CANDIDATES = 120_000
-_RARE, _DIRECTIONS, _AT_ONCE = 2000, 500, 10
-"""Points, out of the candidates, where a recovered unit is in its rarest state or features are furthest out in some
-direction: asked before refining. And how many directions, for all layers together and at a time."""
+_CANDIDATES, _RARE = 120_000, 1000
+"""Points, and those of them where a recovered unit is in its rarest state: asked before refining."""
+
+_FAR, _FAR_AGAIN, _HELD, _SIDES = 7000, 4000, 500, 1000
+"""Points furthest out in some direction of some layer's features: the first time, after a repair, and of the finished
+model; and points on the rare sides of units, at most, each time."""
+
+_MOST_MOVED = 3
+"""How often a fit that changes with such points, and then fits them, is looked at again at others."""
 
 _ENDS, _MOST_ENDS = 40, 6000
 """With few inputs also vertices of regions: for each region, and for all."""
@@ -103,10 +110,12 @@ _MOST_MISFIT = 3
 _LAST_ONLY = 0.9
 """Share of samples that fit from which a restart looks for units of the last layer only, as long as the share grows."""
 
-_ALL_BUT_A_CORNER = 0.98
-_MOST_CORNERS, _AROUND = 4, 600
-"""Share of samples that fit from which a unit is looked for in what is missed; such units at most; and samples taken
-around the others before each."""
+_ALL_BUT_A_CORNER, _MOST_REPAIRS = 0.98, 4
+_MOST_CORNERS, _AROUND, _MOST_LEFT_OUT = 4, 600, 3
+_OUTVOTED = 1e-3
+"""Share of samples that fit from which units are looked for in what is missed, and how often before more chords are
+searched; such units at most; samples taken around the others before each; units of the layer that are looked for again;
+and the share of samples by which a fit with those around may be worse than the one before."""
 
 _MOST_RIVALS, _SHORT = 8, 1e-5
 """Units beside whose surface a candidate is looked at, and the length of the differences there."""
@@ -155,6 +164,8 @@ class Pool:
     values: FloatArray
     budget: Budget
     queries: dict[str, int] = field(default_factory=dict)
+    far: int = 0
+    """Samples far out that were asked for."""
     previous: Trunk | None = None
     latest: tuple[list[Peeled], Trunk, OutputFit] | None = None
     """The layers of the attempt under way, for a budget that ends it."""
@@ -251,8 +262,9 @@ class Exact:
     """What came out: a model (in unit-box coordinates), whether the outputs fit, and the story.
 
     `layers` has one entry per layer found: units and whether its signs are settled. `residual` is the largest misfit at
-    the samples, `share` the share of samples that fit. `left_over` counts critical points that no unit explains. `rays`
-    is given where the model is the fan of a function in the plane (`fan.py`), not the layers of the network.
+    the samples, `share` the share of samples that fit, `worst` the sample it misses most. `left_over` counts critical
+    points that no unit explains. `rays` is given where the model is the fan of a function in the plane (`fan.py`), not
+    the layers of the network.
     """
 
     model: Model
@@ -260,6 +272,7 @@ class Exact:
     layers: tuple[tuple[int, bool], ...]
     residual: float
     share: float
+    worst: FloatArray
     restarts: int
     critical: int
     left_over: int
@@ -280,7 +293,7 @@ def recover_exact(
     layers: list[Peeled] = []
     trunk = Trunk(view.n)
     fit: OutputFit | None = None
-    restarts, more, complete, fitted, kept = -1, _FIRST_CHORDS, False, 0.0, 0.0
+    restarts, searches, more, complete, fitted, kept = -1, 0, _FIRST_CHORDS, False, 0.0, 0.0
     pool.sample(max(400, 2 * (view.n + 2)))  # more than an affine function could fit whatever they are
     try:
         with deadline(pool.late):
@@ -288,7 +301,7 @@ def recover_exact(
             if single is not None:
                 layers, trunk, fit = single
                 trunk, fit, complete = _checked(pool, trunk, fit, fits)
-            fan = None if complete or not pool.open() else find_fan(pool, _most(view))
+            fan = None if complete or not pool.open() else find_fan(pool, view.allowed)
             if fan is not None and fan.rows is not None:
                 layers, trunk, fit = [Peeled(Trunk(view.n), fan.rows, True, len(fan.rows))], fan.trunk, fan.fit
                 trunk, fit, complete = _checked(pool, trunk, fit, fits)
@@ -302,6 +315,7 @@ def recover_exact(
                     pool.search(_at_edges(pool, Model(trunk, fit.rows), fit, fits), fair=True)
                 else:
                     pool.search(_aimed(view, pool, fit, more, rng), fair=True)
+                    searches += 1
                 pool.previous = trunk if trunk.stages else None
                 again = fit is not None and max(kept, _LAST_ONLY) < fit.share  # for as long as that helps
                 kept = fit.share if fit is not None and again else kept
@@ -311,16 +325,21 @@ def recover_exact(
                 complete = bool(fit.residual.max() <= fits)
                 if complete:
                     trunk, fit, complete = _checked(pool, trunk, fit, fits)
-                if not complete and layers and fit.share > _ALL_BUT_A_CORNER and view.relative <= _NOISY:
+                    fitted, kept = 0.0, 0.0  # the search so far did help: all fitted but what is asked only now
+                for _ in range(_MOST_REPAIRS):
+                    nearly = bool(layers) and fit.share > _ALL_BUT_A_CORNER and view.relative <= _NOISY
+                    if complete or not nearly or not pool.open():
+                        break
                     layers, trunk, fit = _with_corner(pool, layers, trunk, fit, fits)
                     if fit.residual.max() > fits and pool.open() and view.n <= _FEW_INPUTS:
                         layers, trunk, fit = _with_inner(pool, layers, trunk, fit, fits)
-                    complete = bool(fit.residual.max() <= fits)
-                    if complete:
-                        trunk, fit, complete = _checked(pool, trunk, fit, fits)
+                    if fit.residual.max() > fits:
+                        break
+                    trunk, fit, complete = _checked(pool, trunk, fit, fits)
+                    fitted, kept = 0.0, 0.0
                 if not complete and pool.stopped is None and len(pool.chords) >= most_chords:
                     pool.stopped = f"{len(pool.chords)} chords searched"
-                more = min(_FIRST_CHORDS * (restarts + 1), most_chords)
+                more = min(_FIRST_CHORDS * max(searches, 1), most_chords)
     except OutOfTimeError:  # what was found before stands
         complete = False
         if pool.latest is not None and len(pool.latest[0]) >= len(layers):
@@ -331,13 +350,18 @@ def recover_exact(
     if fit is None or (len(pool.samples) != len(fit.residual) and not pool.late()):
         fit = fit_outputs(trunk, pool.samples, pool.values, fits, rounds=1 if pool.late() else 12)
     report(view.oracle.queries, "refining")
-    model, resolved = Model(trunk, fit.rows), False
+    model, resolved, held = Model(trunk, fit.rows), False, False
     with suppress(OutOfTimeError), deadline(pool.over):
         model, resolved = _finished(pool, model, complete, pair_error)
+        if complete:
+            model, held = _held(pool, model)
     signs = [layer.resolved for layer in layers[1:]] + [resolved]
     residual = np.abs(model(pool.samples) - pool.values)
-    if complete and residual.max() > _most(view):
+    if complete and residual.max() > view.allowed:
         complete, pool.stopped = False, f"after refinement it still misses by {residual.max():.1e} at some samples"
+    elif complete and not held:
+        pool.open()
+        complete, pool.stopped = False, pool.stopped or "points far out kept changing the fit"
     known = explained(trunk, pool.evidence.x, near)
     return Exact(
         model,
@@ -345,17 +369,13 @@ def recover_exact(
         tuple((stage.n_units, sign) for stage, sign in zip(model.trunk.stages, signs, strict=False)),
         float(residual.max(initial=0.0)),
         float((residual.max(axis=1, initial=0.0) <= fits).mean()) if len(residual) else 0.0,
+        pool.samples[residual.max(axis=1).argmax()] if len(residual) else np.zeros(view.n),
         max(restarts, 0),
         len(pool.evidence),
         int((~known).sum()),
         None if complete else pool.stopped,
         dict(pool.queries),
     )
-
-
-def _most(view: View) -> float:
-    """The largest error at a sample that what is complete may have."""
-    return float(max(1e-9 * view.scale, 100 * view.noise))
 
 
 def _as_fan(pool: Pool, fan: Fan) -> Exact:
@@ -365,7 +385,8 @@ def _as_fan(pool: Pool, fan: Fan) -> Exact:
         fan.fits,
         tuple((stage.n_units, True) for stage in fan.trunk.stages),
         float(fan.fit.residual.max(initial=0.0)),
-        float((fan.fit.residual <= _most(pool.view)).mean()),
+        float((fan.fit.residual <= pool.view.allowed).mean()),
+        pool.samples[fan.fit.residual.argmax()],
         0,
         len(fan.rays),
         0,
@@ -418,16 +439,47 @@ def _one_layer(
 def _checked(pool: Pool, trunk: Trunk, fit: OutputFit, fits: float) -> tuple[Trunk, OutputFit, bool]:
     """A fit looked at again at many more points: a unit that matters in a corner only shows there."""
     view = pool.view
-    wanted = min(_CHECKS, max(4 * (trunk.width + 1), _NUMBERS // view.n))
+    checks = _MORE_CHECKS if view.n <= _FEW_INPUTS else _CHECKS
+    wanted = min(checks, max(4 * (trunk.width + 1), _NUMBERS // view.n))
     pool.sample(wanted)
     U = _spread(view, min(_CANDIDATES, _NUMBERS // view.n), pool.rng)
-    far = _extreme(trunk, U, pool.rng)
     if view.n <= _FEW_INPUTS:
         pool.add(_ends(trunk, U, pool.rng))
-    rare = np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")
-    pool.add(U[np.concatenate([far, rare[~np.isin(rare, far)][: _RARE - len(far)]])])
+    pool.add(U[np.argsort(-_rarity(Model(trunk, fit.rows), U), kind="stable")[:_RARE]])
     trunk, fit = _fitted(pool, trunk, fits)
-    return trunk, fit, bool(fit.residual.max() <= fits) and len(pool.samples) >= wanted
+    for _ in range(_MOST_MOVED):
+        if fit.residual.max() > fits or not pool.open():
+            return trunk, fit, False
+        missed = _missed_far(pool, Model(trunk, fit.rows), U, max(_FAR_AGAIN, _FAR - pool.far), fits)
+        trunk, fit = _fitted(pool, trunk, fits)
+        if missed is not None and not missed:
+            return trunk, fit, bool(fit.residual.max() <= fits) and len(pool.samples) >= wanted
+    return trunk, fit, False
+
+
+def _missed_far(pool: Pool, model: Model, U: FloatArray, count: int, fits: float) -> int | None:
+    """How many fresh points far out the model misses, `count` and some on rare sides; all of them become samples. None
+    if they cannot be asked."""
+    x = np.concatenate([far_points(model, U, count, pool.rng), rare_points(model, U, min(count, _SIDES), pool.rng)])
+    known = len(pool.samples)
+    pool.add(x)
+    if len(pool.samples) != known + len(x):
+        return None
+    pool.far += len(x)
+    return int((np.abs(model(x) - pool.values[known:]).max(axis=1, initial=0.0) > fits).sum())
+
+
+def _held(pool: Pool, model: Model) -> tuple[Model, bool]:
+    """The finished model looked at once more at fresh points far out, refined again where it misses some; and whether
+    it misses none in the end."""
+    view = pool.view
+    U = _spread(view, min(_SPEAKING, _NUMBERS // view.n), pool.rng)
+    for _ in range(_MOST_MOVED):
+        missed = _missed_far(pool, model, U, _HELD, view.allowed)
+        if not missed:
+            return model, missed is not None
+        model = _refined(pool, model)
+    return model, False
 
 
 def _finished(pool: Pool, model: Model, complete: bool, pair_error: float) -> tuple[Model, bool]:
@@ -511,22 +563,6 @@ def _rarity(model: Model, U: FloatArray) -> FloatArray:
         rarest = np.maximum(rarest, (1.0 / np.maximum(np.where(on, share, 1 - share), 1e-9)).max(axis=1, initial=0.0))
         z = np.where(stage.bends & (h < 0), stage.slope * h, h)
     return rarest
-
-
-def _extreme(trunk: Trunk, U: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Points that are furthest out, in random directions, among the features of some layer.
-
-    A unit of the next layer that is missing because it hardly ever switches does so on one side of a hyperplane in
-    those features. If that side holds any of the points, it holds one that is furthest out.
-    """
-    found = [np.zeros(0, dtype=np.intp)]
-    for k, stage in enumerate(trunk.stages):
-        z = Trunk(trunk.n_inputs, trunk.stages[: k + 1]).features(U)[:, : stage.n_free]
-        z = z / np.maximum(z.std(axis=0), 1e-300)
-        for _ in range(0, _DIRECTIONS // len(trunk.stages), _AT_ONCE):
-            along = z @ rng.normal(size=(z.shape[1], _AT_ONCE))
-            found += [along.argmax(axis=0), along.argmin(axis=0)]
-    return np.unique(np.concatenate(found))
 
 
 def _ends(trunk: Trunk, U: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -787,41 +823,73 @@ def _with_weak(
 def _with_corner(
     pool: Pool, layers: list[Peeled], trunk: Trunk, fit: OutputFit, fits: float
 ) -> tuple[list[Peeled], Trunk, OutputFit]:
-    """The last layer with units added that act where the outputs do not fit yet, if they do then."""
-    found, grown, best = layers, trunk, fit
-    without: tuple[list[Peeled], Trunk, OutputFit] | None = None
+    """The last layer with units added that act where the outputs do not fit yet, if they do then.
+
+    A unit that is known from part of its corner only has a wrong row, which no further unit makes up for: so each unit
+    that is rarely on there is also left out and looked for again.
+    """
+    pool.sample(_CHECKS // 4)  # asked for later in any case
+    trunk, fit = _fitted(pool, trunk, fits)
+    state = layers, trunk, fit
     before = pool.samples, pool.values  # those added below crowd in one corner: few others would be outvoted
     for _ in range(_MOST_CORNERS):
-        if best.residual.max() <= fits or not pool.open():
+        if state[2].residual.max() <= fits or state[2].share < _ALL_BUT_A_CORNER or not pool.open():
             break
-        pool.add(_around(pool, best, fits))
-        added = False
-        # The unit added last may have been seen in part of its corner only: more samples may tell the rest of its row.
-        for known, below, model_fit in [
-            *([without] if without and pool.view.n <= _FEW_INPUTS else []),
-            (found, grown, best),
-        ]:
-            model, row = Model(below, model_fit.rows), None
-            misfit = (pool.values - model(pool.samples)) @ pool.view.mix
-            with pool.asking("values"):
-                row = corner_unit(pool.view, known[-1].trunk, model, pool.samples, misfit, fits, pool.rng)
-            if row is None:
-                continue
-            more = [*known[:-1], _with_rows(known[-1], row[None])]
-            trial, its_fit = _fitted(pool, more[-1].trunk.grown(more[-1].rows, more[-1].silent), fits)
-            if known is found or its_fit.residual.max() <= fits:
-                without, added = (known, below, model_fit), True
-                found, grown, best = more, trial, its_fit
+        pool.add(_around(pool, state[2], fits))
+        state = state[0], state[1], _seen(pool, state[1], state[2].rows, fits)
+        better, most = None, state[2].share
+        misfit = (pool.values - Model(state[1], state[2].rows)(pool.samples)) @ pool.view.mix
+        for known, missing in [*_without_rare(pool, *state, misfit, fits), (state[0], misfit)]:
+            for row in corner_units(known[-1].trunk, pool.samples, missing, fits, pool.rng):
+                more = [*known[:-1], _with_rows(known[-1], row[None])]
+                trial = more, *_fitted(pool, more[-1].trunk.grown(more[-1].rows, more[-1].silent), fits)
+                if trial[2].share > most:
+                    better, most = trial, trial[2].share
+                if most == 1.0:
+                    break
+            if most == 1.0:
                 break
-        if not added:
+        if better is None:
             break
-    if best.residual.max() > fits:
+        state = better
+    if state[2].residual.max() > fits:
         same, again = _fitted(pool, trunk, fits)
-        if again.share > _LAST_ONLY:
+        if again.share > max(_LAST_ONLY, _seen(pool, trunk, fit.rows, fits).share - _OUTVOTED):
             return layers, same, again
         pool.samples, pool.values = before
         return layers, trunk, fit
-    return found, grown, best
+    return state
+
+
+def _seen(pool: Pool, trunk: Trunk, rows: FloatArray, fits: float) -> OutputFit:
+    """The outputs as they were fitted to other samples, at all of them. Samples that crowd in one corner would bend the
+    outgoing weight of a unit that is rarely on elsewhere."""
+    residual = np.abs(Model(trunk, rows)(pool.samples) - pool.values).max(axis=1)
+    return OutputFit(rows, residual, float((residual <= fits).mean()))
+
+
+def _without_rare(
+    pool: Pool, layers: list[Peeled], trunk: Trunk, fit: OutputFit, misfit: FloatArray, fits: float
+) -> list[tuple[list[Peeled], FloatArray]]:
+    """The layers without one unit of the last one, and what is missed then: for units that are nearly always on or off;
+    first those that are in their rare state at most of the samples that do not fit."""
+    last, stage = layers[-1], trunk.stages[-1]
+    rows = np.column_stack([stage.weight, stage.bias])[: stage.n_units]
+    if not stage.n_units == len(last.rows) > 1 or not stage.carries:
+        return []
+    below = Trunk(trunk.n_inputs, trunk.stages[:-1])
+    share = (with_one(below.features(pool.view.draw(_SPEAKING, pool.rng))) @ rows.T > 0).mean(axis=0)
+    # What is left of a unit in its common state is affine in what the layer carries.
+    part = np.maximum(with_one(below.features(pool.samples)) @ (np.where(share > 0.5, -1.0, 1.0)[:, None] * rows).T, 0)
+    often = (part[fit.residual > fits] > 0).sum(axis=0)
+    found = np.flatnonzero(np.minimum(share, 1 - share) < 1 - _ALL_BUT_A_CORNER)
+    return [
+        (
+            [*layers[:-1], _of_units(last, np.delete(np.arange(len(rows)), j))],
+            misfit + part[:, j] * (1 - stage.slope) * float(pool.view.mix @ fit.rows[:, j]),
+        )
+        for j in found[np.argsort(-often[found], kind="stable")][:_MOST_LEFT_OUT]
+    ]
 
 
 def _with_inner(

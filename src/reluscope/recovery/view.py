@@ -50,6 +50,11 @@ class View:
         """Noise over spread."""
         return self.noise / self.scale
 
+    @property
+    def allowed(self) -> float:
+        """The largest error of what is complete: rounding and noise explain it."""
+        return max(1e-9 * self.scale, 100 * self.noise)
+
     def outputs(self, U: FloatArray) -> FloatArray:
         """All outputs at unit-box rows, shape (n, outputs)."""
         most = max(1, _NUMBERS // self.n)

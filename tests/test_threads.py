@@ -20,7 +20,7 @@ from reluscope.threads import blas_threads
 
 SOURCE = Path(reluscope.__file__).parent
 SCRIPT = Path(__file__).with_name("cold_start.py")
-FREE = {"numpy", "numba", "scipy.sparse"}
+FREE = {"numpy", "numba", "llvmlite", "scipy.sparse"}
 """Imported by name anywhere: the door that led there has imported them."""
 
 PROGRAMS = {"reproduce", "commands", "playground", "lens", "reporting", "plot"}

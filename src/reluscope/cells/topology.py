@@ -13,6 +13,8 @@ faces whose vertices all lie in it, so faces enter with the largest value at the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -23,10 +25,11 @@ from reluscope._check import FloatArray, choice, integer, real
 from reluscope._doors import door
 from reluscope._text import count
 from reluscope.activations import Units
+from reluscope.budget import Budget, parse_budget
 from reluscope.cells.complex import Complex, Subcomplex, polyhedral_complex
 from reluscope.errors import InputError
 from reluscope.network import Network, check_network
-from reluscope.threads import clean_interrupt
+from reluscope.threads import OutOfTimeError, clean_interrupt, deadline, deadline_at_hand, look
 
 SETS = ("sublevel", "superlevel", "level", "decision boundary")
 _PRIME = 2147483647
@@ -157,7 +160,25 @@ class Persistence:
         return f"Persistence({', '.join(each)})"
 
 
-def _whole(net: Network, box: Any, budget: Any, progress: Any) -> Complex:
+_AT_A_TIME = 64
+"""Columns of a boundary matrix that are reduced between two looks at the clock."""
+
+
+@contextmanager
+def _within(limit: Budget) -> Iterator[None]:
+    """What is not done when the budget ends is refused: a part of a reduction says nothing about holes."""
+    outer = deadline_at_hand()
+    try:
+        with deadline(lambda: limit.spent() is not None or (outer is not None and outer())):
+            yield
+    except OutOfTimeError:
+        raise InputError(
+            f"{limit.spent() or 'the time is over'} before the boundary matrices were reduced; "
+            "give a larger budget or a smaller box"
+        ) from None
+
+
+def _whole(net: Network, box: Any, budget: Budget, progress: Any) -> Complex:
     """The complex of the network, refused unless all of its regions were found."""
     made = polyhedral_complex(net, box, budget=budget, progress=progress)
     if not made.complete:
@@ -204,7 +225,7 @@ def topology(
     Raises
     ------
     InputError
-        If there is no box, an output does not exist, or not all regions were found.
+        If there is no box, an output does not exist, not all regions were found, or the budget ended after that.
 
     Notes
     -----
@@ -244,7 +265,8 @@ def topology(
             name += f" - y[{other}]"
         levels = np.array([real(value, "value")])
         said = f"where {name} {dict(zip(SETS, ('<=', '>=', '='), strict=False))[of]} {levels[0]:g}"
-    made = _whole(_compared(net, rows, levels), box, budget, progress)
+    limit = parse_budget(budget)
+    made = _whole(_compared(net, rows, levels), box, limit, progress)
     last = len(net.hidden) + 1
     column = [int(np.flatnonzero((made.columns[:, :2] == (last, k)).all(axis=1))[0]) for k in range(len(rows))]
     faces = []
@@ -260,7 +282,8 @@ def topology(
             inside = {"sublevel": sign <= 0, "superlevel": sign >= 0, "level": sign == 0}[of][:, 0]
         faces.append(np.flatnonzero(inside))
     part = Subcomplex(made, tuple(faces))
-    return Topology(said, betti_numbers(part), betti_numbers(part, 2), part)
+    with _within(limit):
+        return Topology(said, betti_numbers(part), betti_numbers(part, 2), part)
 
 
 @clean_interrupt()
@@ -293,7 +316,7 @@ def persistence(
     Raises
     ------
     InputError
-        If there is no box, an output does not exist, or not all regions were found.
+        If there is no box, an output does not exist, not all regions were found, or the budget ended after that.
 
     Notes
     -----
@@ -314,7 +337,8 @@ def persistence(
     output = integer(output, "output", low=0, high=net.n_outputs - 1)
     if other is not None:
         other = integer(other, "other", low=0, high=net.n_outputs - 1)
-    made = _whole(net, box, budget, progress)
+    limit = parse_budget(budget)
+    made = _whole(net, box, limit, progress)
     y = net(made.vertices)
     height = y[:, output] - (0.0 if other is None else y[:, other])
     value, dimension, columns = [], [], []
@@ -334,18 +358,8 @@ def persistence(
     order = np.lexsort((dims, values))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    pivot_of: dict[int, set[int]] = {}
-    dead: dict[int, int] = {}
-    creators = set()
-    for face in order.tolist():
-        column = set(place[columns[face]].tolist())
-        while column and (low := max(column)) in pivot_of:
-            column ^= pivot_of[low]
-        if column:
-            pivot_of[max(column)] = column
-            dead[max(column)] = int(place[face])
-        else:
-            creators.add(int(place[face]))
+    with _within(limit):
+        dead, creators = _reduced([order[dims[order] == k] for k in range(made.dimension + 1)], place, columns)
     pairs = []
     for birth in sorted(creators):
         face = order[birth]
@@ -354,6 +368,35 @@ def persistence(
             pairs.append((float(dims[face]), float(values[face]), float(death)))
     table = np.array(pairs, float).reshape(-1, 3)
     return Persistence(table[np.lexsort((table[:, 1], -(table[:, 2] - table[:, 1]), table[:, 0]))])
+
+
+def _reduced(faces: list[Any], place: Any, columns: list[Any]) -> tuple[dict[int, int], set[int]]:
+    """The place at which each hole that closes does so, by the place of the face that opens it; and all such faces.
+
+    `faces` are those of each dimension in the order in which they enter, `place` says where each stands among all. From
+    the highest dimension down: a face that is known to open a hole has a column that reduces to nothing, and nearly all
+    of the work would go into these.
+    """
+    pivot_of: dict[int, set[int]] = {}
+    dead: dict[int, int] = {}
+    creators = set(place[faces[0]].tolist())
+    for k in range(len(faces) - 1, 0, -1):
+        for number, face in enumerate(faces[k].tolist()):
+            if number % _AT_A_TIME == 0:
+                look()
+            own = int(place[face])
+            if own in dead:
+                creators.add(own)
+                continue
+            column = set(place[columns[face]].tolist())
+            while column and (low := max(column)) in pivot_of:
+                column ^= pivot_of[low]
+            if column:
+                pivot_of[max(column)] = column
+                dead[max(column)] = own
+            else:
+                creators.add(own)
+    return dead, creators
 
 
 # -- Betti numbers -----------------------------------------------------------------------------------------------------
@@ -379,6 +422,8 @@ def _rank(matrix: Any, p: int, known: set[int]) -> tuple[int, set[int]]:
     starts, rows, signs = matrix.indptr.tolist(), matrix.indices.tolist(), matrix.data.tolist()
     reduced: dict[int, dict[int, int]] = {}
     for j in range(len(starts) - 1):
+        if j % _AT_A_TIME == 0:
+            look()
         if j in known:
             continue
         column = {rows[i]: signs[i] % p for i in range(starts[j], starts[j + 1])}

@@ -75,6 +75,12 @@ def test_short_calls_come_back_in_their_order_and_are_shared(jobs):
     assert at_once([], jobs=jobs) == []
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_no_error_of_a_short_call_is_taken_for_the_end(jobs):
+    with pytest.raises(IndexError):
+        at_once([lambda: 1, lambda: [][0], lambda: 3], jobs=jobs)
+
+
 @pytest.mark.parametrize("where", ["caller", "helper"])
 def test_an_error_in_a_short_call_ends_the_others(where):
     here, later = threading.get_ident(), []

@@ -560,10 +560,12 @@ def at_once(calls: Iterable[Callable[[], Given]], *, jobs: int) -> list[Given]:
     left, found = deque(enumerate(calls)), dict[int, Given]()
 
     def take() -> None:
-        with suppress(IndexError):  # no more of them
-            while True:
+        while True:
+            try:
                 number, call = left.popleft()
-                found[number] = call()
+            except IndexError:  # no more of them
+                return
+            found[number] = call()
 
     def help_out(ended: SimpleQueue[BaseException | None]) -> None:
         error = None

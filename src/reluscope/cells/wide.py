@@ -124,31 +124,31 @@ class FirstLayer:
             return FirstCells.join([self._finish_one(node, doubts) for node in nodes])
         from reluscope.cells._advance import filled_up, named
 
-        listed, starts = _lists(nodes)
-        maps, tolerance = filled_up(listed, starts, self.maps, self.tolerance, self._levels[0])
+        lists = _lists(nodes)
+        maps, tolerance = filled_up(*lists, self.maps, self.tolerance, self._levels[0])
         start = type(nodes[0].cell).join([node.cell for node in nodes])
         found: Any = start.split(maps, tolerance, np.full((maps.shape[2], 1), self._levels), _LABELS)
         labels, offsets = found.cells.facet_labels()
-        own = named(labels, offsets, found.parent, listed, starts, _LABELS)
+        own = named(labels, offsets, found.parent, *lists, _LABELS)
         if doubts is not None and found.near is not None:
             for k in np.flatnonzero(found.near).tolist():
                 self._split(nodes[k], nodes[k].units, doubts)  # for what it says of this one alone
         ends = np.searchsorted(found.parent, np.arange(len(nodes) + 1))
         cells = found.cells.relabelled(lambda _: own)
-        return self._listed(nodes, start, cells, found.piece, ends)
+        return self._listed(nodes, lists, start, cells, found.piece, ends)
 
     def _finish_one(self, node: Listed, doubts: Doubts | None) -> FirstCells:
         found = self._split(node, node.units, doubts)
-        return self._listed([node], node.cell, found.cells, found.piece, np.array([0, len(found.parent)]))
+        ends = np.array([0, len(found.parent)])
+        return self._listed([node], _lists([node]), node.cell, found.cells, found.piece, ends)
 
     def _listed(
-        self, nodes: Sequence[Listed], start: Geometry, cells: Geometry, piece: Pattern, ends: Index
+        self, nodes: Sequence[Listed], lists: Lists, start: Geometry, cells: Geometry, piece: Pattern, ends: Index
     ) -> FirstCells:
         """The children of nodes, those of node k at `ends[k]:ends[k + 1]`, from the pieces of the units on its list."""
         from reluscope.cells._advance import in_all
 
         known = np.stack([node.piece for node in nodes])
-        lists = _lists(nodes)
         piece = np.ascontiguousarray(piece)
         pattern = in_all(known, *lists, piece, ends)
         return FirstCells(cells, pattern, *self._after(nodes, known, lists, start, piece, ends))
